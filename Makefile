@@ -1,0 +1,41 @@
+# Each target makes .venv itself; a second run finds the stamp and starts at once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test check bench soak lock clean
+setup: $(STAMP)
+
+# Bytecode is compiled here even where the environment forbids writing it at run time: start-up depends on it.
+$(STAMP): requirements/lock.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src/whet
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/whet demo $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m "not soak and not live" $(ARGS)
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest -m soak -x $(ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python tests/sizes.py
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock:
+	uv pip compile --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements/lock.txt
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .bench

@@ -1,0 +1,1 @@
+"""The gate that stands before every tool call."""

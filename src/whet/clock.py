@@ -1,0 +1,59 @@
+"""Time and ids, injectable, so that tests fix both.
+
+Ids sort by creation: milliseconds since the epoch, then random bits, in Crockford base 32.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class Clock(Protocol):
+    """Where time and ids come from."""
+
+    def now(self) -> datetime:
+        """The time now, in UTC."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back, for durations."""
+        ...
+
+    def new_id(self) -> str:
+        """A new id of 16 characters that sorts after earlier ones."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time and randomness."""
+
+    def now(self) -> datetime:
+        """The time now, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+    def new_id(self) -> str:
+        """A new id: 45 bits of time, 35 bits of randomness."""
+        return encode_base32(time.time_ns() // 1_000_000, 9) + encode_base32(secrets.randbits(35), 7)
+
+
+def encode_base32(number: int, width: int) -> str:
+    """Write `number` in Crockford base 32, `width` digits, high ones cut."""
+    digits: list[str] = []
+    for _ in range(width):
+        digits.append(_ALPHABET[number & 31])
+        number >>= 5
+    return "".join(reversed(digits))
+
+
+def iso(moment: datetime) -> str:
+    """Write a UTC time as storage does: 2026-11-21T02:15:30.123Z."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

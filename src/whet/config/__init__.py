@@ -1,0 +1,1 @@
+"""Settings: their schema, where each value came from, the home's paths, and secrets."""

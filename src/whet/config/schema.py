@@ -1,0 +1,123 @@
+"""Every setting, its type, its default and what it does.
+
+`config.yaml` has this shape; each field can be overridden by `WHET_<SECTION>_<FIELD>` in the environment
+and by a flag. Keys are secrets and live in the environment or `.env`, never here. Loading and origins are
+`config/load.py`'s business.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from whet.contract.messages import WireFormat
+
+ApprovalMode = Literal["ask", "auto", "deny"]
+
+
+class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which model answers, and how to reach it."""
+
+    provider: str = ""
+    """A known provider (openai, anthropic, openrouter, groq, deepseek, ollama, llamacpp, vllm, lmstudio,
+    practice) or any name together with base_url. Empty: found at first run."""
+    model: str = ""
+    """The model's name as the server knows it. Empty: the provider's default."""
+    base_url: str = ""
+    """The API's root, e.g. http://localhost:11434/v1. Empty: the provider's own."""
+    format: WireFormat | Literal["auto"] = "auto"
+    """The wire format; auto takes the provider's."""
+    api_key_env: str = ""
+    """The variable that holds the key, or several, comma-separated, as a pool. Empty: the provider's own."""
+    window_tokens: int = 0
+    """The context window. 0: from the catalog, else 128,000."""
+    max_output_tokens: int = 0
+    """The most tokens of one answer. 0: from the catalog."""
+    reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high"] = ""
+    """How hard a reasoning model thinks; empty leaves it to the vendor."""
+    timeout_s: float = 120.0
+    """Longest silence on the wire before a call counts as failed."""
+    max_retries: int = 4
+    """How often a failed call is tried again before its first delta."""
+
+
+class FallbackSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The model that takes over when the first one's provider is down. Empty model: none."""
+
+    provider: str = ""
+    model: str = ""
+    base_url: str = ""
+    format: WireFormat | Literal["auto"] = "auto"
+    api_key_env: str = ""
+
+
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits of one turn."""
+
+    max_steps: int = 90
+    """Model calls in one turn."""
+    turn_timeout_s: float = 3600.0
+    """Wall time of one turn, without the time a person is being asked."""
+    delegate_max_steps: int = 30
+    """Model calls of a delegated task."""
+    delegate_parallel: int = 4
+    """Delegated tasks at the same time."""
+    instructions: str = ""
+    """Your standing instructions; they go into every system prompt."""
+
+
+class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which tools the model gets, and their limits."""
+
+    toolsets: tuple[str, ...] = ("file", "terminal", "web", "session", "delegation", "planning")
+    """Groups of tools: file, terminal, web, session, delegation, planning."""
+    disabled: tuple[str, ...] = ()
+    """Single tools to leave out."""
+    workspace: str = ""
+    """The folder that file tools are confined to. Empty: the folder where whet was started."""
+    output_cap_chars: int = 30_000
+    """The most characters of a result that the model sees; the rest is cut in the middle."""
+    terminal_timeout_s: float = 120.0
+    """A foreground command's limit where the call names none."""
+    web_allow_private: bool = False
+    """Whether web_fetch may reach private and loopback addresses."""
+
+
+class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What runs without a question. Rules are `tool`, or `tool(pattern)`, e.g. terminal(git push *)."""
+
+    mode: ApprovalMode = "ask"
+    """ask: a person decides on anything that changes something; auto: only on what is dangerous; deny:
+    whatever would be asked is denied."""
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where conversations are kept."""
+
+    private: bool = False
+    """Whether new sessions are private: never searched, exported in bulk or learned from."""
+
+
+class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the terminal shows."""
+
+    show_reasoning: bool = False
+    """Whether the model's visible reasoning is printed."""
+    markdown: bool = True
+    """Whether answers are rendered as Markdown."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of config.yaml."""
+
+    model: ModelSettings = ModelSettings()
+    fallback: FallbackSettings = FallbackSettings()
+    agent: AgentSettings = AgentSettings()
+    tools: ToolSettings = ToolSettings()
+    approval: ApprovalSettings = ApprovalSettings()
+    store: StoreSettings = StoreSettings()
+    ui: UiSettings = UiSettings()

@@ -1,0 +1,1 @@
+"""What the model sees: system prompt, token estimates, repair, the host."""

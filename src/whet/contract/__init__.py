@@ -1,0 +1,1 @@
+"""Values and extension shapes that every layer shares; standard library and msgspec only, no I/O."""

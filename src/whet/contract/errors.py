@@ -1,0 +1,169 @@
+"""Every error Whet raises on purpose, and who acts on it.
+
+    WhetError                       .message for a person, .hint says what to do; neither holds a secret
+    ├─ ConfigError                  the user fixes a setting
+    ├─ NotFound                     the user named something that does not exist
+    ├─ ProviderError                .provider .model .status .request_id .retryable
+    │  ├─ AuthRejected              the user fixes the key (401, 403)
+    │  ├─ QuotaExhausted            the user pays or raises a limit (402, insufficient_quota)
+    │  ├─ RateLimited               wait: .retry_after_s (429)
+    │  ├─ Unavailable               wait or fall back: 5xx, 408, network, time-out, cut stream
+    │  ├─ ContextOverflow           the context engine makes a smaller view: .limit_tokens
+    │  ├─ ModelRefused              the person rephrases: the vendor's safety system declined
+    │  ├─ BadRequest                us: the vendor rejected the request's shape (400, 404, 413, 422)
+    │  └─ WireError                 the server said something that we can't read: .excerpt
+    ├─ StoreError
+    │  ├─ StoreBusy                 wait: another process holds the session or the file
+    │  ├─ StoreFull                 the user frees disk space
+    │  ├─ StoreCorrupt              the user restores a backup; `whet doctor` shows the way
+    │  ├─ StoreUnwritable           the user fixes permissions
+    │  └─ SchemaTooNew              the user upgrades Whet
+    ├─ PluginError                  that plugin is disabled: .plugin .hook
+    └─ ToolError                    the model reads it as an error result and goes on
+       ├─ BadInput                  arguments that don't fit the schema
+       ├─ ToolTimeout               the tool passed its time limit
+       └─ ToolDenied                the gate said no
+
+Constructors have no side effects. An expected ending of a turn (answered, budget, cancelled, refused)
+is a value, `TurnEnd.reason`, and never an exception.
+"""
+
+from __future__ import annotations
+
+
+class WhetError(Exception):
+    """Anything Whet reports on purpose: one line for a person, and a hint that says what to do."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(WhetError):
+    """A setting is wrong; the message names the key, where its value came from, and what is allowed."""
+
+
+class NotFound(WhetError):
+    """The person named a session, model or file that does not exist; the hint shows how to list them."""
+
+
+class ProviderError(WhetError):
+    """A model server failed us; `retryable` says whether the same request may succeed later."""
+
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        provider: str = "",
+        model: str = "",
+        status: int | None = None,
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.request_id = request_id
+
+
+class AuthRejected(ProviderError):
+    """The key is missing, wrong or revoked; another key of the pool may work."""
+
+
+class QuotaExhausted(ProviderError):
+    """The account has no credit left; another key of the pool or the fallback model may work."""
+
+
+class RateLimited(ProviderError):
+    """Too many requests; wait `retry_after_s` (None where the server did not say)."""
+
+    retryable = True
+    retry_after_s: float | None = None
+
+
+class Unavailable(ProviderError):
+    """The server or the way to it is down: 5xx, 408, DNS, refused, time-out, a stream cut short."""
+
+    retryable = True
+
+
+class ContextOverflow(ProviderError):
+    """The request is larger than the model's window; `limit_tokens` is None where the server did not say."""
+
+    limit_tokens: int | None = None
+
+
+class ModelRefused(ProviderError):
+    """The vendor's safety system declined to answer; the same request will be declined again."""
+
+
+class BadRequest(ProviderError):
+    """The server rejected the request's shape or the model's name; sending it again will not help."""
+
+
+class WireError(ProviderError):
+    """The server answered with something that is not its protocol; `excerpt` holds at most 500 characters."""
+
+    retryable = True
+    excerpt: str = ""
+
+
+class StoreError(WhetError):
+    """The session database could not do what was asked; nothing half-done is left behind."""
+
+
+class StoreBusy(StoreError):
+    """Another process holds the session's turn or the file's write lock for too long."""
+
+
+class StoreFull(StoreError):
+    """No space is left where the database lives."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a readable SQLite database."""
+
+
+class StoreUnwritable(StoreError):
+    """The home folder or the database can't be written."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer Whet; it is left untouched."""
+
+
+class PluginError(WhetError):
+    """A plugin broke; it is disabled with this reason and nothing else is."""
+
+    def __init__(self, message: str, *, plugin: str, hook: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.plugin = plugin
+        self.hook = hook
+
+
+class ToolError(WhetError):
+    """A tool could not do its work; the message goes to the model and says what to do instead."""
+
+    kind = "failed"
+
+
+class BadInput(ToolError):
+    """The arguments don't fit the tool's schema; the message names the argument and what is expected."""
+
+    kind = "bad_input"
+
+
+class ToolTimeout(ToolError):
+    """The tool passed its time limit and was stopped."""
+
+    kind = "timeout"
+
+
+class ToolDenied(ToolError):
+    """The gate refused the call; the message says truthfully who or what refused."""
+
+    kind = "denied"

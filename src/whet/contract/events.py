@@ -1,0 +1,162 @@
+"""Everything that can happen in a turn, as one closed union that every interface consumes.
+
+Events are shown, never stored: what must last is in the store before its event is emitted. They carry
+`type` when encoded, so that `--stream-json` and other programs can read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from whet.contract.messages import Usage
+
+EndReason = Literal["answered", "budget", "cancelled", "refused", "failed", "crashed"]
+Verdict = Literal["allow", "deny"]
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
+    """A piece of the answer's text."""
+
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
+    """A piece of the model's visible reasoning."""
+
+    text: str
+
+
+class StepFinished(msgspec.Struct, frozen=True, tag="step_finished"):
+    """One model call is stored: its number in the turn, its text so far complete, its usage."""
+
+    step: int
+    usage: Usage
+
+
+class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
+    """A tool's start is stored and it is running now; `arguments` is the JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ToolProgress(msgspec.Struct, frozen=True, tag="tool_output"):
+    """Live output of a running tool."""
+
+    call_id: str
+    text: str
+
+
+class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
+    """A tool's result is stored; `error_kind` is empty on success, `preview` its first 400 characters."""
+
+    call_id: str
+    name: str
+    duration_s: float
+    error_kind: str = ""
+    exit_code: int | None = None
+    preview: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call succeeded."""
+        return not self.error_kind
+
+
+class ApprovalAsked(msgspec.Struct, frozen=True, tag="approval_asked"):
+    """A person is asked about a call now; `reasons` say what is risky about it."""
+
+    call_id: str
+    tool: str
+    subject: str
+    reasons: tuple[str, ...]
+
+
+class ApprovalDecided(msgspec.Struct, frozen=True, tag="approval_decided"):
+    """The gate decided; `decided_by` is rule, person, nobody or service."""
+
+    call_id: str
+    verdict: Verdict
+    decided_by: str
+    reason: str = ""
+
+
+class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
+    """The context engine made the live list smaller; the transcript records it."""
+
+    engine: str
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
+
+
+class Retry(msgspec.Struct, frozen=True, tag="retry"):
+    """A model call failed before its first delta and is tried again after `wait_s`."""
+
+    attempt: int
+    wait_s: float
+    reason: str
+
+
+class StreamRestarted(msgspec.Struct, frozen=True, tag="stream_restarted"):
+    """A stream broke after text was shown: what was shown of this step is void and comes anew."""
+
+    reason: str
+
+
+class Steered(msgspec.Struct, frozen=True, tag="steered"):
+    """Text typed during the turn was stored and is in the next request."""
+
+    text: str
+
+
+class Notice(msgspec.Struct, frozen=True, tag="notice"):
+    """One line that the person should see: a fall-back, a disabled plugin, a switched key."""
+
+    text: str
+
+
+class ReviewQueued(msgspec.Struct, frozen=True, tag="review_queued"):
+    """A review job was stored with the turn's end."""
+
+    job_id: str
+    kinds: tuple[str, ...]
+
+
+class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
+    """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed."""
+
+    session_id: str
+    turn_id: str
+    reason: EndReason
+    text: str
+    steps: int
+    usage: Usage
+    duration_s: float
+    error: str = ""
+    hint: str = ""
+
+
+Event = (
+    TextDelta
+    | ReasoningDelta
+    | StepFinished
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | ApprovalAsked
+    | ApprovalDecided
+    | Compaction
+    | Retry
+    | StreamRestarted
+    | Steered
+    | Notice
+    | ReviewQueued
+    | TurnEnd
+)
+Emit = Callable[[Event], None]

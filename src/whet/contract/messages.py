@@ -1,0 +1,180 @@
+"""What is said in a conversation, as frozen values.
+
+A `Message` is one row of a transcript. At the boundaries to engines, plugins and exports it is an OpenAI
+chat dict (`to_dict`, `from_dict`); on the wire each provider's codec encodes it. This module does not
+know about any provider, nor about storage. What a model sent is kept as received: `ToolCall.arguments` is
+the JSON text itself, and `Replay` keeps the vendor's own blocks where they must go back unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["user", "assistant", "tool"]
+WireFormat = Literal["chat_completions", "anthropic_messages", "responses"]
+
+
+class TextPart(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+    """A run of text in a message of several parts."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
+    """An image: `media_type` such as image/png, and its bytes in base64."""
+
+    media_type: str
+    data_base64: str
+
+
+Part = TextPart | ImagePart
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call that the model asked for; `arguments` is its JSON text as received, perhaps unreadable."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """A vendor's own form of an assistant message, to be sent back unchanged to the same wire format.
+
+    `blocks_json`: the JSON text of the content blocks (Anthropic), of the output items (Responses) or of
+    extra message fields such as reasoning_details (Chat Completions). Another format ignores it.
+    """
+
+    format: WireFormat
+    blocks_json: str
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
+    """One row of a transcript. Compared by identity: the wire cache relies on it."""
+
+    role: Role
+    content: str | tuple[Part, ...] = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    tool_name: str = ""
+    is_error: bool = False
+    reasoning: str = ""
+    replay: Replay | None = None
+
+    @property
+    def text(self) -> str:
+        """The message's text; of several parts, the text parts joined by newlines."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this is an assistant message that asks for no tool."""
+        return self.role == "assistant" and not self.tool_calls
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one or more model calls in the canonical buckets.
+
+    `prompt_tokens` = input + cache_read + cache_write; `output_tokens` = completion_tokens and includes
+    reasoning. `cost_usd` is None while any part's price is unknown.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            total_tokens=self.total_tokens + other.total_tokens,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+        )
+
+    @property
+    def cache_hit_ratio(self) -> float:
+        """Share of the prompt tokens that were read from the provider's cache; 0 without a prompt."""
+        return self.cache_read_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """Give the OpenAI chat dict of `message`, as engines, plugins and exports see it."""
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = [_part_to_dict(part) for part in content]
+    row: dict[str, Any] = {"role": message.role, "content": content}
+    if message.tool_calls:
+        row["tool_calls"] = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in message.tool_calls
+        ]
+    if message.role == "tool":
+        row["tool_call_id"] = message.tool_call_id
+        row["name"] = row["tool_name"] = message.tool_name
+    if message.reasoning:
+        row["reasoning"] = message.reasoning
+    return row
+
+
+def _part_to_dict(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    url = f"data:{part.media_type};base64,{part.data_base64}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def from_dict(row: dict[str, Any]) -> Message:
+    """Parse an OpenAI chat dict; unknown keys are ignored, a wrong shape raises ValueError."""
+    role = row.get("role")
+    if role not in ("user", "assistant", "tool"):
+        raise ValueError(f"role must be user, assistant or tool, not {role!r}")
+    return Message(
+        role=role,
+        content=_content_from(row.get("content")),
+        tool_calls=tuple(_call_from(call) for call in row.get("tool_calls") or ()),
+        tool_call_id=str(row.get("tool_call_id") or ""),
+        tool_name=str(row.get("tool_name") or row.get("name") or ""),
+        reasoning=str(row.get("reasoning") or ""),
+    )
+
+
+def _content_from(content: Any) -> str | tuple[Part, ...]:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise ValueError("content must be text or a list of parts")
+    return tuple(_part_from(part) for part in content)  # pyright: ignore[reportUnknownVariableType]
+
+
+def _part_from(part: Any) -> Part:
+    if isinstance(part, str):
+        return TextPart(part)
+    if part.get("type") == "image_url":
+        head, _, data = str(part["image_url"]["url"]).partition(";base64,")
+        if not data:
+            raise ValueError("an image must be a data: URL in base64")
+        return ImagePart(head.removeprefix("data:"), data)
+    return TextPart(str(part.get("text", "")))
+
+
+def _call_from(call: Any) -> ToolCall:
+    function = call["function"]
+    return ToolCall(id=str(call["id"]), name=str(function["name"]), arguments=str(function["arguments"]))

@@ -1,0 +1,162 @@
+"""The replaceable parts of a turn, as the loop sees them.
+
+The composition root (`app/build.py`) fills them; the loop imports nothing else. Each method says when it
+is called, whether it may raise, and what is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from whet.contract.events import Emit, ReasoningDelta, Retry, StreamRestarted, TextDelta, Verdict
+from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.tools import Tool, ToolSpec
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """A model as a provider serves it. Prices are USD per million tokens, None where unknown."""
+
+    provider: str
+    model: str
+    window_tokens: int
+    max_output_tokens: int
+    input_usd_per_mtok: float | None = None
+    output_usd_per_mtok: float | None = None
+    cache_read_usd_per_mtok: float | None = None
+    cache_write_usd_per_mtok: float | None = None
+
+
+class Reply(msgspec.Struct, frozen=True, tag="reply"):
+    """The last item of a stream: the whole assistant message, its usage, and who really answered.
+
+    `stop` is "end" (answered or tool calls) or "length" (the output limit cut it).
+    """
+
+    message: Message
+    usage: Usage
+    model: str
+    stop: Literal["end", "length"] = "end"
+    request_id: str = ""
+    notices: tuple[str, ...] = ()
+
+
+StreamItem = TextDelta | ReasoningDelta | Retry | StreamRestarted | Reply
+
+
+class ModelLink(Protocol):
+    """One session's way to its model: frozen system prompt and tools, cached wire bytes.
+
+    Not shared between sessions; used by one task at a time.
+    """
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model that answers now (the fallback's once that took over)."""
+        ...
+
+    def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        """Send the frozen prefix and `messages`, yield deltas, and one Reply as the last item.
+
+        Retries with back-off (yielding Retry) happen inside, only before the first delta or after a
+        StreamRestarted. Raises ProviderError. Cancellation closes the connection.
+        Messages that are the same objects as last time at the same index are not encoded again.
+        """
+        ...
+
+
+class Provider(Protocol):
+    """A model server with its keys and connection pool; lives as long as the process."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """The configured model."""
+        ...
+
+    def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ModelLink:
+        """Freeze a session's prefix and give its link. No I/O."""
+        ...
+
+    async def list_models(self) -> list[str]:
+        """Ask the server which models it serves. Raises ProviderError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection pool."""
+        ...
+
+
+class Context(Protocol):
+    """What of the transcript the model sees. Called from the loop's task only."""
+
+    async def view(
+        self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
+    ) -> Sequence[Message]:
+        """Give the list for the next request: valid for every provider (P3), append-only relative to the
+        last one unless a compaction was recorded (P4). `overflow_limit_tokens` is set once, after the
+        server refused the last view; 0 where it did not name its limit. Never raises for bad messages.
+        """
+        ...
+
+    def observe(self, usage: Usage) -> None:
+        """Take the usage of the request that was just answered."""
+        ...
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The gate's verdict on one call; `reason` is what the model reads after a denial."""
+
+    verdict: Verdict
+    decided_by: Literal["rule", "person", "nobody", "service"]
+    reason: str = ""
+
+
+class GateCall(msgspec.Struct, frozen=True):
+    """One call before the gate: the final arguments that will run (parsed), and where."""
+
+    session_id: str
+    call: ToolCall
+    tool: Tool
+    arguments: dict[str, object]
+    workspace: str
+
+
+class Gate(Protocol):
+    """Stands before every call, of every session, child and job. Fails closed."""
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        """Allow or deny, asking a person where the policy says so. Called in the model's order, one at a
+        time. An exception is a denial.
+        """
+        ...
+
+
+Answer = Literal["once", "session", "always", "no"]
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True):
+    """What a person is asked: `subject` is the exact action, `reasons` what is risky about it."""
+
+    session_id: str
+    call_id: str
+    tool: str
+    subject: str
+    reasons: tuple[str, ...]
+    grant: str = ""
+
+
+class Person(Protocol):
+    """The human at an interface. An interface without one gives None, and that is a denial."""
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        """Ask about one action; None where nobody can answer. May take hours; may be cancelled."""
+        ...
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Put the model's question; None where nobody can answer."""
+        ...
+
+
+Spawn = Callable[[str, str, int], Awaitable[str]]

@@ -1,0 +1,88 @@
+"""What a tool is: its schema, its effect, its limits, and what a call gives back.
+
+The registry derives `ToolSpec.parameters` from a function's signature; the gate reads `effects`; dispatch
+applies `timeout_s` and `output_cap_chars`. This module does not know about any concrete tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from whet.contract.messages import ImagePart
+
+Effect = Literal["read", "write", "execute", "network", "send"]
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """What the model is told of a tool: `parameters` is a JSON schema object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """What a call gave back: `text` for the model, and the facts that statistics read.
+
+    `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
+    interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise.
+    """
+
+    text: str
+    error_kind: str = ""
+    exit_code: int | None = None
+    images: tuple[ImagePart, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the call failed."""
+        return bool(self.error_kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a running call may use. `output` shows live text to the person and stores nothing.
+
+    `ask` puts a question to the person and gives the answer, or None where nobody can answer.
+    """
+
+    session_id: str
+    turn_id: str
+    call_id: str
+    workspace: Path
+    output: Callable[[str], None]
+    ask: Callable[[str, Sequence[str]], Awaitable[str | None]]
+
+
+Handler = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolOutput]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as the loop sees it. `run` takes parsed arguments, validates them against the signature
+    (BadInput) and gives the output; it raises only ToolError, CancelledError and bugs.
+
+    `parallel`: calls of one step may run at the same time as others. `repeatable`: running it twice does
+    no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
+    `timeout_s` None: the tool keeps its own limit.
+    """
+
+    spec: ToolSpec
+    toolset: str
+    effects: frozenset[Effect]
+    run: Handler
+    parallel: bool = False
+    repeatable: bool = False
+    timeout_s: float | None = 120.0
+    output_cap_chars: int = 30_000
+    tags: frozenset[str] = field(default_factory=frozenset[str])
+
+    @property
+    def name(self) -> str:
+        """The name that the model calls."""
+        return self.spec.name

@@ -1,0 +1,73 @@
+"""Structured records in `logs/whet.log`, one JSON object a line, secrets masked in one place.
+
+`mask` is that place: logs, exports, notifications and error texts all pass through it. It knows the
+values that were loaded as secrets (`protect`) and the shapes of common keys; it does not know what a
+record is about.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+MASK = "[REDACTED]"
+_SHAPES = re.compile(
+    r"sk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{16,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|gsk_[A-Za-z0-9]{20,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
+)
+_protected: set[str] = set()
+
+
+def protect(values: Iterable[str]) -> None:
+    """Mask these values wherever they turn up from now on; shorter than 8 characters are left alone."""
+    _protected.update(value for value in values if len(value) >= 8)
+
+
+def mask(text: str) -> str:
+    """Give `text` with every known secret and every key-shaped run replaced."""
+    for value in sorted(_protected, key=len, reverse=True):
+        if value in text:
+            text = text.replace(value, MASK)
+    return _SHAPES.sub(MASK, text)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        row: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            row["stack"] = self.formatException(record.exc_info)
+        return mask(json.dumps(row, ensure_ascii=False))
+
+
+def start(folder: Path, *, level: int = logging.INFO) -> None:
+    """Write records of the `whet` loggers to `folder`/whet.log, at most 3 files of 5 MB.
+
+    A folder that can't be written leaves logging off: a log must not stop the work.
+    """
+    logger = logging.getLogger("whet")
+    logger.setLevel(level)
+    logger.propagate = False
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handler = RotatingFileHandler(
+            folder / "whet.log", maxBytes=5_000_000, backupCount=2, encoding="utf-8", delay=True
+        )
+    except OSError:
+        logger.addHandler(logging.NullHandler())
+        return
+    handler.setFormatter(_JsonLines())
+    logger.addHandler(handler)

@@ -1,0 +1,1 @@
+"""Model servers: pure codecs, HTTP, retries, keys, the catalog."""

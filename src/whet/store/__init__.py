@@ -1,0 +1,1 @@
+"""The session database: one SQLite file, one writer, many readers."""

@@ -1,0 +1,47 @@
+"""Guards around every test: a home of its own, no keys, no network beyond loopback."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import FixedClock
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """WHET_HOME in the test's own folder, and no variable that could reach a paid service."""
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL", "_PROXY", "_proxy")) or name.startswith("WHET_"):
+            monkeypatch.delenv(name)
+    folder = tmp_path / "whet-home"
+    monkeypatch.setenv("WHET_HOME", str(folder))
+    monkeypatch.setenv("NO_PROXY", "*")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Refuse every connection that leaves this machine, so that no test can spend or leak."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            host = str(address[0])  # type: ignore[index]
+            if host != "localhost" and not ipaddress.ip_address(host.split("%")[0]).is_loopback:
+                raise OSError(f"a test tried to reach {host}")
+        return connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    yield
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    """Time that stands still."""
+    return FixedClock()
