@@ -35,6 +35,7 @@ _ESCAPES = re.compile(
 _CONTROLS = {code: None for code in (*range(32), 127) if chr(code) not in "\t\n"}
 
 OpenPidfd = Callable[[int], int]
+SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Process:
         return await _happens(self.output_ended, timeout_s)
 
     def write(self, data: bytes, *, ends: bool = False) -> None:
-        """Queue bytes for standard input; `ends` closes it after them. Raises ToolError when closed or full."""
+        """Queue bytes for the input; `ends` closes it after them. Raises ToolError when closed or full."""
         if not self.is_stdin_open:
             raise ToolError("the process's input is closed")
         if len(self._unsent) + len(data) > _STDIN_CAP_BYTES:
@@ -269,7 +270,7 @@ class Processes:
         *,
         keep_finished: int = 20,
         max_background: int = 50,
-        open_pidfd: OpenPidfd | None = getattr(os, "pidfd_open", None),
+        open_pidfd: OpenPidfd | None = SYSTEM_PIDFD,
     ) -> None:
         self._keep_finished = keep_finished
         self._max_background = max_background
@@ -286,7 +287,9 @@ class Processes:
         except ValueError as error:
             raise BadInput(f"the command can't be run: {error}") from error
         except OSError as error:
-            raise ToolError(f"the command could not be started: {error.strerror}", hint=_spawn_hint(error)) from error
+            raise ToolError(
+                f"the command could not be started: {error.strerror}", hint=_spawn_hint(error)
+            ) from error
         self._held[process.pid] = process
         process.attach(self._open_pidfd)
         return process

@@ -80,10 +80,8 @@ def _looks_secret(name: str) -> bool:
 
 
 def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, str]) -> Tool:
-    @tool(
-        toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars
-    )
-    async def terminal(
+    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
+    async def terminal(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
         command: str,
         workdir: Annotated[str, "folder inside the workspace"] = "",
@@ -111,10 +109,8 @@ def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, st
 
 
 def _process(processes: Processes, limits: ShellLimits) -> Tool:
-    @tool(
-        toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars
-    )
-    async def process(
+    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
+    async def process(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
         action: Action,
         id: Annotated[str, "process id, for all but list"] = "",
@@ -217,7 +213,7 @@ async def _watch(process: Process, timeout_s: float, show: Callable[[str], None]
 
 
 class LiveFeed:
-    """Passes output on as it comes, at most 20 times a second and 4 KB at a time; a flood loses its middle."""
+    """Passes output on as it comes, 20 times a second at most, 4 KB at a time; a flood loses its middle."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
