@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from io import TextIOWrapper
 from types import FrameType, TracebackType
 from typing import NoReturn
 
@@ -38,8 +37,8 @@ def main() -> NoReturn:
         sys.stdout.write(f"whet {__version__}\n")
         sys.exit(0)
     # A file name or a page may hold what the terminal's encoding lacks; that must not end a run.
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
+        reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _stop)
     sys.excepthook = report_bug
     try:
