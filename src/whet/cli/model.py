@@ -7,7 +7,7 @@ import os
 
 import click
 
-from whet.app.discover import is_needed, nothing_set
+from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.cli.output import emit_json
 from whet.cli.wording import printable
 from whet.config.edit import set_value
@@ -121,5 +121,5 @@ def _load(home: Home) -> Loaded:
 def _connect(home: Home, loaded: Loaded) -> Provider:
     secrets = load_secrets(home, os.environ)
     if is_needed(loaded.settings):
-        raise nothing_set([])
+        raise nothing_set(by_keys(secrets))
     return connect(loaded.settings.model, loaded.settings.fallback, secrets)
