@@ -130,7 +130,7 @@ def test_a_broken_file_is_named_with_its_line(home: Path, text: str, parts: tupl
     [
         ("model:\n  modle: x\n", "did you mean model.model?"),
         ("modle:\n  model: x\n", "did you mean model?"),
-        ("agent:\n  retries: 3\n", "did you mean model.max_retries?"),
+        ("agent:\n  timeout: 3\n", "did you mean agent.turn_timeout_s?"),
         ("model:\n  zzzzzz: x\n", "whet config list shows every key"),
     ],
 )
