@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
+import signal as signals
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -44,6 +44,10 @@ class Screen(Protocol):
 
     person: Person
 
+    def start(self, live: LiveLines) -> None:
+        """Take the terminal; `live` gives the lines above the input for a width and a height."""
+        ...
+
     def write(self, text: str) -> None:
         """Put finished text above the input line; it ends with a newline."""
         ...
@@ -64,6 +68,10 @@ class Screen(Protocol):
         """Put text into the input line again."""
         ...
 
+    def wake(self, signal: Signal) -> None:
+        """Have `read` give `signal` now, as if the person had done it."""
+        ...
+
     async def aclose(self) -> None:
         """Give the terminal back as it was."""
         ...
@@ -76,9 +84,12 @@ class Lines:
         self.person: Person = LinePerson()
         self._marks = marks
         self._idle = idle
-        self._events: asyncio.Queue[Signal] = asyncio.Queue()
+        self._signals: asyncio.Queue[Signal] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_signal_handler(signal.SIGINT, self._events.put_nowait, Signal.INTERRUPT)
+
+    def start(self, live: LiveLines) -> None:
+        """Take over Ctrl-C; there is no live area."""
+        self._loop.add_signal_handler(signals.SIGINT, self._signals.put_nowait, Signal.INTERRUPT)
 
     def write(self, text: str) -> None:
         """Write `text`."""
@@ -95,14 +106,14 @@ class Lines:
     async def read(self) -> Typed | Signal:
         """Prompt and wait for a line or Ctrl-C; a trailing backslash goes on with the next line."""
         while not self._idle.is_set():
-            if await self._next_event(self._idle.wait()):
-                return Signal.INTERRUPT
+            if done := await self._first_of(self._idle.wait()):
+                return done
         self.write(self._marks.prompt)
         lines: list[str] = []
         while True:
-            if await self._next_event(self._readable()):
+            if done := await self._first_of(self._readable()):
                 self.write("\n")
-                return Signal.INTERRUPT
+                return done
             line = os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
             if not line:
                 return Signal.END
@@ -117,20 +128,24 @@ class Lines:
         """Say what was not sent: nothing can be put into this terminal's input."""
         self.write(f"not sent: {text}\n")
 
+    def wake(self, signal: Signal) -> None:
+        """Have `read` give `signal` now."""
+        self._signals.put_nowait(signal)
+
     async def aclose(self) -> None:
         """Leave Ctrl-C to Python again."""
-        self._loop.remove_signal_handler(signal.SIGINT)
+        self._loop.remove_signal_handler(signals.SIGINT)
 
-    async def _next_event(self, other: Coroutine[object, object, object]) -> bool:
-        """Wait for Ctrl-C (True) or for `other` (False), whichever comes first."""
+    async def _first_of(self, other: Coroutine[object, object, object]) -> Signal | None:
+        """Wait for a signal, which is given, or for `other` (None), whichever comes first."""
         waiting = asyncio.ensure_future(other)
-        interrupt = asyncio.ensure_future(self._events.get())
+        signalled = asyncio.ensure_future(self._signals.get())
         try:
-            await asyncio.wait({waiting, interrupt}, return_when=asyncio.FIRST_COMPLETED)
-            return interrupt.done()
+            await asyncio.wait({waiting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            return signalled.result() if signalled.done() else None
         finally:
             waiting.cancel()
-            interrupt.cancel()
+            signalled.cancel()
 
     async def _readable(self) -> None:
         ready = asyncio.Event()

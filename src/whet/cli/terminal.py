@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -33,14 +36,26 @@ _REFRESH_S = 0.05
 _TICK_S = 0.12
 _TYPING_S = 1.0
 _STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "prompt": "ansicyan bold"})
-_KEYS = "o once · s session · a always · n no (Enter) "
+_KEYS = "[o]nce [s]ession [a]lways [N]o "
 _GRANTS = {"once": "once", "session": "for this session", "always": "from now on"}
 
 
-class _Question:
-    """A question on the screen and its coming answer; `keys` says that one key answers."""
+def _size() -> Size:
+    size = shutil.get_terminal_size()
+    return Size(rows=size.lines or 24, columns=size.columns or 80)
 
-    def __init__(self, lines: Sequence[str], *, keys: bool = False) -> None:
+
+def _nothing(width: int, height: int) -> list[list[Fragment]]:
+    return []
+
+
+class _Question:
+    """A question on the screen and its coming answer; `keys` says that one key answers.
+
+    Each line has a prefix that every row of it gets, so that a long one can't pass for a line of ours.
+    """
+
+    def __init__(self, lines: Sequence[tuple[str, str]], *, keys: bool = False) -> None:
         self.keys = keys
         self.wary = False
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -53,7 +68,9 @@ class _Question:
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
         """Lay the question out; one that is too long for the screen keeps its head and its end."""
-        rows = [row for line in self._lines for row in wrapped(line, width)]
+        rows = [
+            prefix + row for prefix, line in self._lines for row in wrapped(line, max(width - len(prefix), 8))
+        ]
         if len(rows) > height:
             hidden = len(rows) - height + 1
             rows = [*rows[: height // 2], f"  ... {hidden} lines ...", *rows[hidden + height // 2 :]]
@@ -63,10 +80,10 @@ class _Question:
 class Terminal:
     """A screen with an input line at the bottom, a live area above it, and questions in between."""
 
-    def __init__(self, marks: Marks, live: LiveLines, completer: Completer, history: Path) -> None:
+    def __init__(self, marks: Marks, completer: Completer, history: Path) -> None:
         self.person: Person = self
         self._marks = marks
-        self._live = live
+        self._live: LiveLines = _nothing
         self._pastes = Pastes()
         self._inputs: asyncio.Queue[Typed | Signal] = asyncio.Queue()
         self._question: _Question | None = None
@@ -84,12 +101,17 @@ class Terminal:
             prompt_continuation="  ",
             erase_when_done=True,
             reserve_space_for_menu=0,
-            output=Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_cpr=False),
+            output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._note_typing
+        self._prompt.default_buffer.on_completions_changed += self._make_room
         self._app = self._prompt.app
-        self._task = asyncio.create_task(self._run())
-        self._ticker = asyncio.create_task(self._tick())
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, live: LiveLines) -> None:
+        """Take the terminal; `live` gives the lines above the input."""
+        self._live = live
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
 
     def write(self, text: str) -> None:
         """Put finished text above the input line, in one go with taking the live area away."""
@@ -121,28 +143,33 @@ class Terminal:
         buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
         buffer.cursor_position = len(buffer.text)
 
+    def wake(self, signal: Signal) -> None:
+        """Have `read` give `signal` now, as if the person had done it."""
+        self._inputs.put_nowait(signal)
+
     async def aclose(self) -> None:
         """End the application and give the terminal back."""
-        self._ticker.cancel()
         if self._app.is_running:
             self._app.exit(result="")
-        await asyncio.gather(self._task, self._ticker, return_exceptions=True)
+        for task in self._tasks[1:]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def approve(self, request: ApprovalRequest) -> Answer | None:
         """Ask with one key; Enter, Esc and Ctrl-C are a no."""
-        head = [f"{self._marks.prompt}{wording.printable(request.tool)} wants to run:"]
-        body = wording.quoted(request.subject).split("\n")
-        reasons = [f"  - {wording.printable(reason)}" for reason in request.reasons]
+        head = [("", f"{wording.printable(request.tool)} wants to run:")]
+        body = [("  | ", line) for line in wording.exact(request.subject).split("\n")]
+        reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
         answer = await self._ask(_Question([*head, *body, *reasons], keys=True))
         verdict = ANSWERS.get(answer or "n", "no")
         said = "not allowed" if verdict == "no" else f"allowed {_GRANTS[verdict]}"
-        self.write(f"  {said}: {wording.clip(request.subject, self.width() - 20)}\n")
+        self.write(wording.clip(f"{said}: {request.subject}", self.width()) + "\n")
         return verdict
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask for a line; a number picks a choice, Esc gives no answer."""
-        options = [f"  {number}. {wording.printable(choice)}" for number, choice in enumerate(choices, 1)]
-        answer = await self._ask(_Question([wording.printable(question), *options]))
+        options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
+        answer = await self._ask(_Question([("", wording.printable(question)), *options]))
         if answer is None:
             return None
         answer = chosen(answer.strip(), choices)
@@ -253,6 +280,11 @@ class Terminal:
                 self._question.give(None)
 
         return keys
+
+    def _make_room(self, buffer: Buffer) -> None:
+        """Keep lines free below the input only while there is something to complete."""
+        found = len(buffer.complete_state.completions) if buffer.complete_state else 0
+        self._prompt.reserve_space_for_menu = min(found + 1, 8) if found else 0
 
     def _note_typing(self, _: object) -> None:
         """Remember when a person last typed, so that a question does not take a word for its answer."""
