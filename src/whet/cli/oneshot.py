@@ -21,6 +21,7 @@ from whet.agent.session import Session
 from whet.cli import attach, wording
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, title_of
 from whet.cli.person import LinePerson, NoPerson
+from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import (
     Event,
@@ -41,9 +42,11 @@ _GRACE_S = 10.0
 def run(options: ChatOptions) -> int:
     """Answer `options.question` and give the exit code: 0 answered or out of budget, 1 failed, 128 + a
     signal's number when one ended it."""
+    there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
+    settings = load_settings(options, _ask if there else None)
     question = _question(options)
     images = [attach.load_image(path) for path in options.images]
-    return asyncio.run(_run(options, question, images))
+    return asyncio.run(_run(options, settings, question, images))
 
 
 def _question(options: ChatOptions) -> str:
@@ -61,9 +64,9 @@ def _question(options: ChatOptions) -> str:
     return text
 
 
-async def _run(options: ChatOptions, question: str, images: list[ImagePart]) -> int:
-    there = sys.stdin.isatty() and sys.stderr.isatty() and options.output == "text"
-    app = await start_app(options, load_settings(options).settings, LinePerson() if there else NoPerson())
+async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:
+    there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
+    app = await start_app(options, settings, LinePerson() if there else NoPerson())
     try:
         session = await open_session(app, options)
         if not session.log.session.title:
@@ -72,6 +75,14 @@ async def _run(options: ChatOptions, question: str, images: list[ImagePart]) -> 
         return await _answer(report, app.user_message(question, images))
     finally:
         await app.aclose()
+
+
+def _ask(prompt: str) -> str:
+    _say_open(prompt)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
 
 
 async def _answer(report: Report, message: Message) -> int:
@@ -228,5 +239,9 @@ def _write(text: str) -> None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    _say_open(line + "\n")
+
+
+def _say_open(text: str) -> None:
+    sys.stderr.write(text)
     sys.stderr.flush()

@@ -19,7 +19,15 @@ from whet.agent.session import Session
 from whet.app.build import App
 from whet.cli import attach
 from whet.cli.commands import ChatControl, builtin_commands
-from whet.cli.launch import ChatOptions, load_settings, open_session, start_app, title_of, workspace_of
+from whet.cli.launch import (
+    ChatOptions,
+    forget_empty,
+    load_settings,
+    open_session,
+    start_app,
+    title_of,
+    workspace_of,
+)
 from whet.cli.live import Marks, Surface, TurnView
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
@@ -35,11 +43,10 @@ from whet.log import mask
 
 def run(options: ChatOptions) -> int:
     """Chat until the person quits; give the exit code."""
-    return asyncio.run(_run(options))
+    return asyncio.run(_run(options, load_settings(options, input)))
 
 
-async def _run(options: ChatOptions) -> int:
-    settings = load_settings(options).settings
+async def _run(options: ChatOptions, settings: Settings) -> int:
     commands: Commands[ChatControl] = Commands()
     for command in builtin_commands():
         commands.add(command)
@@ -49,7 +56,9 @@ async def _run(options: ChatOptions) -> int:
     try:
         session = await open_session(app, options)
         chat = Chat(app, session, screen, commands, desk)
-        return await chat.run(options.images)
+        code = await chat.run(options.images)
+        await forget_empty(app, chat.session)
+        return code
     finally:
         await app.aclose()
 
@@ -128,6 +137,7 @@ class Chat:
 
     async def switch_to(self, session: Session) -> None:
         """Talk in another session from now on; the old one stays stored."""
+        await forget_empty(self.app, self.session)
         self.session = session
         await self._say_where_we_are()
 
@@ -145,11 +155,9 @@ class Chat:
         return self.app.user_message(attach.capped(text), images)
 
     async def _take(self, done: Typed | Signal) -> None:
-        if done is Signal.END:
-            self.leave()
-        elif done is Signal.INTERRUPT:
-            self._interrupt()
-        elif isinstance(done, Typed) and done.text:
+        if isinstance(done, Signal):
+            self.leave() if done is Signal.END else self._interrupt()
+        elif done.text:
             self._desk.wants_out = False
             try:
                 await self._typed(done)

@@ -28,7 +28,7 @@ from prompt_toolkit.styles import Style
 from whet.cli import wording
 from whet.cli.live import Fragment, Marks, wrapped
 from whet.cli.person import ANSWERS, chosen
-from whet.cli.prompting import Pastes, open_history
+from whet.cli.prompting import Pastes, open_history, open_input
 from whet.cli.screen import LiveLines, Signal, Typed
 from whet.contract.protocols import Answer, ApprovalRequest, Person
 
@@ -101,6 +101,7 @@ class Terminal:
             prompt_continuation="  ",
             erase_when_done=True,
             reserve_space_for_menu=0,
+            input=open_input(),
             output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._note_typing
