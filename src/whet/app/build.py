@@ -26,6 +26,7 @@ from whet.contract.errors import NotFound
 from whet.contract.messages import Message, Part, TextPart
 from whet.contract.protocols import Person, Provider
 from whet.contract.tools import Tool, ToolSpec
+from whet.lanes import ToolPool
 from whet.providers.connect import connect
 from whet.store import sessions
 from whet.store.database import Database
@@ -35,11 +36,11 @@ from whet.tools.ask import ask_tools
 from whet.tools.delegate import delegate_tools
 from whet.tools.files import file_tools
 from whet.tools.process import Processes
-from whet.tools.registry import Registry
+from whet.tools.registry import Registry, read_specs
 from whet.tools.sessions import session_tools
-from whet.tools.shell import shell_tools
-from whet.tools.todo import todo_tools
-from whet.tools.web import web_tools
+from whet.tools.shell import ShellLimits, shell_tools
+from whet.tools.todo import TodoLists, todo_tools
+from whet.tools.web import WebLimits, web_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ class App:
         self.database = Database.open(home.database, self.clock)
         self.provider: Provider = connect(settings.model, settings.fallback, secrets)
         self.processes = Processes()
-        self.gate = PolicyGate(settings.approval, person, _Grants(self.database), home.root)
+        self.pool = ToolPool()
+        self.todo_lists = TodoLists()
+        self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
         self.tools = self._registry()
 
     @classmethod
@@ -92,7 +95,7 @@ class App:
 
     async def new_session(self, *, private: bool = False, title: str = "") -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay."""
-        tools = self.tools.tools()
+        tools = list(self.tools.by_name.values())
         prompt = system_prompt(
             self.workspace, self.settings.tools.toolsets, instructions=self.settings.agent.instructions
         )
@@ -102,7 +105,7 @@ class App:
         """Open a stored conversation; its prefix goes out with the same bytes as before."""
         log = await SessionLog.open(self.database, session_id, self.clock)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
-        specs = msgspec.json.decode(tools_json or b"[]", type=list[ToolSpec])
+        specs = read_specs(tools_json.encode())
         return self._session(log, prompt, specs)
 
     async def continue_session(self) -> Session:
@@ -122,7 +125,7 @@ class App:
         self.provider = provider
         self.settings = msgspec.structs.replace(self.settings, model=wanted)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
-        specs = msgspec.json.decode(tools_json or b"[]", type=list[ToolSpec])
+        specs = read_specs(tools_json.encode())
         session.link = provider.open(prompt, specs, session.id)
 
     def user_message(self, text: str, images: Sequence[Part] = ()) -> Message:
@@ -133,13 +136,14 @@ class App:
 
     async def aclose(self) -> None:
         """Stop background processes, close the connection pool and the store."""
-        await self.processes.aclose()
+        self.processes.close()
+        self.pool.close()
         await self.provider.aclose()
         self.database.close()
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
         left_out = {"clarify", "delegate_task"}
-        tools = [tool for tool in self.tools.tools() if tool.name not in left_out]
+        tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
         prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
         parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
         return await self._create(parts, steps=self.settings.agent.delegate_max_steps)
@@ -164,7 +168,7 @@ class App:
         return self._session(log, parts.prompt, specs, steps=steps)
 
     def _session(self, log: SessionLog, prompt: str, specs: Sequence[ToolSpec], *, steps: int = 0) -> Session:
-        tools = {spec.name: tool for spec in specs if (tool := self.tools.get(spec.name)) is not None}
+        tools = {spec.name: tool for spec in specs if (tool := self.tools.by_name.get(spec.name))}
         return Session(
             log=log,
             link=self.provider.open(prompt, specs, log.session.id),
@@ -179,15 +183,25 @@ class App:
 
     def _registry(self) -> Registry:
         settings = self.settings.tools
-        registry = Registry()
-        for group in (
-            file_tools(),
-            shell_tools(self.processes, timeout_s=settings.terminal_timeout_s),
-            web_tools(allow_private=settings.web_allow_private),
-            todo_tools(),
-            ask_tools(),
-            session_tools(self.database),
-            delegate_tools(Children(self._open_child), parallel=self.settings.agent.delegate_parallel),
-        ):
-            registry.add(group)
+        limits = ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)
+        children = Children(self._open_child)
+        registry = Registry(
+            (
+                *file_tools(self.pool),
+                *shell_tools(self.processes, limits),
+                *web_tools(self.pool, WebLimits(allow_private=settings.web_allow_private)),
+                *todo_tools(self.todo_lists),
+                *ask_tools(),
+                *session_tools(self.database),
+                *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),
+            )
+        )
         return registry.select(settings.toolsets, settings.disabled)
+
+
+class _Grants:
+    """Standing permissions, as the gate wants them and the store keeps them."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock

@@ -155,7 +155,7 @@ def show(value: Value) -> str:
         return ", ".join(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:

@@ -1,0 +1,295 @@
+"""Turn the bytes of a web page into readable text: headings, lists, links and tables in a Markdown-like form.
+
+The page is hostile until shown otherwise, so the scan is one pass whose time grows with the size alone: a
+construct that never closes swallows the rest, as HTML's own end-of-file rules have it (WHATWG HTML, 13.2.5).
+The standard library's parser rescans such input in quadratic time. This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import codecs
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+_TOKEN = re.compile(
+    r"<!--.*?(?:-->|\Z)"
+    r"|<(?P<end>/?)(?P<tag>[a-zA-Z][^\s/>]*+)"
+    r"(?P<attributes>(?:[^>=]++|=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s>\"'][^\s>]*+|))*+)(?:>|\Z)"
+    r"|<[!?/][^>]*+(?:>|\Z)",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"([^\s=/\"'>]++)(?:\s*+=\s*+(\"[^\"]*+\"?|'[^']*+'?|[^\s>]*+))?")
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([a-zA-Z0-9._:-]{1,40})", re.IGNORECASE)
+_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s;\"']{1,40})", re.IGNORECASE)
+_SPACE = re.compile(r"[ \t\r\n\f]+")
+# Bidi overrides, zero-width marks and tag characters: text that a person does not see. Joiners stay.
+_INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+_RAW = {"script": re.compile(r"</script[\s/>]", re.I), "style": re.compile(r"</style[\s/>]", re.I)}
+_SKIPPED = frozenset(
+    {"template", "svg", "iframe", "object", "canvas", "video", "audio", "select", "button", "noscript"}
+)
+_BLOCKS = frozenset(
+    {
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "dialog",
+        "div",
+    }
+    | {"dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup", "hr", "html"}
+    | {"main", "ol", "p", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"}
+)
+_HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
+_TEXT_MINIMUM = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as text; `title` is one line, perhaps empty."""
+
+    title: str
+    text: str
+
+
+def read_html(source: str, base_url: str) -> Page:
+    """Give the readable part of an HTML page, links made absolute against `base_url`.
+
+    Scripts, styles and navigation are left out; navigation is kept where hardly anything else is there.
+    """
+    renderer = _Renderer(base_url, skip_navigation=True)
+    page = renderer.render(source)
+    if renderer.has_skipped and len(page.text) < _TEXT_MINIMUM:
+        return _Renderer(base_url, skip_navigation=False).render(source)
+    return page
+
+
+def decode(body: bytes, content_type: str) -> str:
+    """Decode a body by its byte order mark, header, meta element, UTF-8, or Windows-1252; never raises.
+
+    A charset that is unknown or does not fit is passed over.
+    """
+    for mark, name in _BOMS:
+        if body.startswith(mark):
+            return body.decode(name, "replace")
+    for name in _charsets(body, content_type):
+        try:
+            return body.decode(name)
+        except (LookupError, UnicodeError):
+            continue
+    # Cut in the middle of a character, or a few bad bytes in good UTF-8.
+    text = body.decode("utf-8", "replace")
+    return text if text.count("\ufffd") * 50 < len(text) + 50 else body.decode("cp1252", "replace")
+
+
+def strip_invisible(text: str) -> str:
+    """Take out characters that a person does not see and a model reads."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
+
+
+def _charsets(body: bytes, content_type: str) -> Iterator[str]:
+    header = _HEADER_CHARSET.search(content_type)
+    meta = _META_CHARSET.search(body[:4096])
+    named = [header.group(1)] if header else []
+    named += [meta.group(1).decode("ascii")] if meta else []
+    for name in named:
+        yield "cp1252" if name.lower() in ("iso-8859-1", "latin-1", "latin1", "us-ascii") else name
+    yield "utf-8"
+
+
+class _Renderer:
+    """One pass over a page. `line` is what the present block has so far."""
+
+    def __init__(self, base_url: str, *, skip_navigation: bool) -> None:
+        self.base_url = base_url
+        self.skipped = _SKIPPED | {"nav"} if skip_navigation else _SKIPPED
+        self.title = ""
+        self.blocks: list[str] = []
+        self.line: list[str] = []
+        self.prefix = ""
+        self.gap = "\n\n"
+        self.lists: list[int] = []
+        self.pre_depth = 0
+        self.link = ""
+        self.link_start = 0
+        self.skip_tag = ""
+        self.skip_depth = 0
+        self.has_skipped = False
+
+    def render(self, source: str) -> Page:
+        position = 0
+        while match := _TOKEN.search(source, position):
+            if match.start() > position:
+                self.take_text(source[position : match.start()])
+            position = match.end()
+            tag = (match["tag"] or "").lower()
+            if not tag:
+                continue
+            if match["end"]:
+                self.take_end(tag)
+                continue
+            if tag in _RAW:
+                closing = _RAW[tag].search(source, position)
+                position = closing.start() if closing else len(source)
+            elif tag == "title" and not self.title:
+                end = source.find("<", position)
+                self.title = _one_line(source[position : end if end >= 0 else len(source)])[:300]
+                position = end if end >= 0 else len(source)
+            else:
+                self.take_start(tag, match["attributes"])
+        self.take_text(source[position:])
+        self.flush()
+        return Page(self.title, strip_invisible("".join(self.blocks).strip()))
+
+    def take_text(self, raw: str) -> None:
+        if self.skip_tag or not raw:
+            return
+        text = _unescape(raw)
+        if self.pre_depth:
+            self.line.append(text)
+            return
+        text = _SPACE.sub(" ", text)
+        if text[0] == " " and (not self.line or self.line[-1][-1:] in (" ", "\n")):
+            text = text[1:]
+        if text:
+            self.line.append(text)
+
+    def take_start(self, tag: str, attributes: str) -> None:
+        if self.skip_tag:
+            self.skip_depth += tag == self.skip_tag
+        elif tag in self.skipped:
+            if not attributes.endswith("/"):
+                self.skip_tag, self.skip_depth = tag, 1
+                self.has_skipped |= tag == "nav"
+        elif tag in _BLOCKS:
+            self.flush()
+            if tag in ("ul", "ol"):
+                self.lists.append(1 if tag == "ol" else 0)
+            elif tag == "tr":
+                self.gap = "\n"
+        elif tag in _HEADINGS:
+            self.flush()
+            self.prefix = _HEADINGS[tag]
+        elif tag == "li":
+            self.start_item()
+        else:
+            self.take_inline_start(tag, attributes)
+
+    def take_inline_start(self, tag: str, attributes: str) -> None:
+        if tag == "br":
+            self.line.append("\n")
+        elif tag in ("td", "th"):
+            if self.line:
+                self.line.append(" | ")
+        elif tag == "pre":
+            self.flush()
+            self.pre_depth += 1
+        elif tag == "code" and not self.pre_depth:
+            self.line.append("`")
+        elif tag == "a":
+            self.end_link()
+            self.start_link(_attribute(attributes, "href"))
+        elif tag == "img":
+            alt = _one_line(_attribute(attributes, "alt"))
+            if alt:
+                self.line.append(f"[image: {alt[:200]}]")
+        elif tag == "base":
+            self.base_url = self.absolute(_attribute(attributes, "href")) or self.base_url
+
+    def take_end(self, tag: str) -> None:
+        if self.skip_tag:
+            self.skip_depth -= tag == self.skip_tag
+            if not self.skip_depth:
+                self.skip_tag = ""
+        elif tag in _BLOCKS or tag in _HEADINGS or tag == "li":
+            self.end_block(tag)
+        elif tag == "pre" and self.pre_depth:
+            self.flush()
+            self.pre_depth -= 1
+        elif tag == "code" and not self.pre_depth:
+            self.line.append("`")
+        elif tag == "a":
+            self.end_link()
+
+    def end_block(self, tag: str) -> None:
+        self.flush()
+        if tag in ("ul", "ol") and self.lists:
+            self.lists.pop()
+        elif tag in ("li", "tr"):
+            self.gap = "\n"
+        if tag in _HEADINGS or tag == "li":
+            self.prefix = ""
+
+    def start_item(self) -> None:
+        self.flush()
+        depth = max(len(self.lists) - 1, 0)
+        number = self.lists[-1] if self.lists else 0
+        if number:
+            self.lists[-1] += 1
+        self.prefix = "  " * min(depth, 10) + (f"{number}. " if number else "- ")
+        self.gap = "\n"
+
+    def start_link(self, href: str) -> None:
+        self.link = "" if href.startswith("#") else self.absolute(href)
+        self.link_start = len(self.line)
+
+    def end_link(self) -> None:
+        if not self.link or self.pre_depth:
+            return
+        text = _one_line("".join(self.line[self.link_start :]))
+        if text:
+            self.line[self.link_start :] = [f"[{text}]({self.link})"]
+            self.link = ""
+
+    def absolute(self, href: str) -> str:
+        try:
+            joined = urljoin(self.base_url, href.strip())
+        except ValueError:
+            return ""
+        return joined.replace(" ", "%20") if joined.startswith(("http://", "https://", "mailto:")) else ""
+
+    def flush(self) -> None:
+        """End the block. A link around whole blocks is written at its first one."""
+        self.end_link()
+        text = "".join(self.line)
+        self.line.clear()
+        self.link_start = 0
+        if self.pre_depth:
+            text = "\n".join(line.rstrip() for line in text.strip("\r\n").splitlines())
+            text = f"```\n{text}\n```" if text.strip() else ""
+        else:
+            text = "\n".join(line.strip() for line in text.strip().split("\n"))
+        if text:
+            self.blocks.append(self.gap + self.prefix + text)
+            self.gap = "\n\n"
+            self.prefix = ""
+
+
+def _attribute(attributes: str, wanted: str) -> str:
+    for match in _ATTRIBUTE.finditer(attributes):
+        if match[1].lower() == wanted:
+            return _unescape((match[2] or "").strip("\"'"))
+    return ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_unescape(text).split())
+
+
+def _unescape(text: str) -> str:
+    if "&" not in text:
+        return text
+    try:
+        return html.unescape(text)
+    except ValueError:  # a number of thousands of digits
+        return text

@@ -1,0 +1,434 @@
+"""Runs shell commands as process groups on the event loop and keeps what they print, in constant memory.
+
+Output is read by `add_reader` and an exit is seen through a pidfd (a waiting thread where the system has
+none), so that this works in a loop on any thread and needs no child watcher. It does not know about
+tools, approval, or what a command means. Everything a `Processes` started is killed by its `close`; a
+child that made a session of its own (setsid) has left the group and is out of reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.contract.errors import BadInput, ToolError
+
+_CHUNK_BYTES = 65_536
+_STDIN_CAP_BYTES = 1_000_000
+_PTY_ROWS, _PTY_COLUMNS = 40, 120
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\)?|[PX^_][^\x1b]*+(?:\x1b\\)?|[ -/]*+[0-~])"
+)
+_CONTROLS = {code: None for code in (*range(32), 127) if chr(code) not in "\t\n"}
+
+OpenPidfd = Callable[[int], int]
+SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is written and, unless
+    `keep_stdin`, closed."""
+
+    text: str
+    workdir: Path
+    environment: Mapping[str, str]
+    pty: bool = False
+    stdin: str | None = None
+    keep_stdin: bool = False
+    output_cap_bytes: int = 131_072
+
+
+class Output:
+    """The first 40 % and the last 60 % of `cap_bytes` of a stream; what lies between is only counted."""
+
+    def __init__(self, cap_bytes: int) -> None:
+        self.total_bytes = 0
+        self._head_cap = cap_bytes * 2 // 5
+        self._tail_cap = cap_bytes - self._head_cap
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def append(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total_bytes += len(data)
+        room = self._head_cap - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if len(data) >= self._tail_cap:
+            self._tail[:] = data[-self._tail_cap :]
+        elif data:
+            self._tail += data
+            # Cutting only at twice the cap makes the copy amortised.
+            if len(self._tail) > 2 * self._tail_cap:
+                del self._tail[: -self._tail_cap]
+
+    def since(self, offset: int) -> tuple[bytes, int, bytes]:
+        """Give what came after byte `offset`: kept head, number of bytes lost after it, kept tail."""
+        tail = self._tail[-self._tail_cap :]
+        tail_start = self.total_bytes - len(tail)
+        lost = max(0, tail_start - max(offset, len(self._head)))
+        return bytes(self._head[offset:]), lost, bytes(tail[max(0, offset - tail_start) :])
+
+
+class Process:
+    """One running or finished command with its group. Made by `Processes.start`, used on its loop only."""
+
+    def __init__(self, command: Command, popen: subprocess.Popen[bytes], out_fd: int, in_fd: int) -> None:
+        """Take over both descriptors; `in_fd` is -1 where there is no input."""
+        self.id = ""
+        self.command = command
+        self.pid = popen.pid
+        self.output = Output(command.output_cap_bytes)
+        self.read_offset = 0
+        self.started_s = time.monotonic()
+        self.ended_s: float | None = None
+        self.exited = asyncio.Event()
+        self.output_ended = asyncio.Event()
+        self.on_output: Callable[[bytes], None] | None = None
+        self._popen = popen
+        self._out_fd = out_fd
+        self._in_fd = in_fd
+        self._pid_fd = -1
+        self._unsent = bytearray()
+        self._stdin_ends = False
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, 128 + n after signal n, None while it runs."""
+        code = self._popen.returncode
+        return 128 - code if code is not None and code < 0 else code
+
+    @property
+    def is_stdin_open(self) -> bool:
+        """Whether `write` can still reach the process."""
+        return self._in_fd >= 0 and not self._stdin_ends
+
+    def attach(self, open_pidfd: OpenPidfd | None) -> None:
+        """Start to read the output and to watch for the exit."""
+        os.set_blocking(self._out_fd, False)
+        self._loop.add_reader(self._out_fd, self._on_readable)
+        if self._in_fd >= 0:
+            os.set_blocking(self._in_fd, False)
+        try:
+            self._pid_fd = open_pidfd(self.pid) if open_pidfd else -1
+        except OSError:
+            self._pid_fd = -1
+        if self._pid_fd >= 0:
+            self._loop.add_reader(self._pid_fd, self._on_exit)
+        else:
+            threading.Thread(target=self._wait_on_thread, name=f"wait-{self.pid}", daemon=True).start()
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """Wait for the exit; False when `timeout_s` passed first."""
+        return await _happens(self.exited, timeout_s)
+
+    async def wait_output_end(self, timeout_s: float) -> bool:
+        """Wait until nobody holds the output open; False when `timeout_s` passed first."""
+        return await _happens(self.output_ended, timeout_s)
+
+    def write(self, data: bytes, *, ends: bool = False) -> None:
+        """Queue bytes for the input; `ends` closes it after them. Raises ToolError when closed or full."""
+        if not self.is_stdin_open:
+            raise ToolError("the process's input is closed")
+        if len(self._unsent) + len(data) > _STDIN_CAP_BYTES:
+            raise ToolError("the process does not read its input; 1 MB is waiting already")
+        if self.command.pty and ends:
+            data += b"\x04"
+        self._unsent += data
+        self._stdin_ends = ends
+        self._send()
+
+    def signal_group(self, number: int) -> None:
+        """Send a signal to every member of the group; none left is fine."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def has_children(self) -> bool:
+        """Whether the command is over but members of its group still run."""
+        return self.exited.is_set() and is_group_alive(self.pid)
+
+    def is_alive(self) -> bool:
+        """Whether the command or anything in its group still runs."""
+        return not self.exited.is_set() or is_group_alive(self.pid)
+
+    async def stop(self, grace_s: float = 2.0) -> None:
+        """Ask the whole group to end, kill what is left after `grace_s`, and wait for the exit. If this is
+        cancelled, the group is killed at once."""
+        try:
+            self.signal_group(signal.SIGTERM)
+            deadline_s = time.monotonic() + grace_s
+            await self.wait(grace_s)
+            while is_group_alive(self.pid) and time.monotonic() < deadline_s:
+                await asyncio.sleep(0.02)
+        finally:
+            if self.is_alive():
+                self.signal_group(signal.SIGKILL)
+        await self.wait(2.0)
+
+    def release(self) -> None:
+        """Stop reading and writing, reap a finished child, close every descriptor. Callable twice."""
+        self._close_output()
+        self._close_input()
+        self._unwatch()
+        if self._popen.poll() is not None:
+            self._mark_exited()
+
+    def reap(self, timeout_s: float) -> None:
+        """Block until a killed child is gone, at most `timeout_s`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(timeout_s)
+
+    def _on_readable(self) -> None:
+        try:
+            data = os.read(self._out_fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""  # EIO: a terminal whose last user closed it
+        if not data:
+            self._close_output()
+            return
+        self.output.append(data)
+        if self.on_output is not None:
+            self.on_output(data)
+
+    def _on_exit(self) -> None:
+        self._unwatch()
+        self._popen.wait()
+        self._mark_exited()
+
+    def _mark_exited(self) -> None:
+        if not self.exited.is_set():
+            self.ended_s = time.monotonic()
+            self.exited.set()
+
+    def _wait_on_thread(self) -> None:
+        self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._mark_exited)
+
+    def _send(self) -> None:
+        while self._unsent:
+            try:
+                sent = os.write(self._in_fd, self._unsent[:_CHUNK_BYTES])
+            except BlockingIOError:
+                self._loop.add_writer(self._in_fd, self._send)
+                return
+            except OSError:  # the reader is gone
+                self._close_input()
+                return
+            del self._unsent[:sent]
+        self._loop.remove_writer(self._in_fd)
+        if self._stdin_ends and not self.command.pty:
+            self._close_input()
+
+    def _close_output(self) -> None:
+        if self._out_fd >= 0:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._out_fd)
+            os.close(self._out_fd)
+            self._out_fd = -1
+            self.output_ended.set()
+
+    def _close_input(self) -> None:
+        if self._in_fd >= 0:
+            if not self._loop.is_closed():
+                self._loop.remove_writer(self._in_fd)
+            os.close(self._in_fd)
+            self._in_fd = -1
+            self._unsent.clear()
+
+    def _unwatch(self) -> None:
+        if self._pid_fd >= 0:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._pid_fd)
+            os.close(self._pid_fd)
+            self._pid_fd = -1
+
+
+class Processes:
+    """Every command started for one session or app. Background ones have an id; `close` leaves none alive."""
+
+    def __init__(
+        self,
+        *,
+        keep_finished: int = 20,
+        max_background: int = 50,
+        open_pidfd: OpenPidfd | None = SYSTEM_PIDFD,
+    ) -> None:
+        self._keep_finished = keep_finished
+        self._max_background = max_background
+        self._open_pidfd = open_pidfd
+        self._count = 0
+        self._held: dict[int, Process] = {}
+        self._background: dict[str, Process] = {}
+        self._shell = shutil.which("bash") or "/bin/sh"
+
+    def start(self, command: Command) -> Process:
+        """Start a command in a group of its own. Raises BadInput (the system can't take it), ToolError."""
+        try:
+            process = self._spawn(command)
+        except ValueError as error:
+            raise BadInput(f"the command can't be run: {error}") from error
+        except OSError as error:
+            raise ToolError(
+                f"the command could not be started: {error.strerror}", hint=_spawn_hint(error)
+            ) from error
+        self._held[process.pid] = process
+        process.attach(self._open_pidfd)
+        return process
+
+    def publish(self, process: Process) -> str:
+        """Give a process an id under which the model finds it, and drop the oldest finished ones."""
+        self._count += 1
+        process.id = f"p{self._count}"
+        self._background[process.id] = process
+        finished = [p for p in self._background.values() if not p.is_alive()]
+        for old in finished[: max(0, len(finished) - self._keep_finished)]:
+            del self._background[old.id]
+            self.forget(old)
+        return process.id
+
+    def check_room(self) -> None:
+        """Raise ToolError when too many background processes run already."""
+        running = sum(p.is_alive() for p in self._background.values())
+        if running >= self._max_background:
+            raise ToolError(f"{running} background processes run already; kill some with the process tool")
+
+    def get(self, process_id: str) -> Process | None:
+        """Find a background process."""
+        return self._background.get(process_id)
+
+    def listed(self) -> list[Process]:
+        """Give the background processes, oldest first."""
+        return list(self._background.values())
+
+    def forget(self, process: Process) -> None:
+        """Let go of a finished process."""
+        process.release()
+        self._held.pop(process.pid, None)
+
+    def close(self) -> None:
+        """Kill everything that is left; blocks for at most a second where something ignores SIGTERM."""
+        living = [p for p in self._held.values() if p.is_alive()]
+        for process in living:
+            process.signal_group(signal.SIGTERM)
+        deadline_s = time.monotonic() + 0.3
+        while any(is_group_alive(p.pid) for p in living) and time.monotonic() < deadline_s:
+            for process in living:
+                process.reap(0.01)
+            time.sleep(0.01)
+        for process in living:
+            if is_group_alive(process.pid):
+                process.signal_group(signal.SIGKILL)
+            process.reap(0.5)
+        for process in list(self._held.values()):
+            self.forget(process)
+        self._background.clear()
+
+    def _spawn(self, command: Command) -> Process:
+        arguments = [self._shell, "-c", command.text]
+        if command.pty:
+            out_fd, child_fd = os.openpty()
+            fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", _PTY_ROWS, _PTY_COLUMNS, 0, 0))
+            # Opening the terminal by name in the new session makes it the controlling one, which a
+            # function run between fork and exec would also do, but unsafely in a program with threads.
+            arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
+        else:
+            out_fd, child_fd = os.pipe()
+        wants_pipe = not command.pty and (command.keep_stdin or command.stdin is not None)
+        try:
+            popen = subprocess.Popen(
+                arguments,
+                cwd=command.workdir,
+                env=dict(command.environment),
+                stdin=subprocess.PIPE if wants_pipe else subprocess.DEVNULL,
+                stdout=child_fd,
+                stderr=child_fd,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except BaseException:
+            os.close(out_fd)
+            raise
+        finally:
+            os.close(child_fd)
+        return self._opened(command, popen, out_fd)
+
+    def _opened(self, command: Command, popen: subprocess.Popen[bytes], out_fd: int) -> Process:
+        in_fd = -1
+        if command.pty:
+            in_fd = os.dup(out_fd)
+        elif popen.stdin is not None:
+            in_fd = os.dup(popen.stdin.fileno())
+            popen.stdin.close()
+            popen.stdin = None
+        return Process(command, popen, out_fd, in_fd)
+
+
+def is_group_alive(group: int) -> bool:
+    """Whether a process group has a member that is no zombie. In containers whose first process reaps
+    nothing, orphans stay zombies for ever, hence the look into /proc."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return True
+    return any(_is_member(name, group) for name in names if name.isdigit())
+
+
+def clean(text: str) -> str:
+    """Take terminal control out of printed text: escape sequences, overprinted lines, control characters."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return text.translate(_CONTROLS)
+
+
+def _is_member(pid: str, group: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name may hold spaces and brackets; state and group follow its last bracket.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return len(fields) > 2 and int(fields[2]) == group and fields[0] not in (b"Z", b"X")
+
+
+def _spawn_hint(error: OSError) -> str:
+    if error.errno == 7:
+        return "the command is too long; write it to a file and run that"
+    return ""
+
+
+async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:
+    if event.is_set():
+        return True
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

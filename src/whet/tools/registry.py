@@ -1,0 +1,87 @@
+"""The tools of one process, in a fixed order.
+
+What a session sends is this order and these bytes, so both never depend on hashing or on time. The
+registry does not know what any tool does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from whet.contract.errors import BadInput, ConfigError
+from whet.contract.tools import Tool, ToolSpec
+from whet.tools.signature import nearest
+
+TOOLSETS = ("file", "terminal", "web", "memory", "skills", "session", "delegation", "planning")
+
+
+class Registry:
+    """Tools by name, in the order they were given. Raises ConfigError when a name comes twice."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self.by_name: dict[str, Tool] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Take one more tool, last in order."""
+        if tool.name in self.by_name:
+            raise ConfigError(
+                f"two tools are named {tool.name}", hint="disable the plugin that brings the second one"
+            )
+        self.by_name[tool.name] = tool
+
+    def select(self, toolsets: Iterable[str], disabled: Iterable[str] = ()) -> Registry:
+        """Give the tools of these toolsets without the disabled ones, in this registry's order.
+
+        A toolset that is known but has no tool here adds nothing; an unknown one is a ConfigError.
+        """
+        wanted, without = list(toolsets), set(disabled)
+        known = dict.fromkeys([*TOOLSETS, *(tool.toolset for tool in self.by_name.values())])
+        for name in wanted:
+            _check("toolset", name, known, "tools.toolsets")
+        for name in sorted(without):
+            _check("tool", name, self.by_name, "tools.disabled")
+        return Registry(
+            tool for tool in self.by_name.values() if tool.toolset in wanted and tool.name not in without
+        )
+
+    def get(self, name: str) -> Tool:
+        """Give the tool of that name. Raises BadInput of kind unknown_tool that names the nearest."""
+        found = self.by_name.get(name)
+        if found is None:
+            close = nearest(name, self.by_name)
+            error = BadInput(
+                f"there is no tool named {name!r}" + (f", did you mean {close}?" if close else ""),
+                hint="the tools are: " + ", ".join(self.by_name),
+            )
+            error.kind = "unknown_tool"
+            raise error
+        return found
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Give what the model is told, in order."""
+        return tuple(tool.spec for tool in self.by_name.values())
+
+    @property
+    def tools_json(self) -> bytes:
+        """The specs as JSON for storing; read back with `read_specs` they encode to the same bytes."""
+        return msgspec.json.encode(self.specs())
+
+
+def read_specs(tools_json: bytes) -> tuple[ToolSpec, ...]:
+    """Give the specs that `tools_json` was made from, key order included."""
+    return msgspec.json.decode(tools_json, type=tuple[ToolSpec, ...])
+
+
+def _check(what: str, name: str, known: Iterable[str], setting: str) -> None:
+    names = list(known)
+    if name in names:
+        return
+    close = nearest(name, names)
+    guess = f", did you mean {close}?" if close else ""
+    raise ConfigError(
+        f"{setting} names the unknown {what} {name!r}{guess}", hint=f"known: {', '.join(names)}"
+    )

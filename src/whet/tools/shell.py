@@ -1,0 +1,331 @@
+"""The tools `terminal` and `process`: run shell commands, and talk to those left in the background.
+
+What comes back is readable text, head and tail of it, with the exit code. The command gets the user's
+environment without variables that look like secrets. This module does not judge commands: the gate has
+done that before, and must have seen `stdin` and what `process` writes as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from whet.contract.errors import BadInput
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.tools.process import Command, Process, Processes, clean
+from whet.tools.signature import tool
+
+MAX_TIMEOUT_S = 3600.0
+_SECRET_NAMES = re.compile(
+    r"(?:PASSWORD|PASSWD|PASSPHRASE|(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PAT|PWD|CREDENTIAL|AUTH|AUTH_CONFIG))$"
+    r"|(?:^|_)SECRET_",
+    re.IGNORECASE,
+)
+# MYSQL_PWD is a password, these two are folders.
+_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
+_QUIET = {
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PYTHONUNBUFFERED": "1",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+_DUMB = {"TERM": "dumb", "NO_COLOR": "1", "GIT_EDITOR": "true"}
+_FEED_INTERVAL_S = 0.05
+_FEED_CAP_BYTES = 4096
+_PIPE_GRACE_S = 0.5
+_STATUS_CHARS = 400
+
+Action = Literal["list", "poll", "wait", "write", "kill"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellLimits:
+    """A foreground command's default time limit, the size of a result, and variables that are passed on
+    although their names look like secrets."""
+
+    timeout_s: float = 120.0
+    output_cap_chars: int = 30_000
+    pass_variables: Collection[str] = ()
+
+
+def shell_tools(
+    processes: Processes, limits: ShellLimits | None = None, environment: Mapping[str, str] | None = None
+) -> list[Tool]:
+    """Make `terminal` and `process` over `processes`; `environment` None is this program's own."""
+    chosen = limits or ShellLimits()
+    source = os.environ if environment is None else environment
+    return [_terminal(processes, chosen, source), _process(processes, chosen)]
+
+
+def command_environment(
+    source: Mapping[str, str], pass_variables: Collection[str] = (), *, pty: bool = False
+) -> dict[str, str]:
+    """Give a command's environment: `source` without secrets, set up so that nothing waits for a person."""
+    kept = {k: v for k, v in source.items() if k in pass_variables or not _looks_secret(k)}
+    return {**kept, **_QUIET, **({"TERM": "xterm-256color"} if pty else _DUMB)}
+
+
+def _looks_secret(name: str) -> bool:
+    return name not in _NO_SECRETS and _SECRET_NAMES.search(name) is not None
+
+
+def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, str]) -> Tool:
+    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
+    async def terminal(  # noqa: PLR0913 - the parameters are the tool's schema
+        ctx: ToolContext,
+        command: str,
+        workdir: Annotated[str, "folder inside the workspace"] = "",
+        timeout_s: float = limits.timeout_s,
+        stdin: str = "",
+        pty: Annotated[bool, "for programs that demand a terminal"] = False,
+        background: Annotated[bool, "return a process id at once"] = False,
+    ) -> ToolOutput:
+        """Run a bash command in the workspace; gives stdout and stderr merged, and the exit code. Each call
+        is a new shell; without stdin it reads end of file. Use background for servers and watchers."""
+        job = Command(
+            text=command,
+            workdir=_inside(ctx.workspace, workdir),
+            environment=command_environment(source, limits.pass_variables, pty=pty),
+            pty=pty,
+            stdin=stdin or ("" if pty and not background else None),
+            keep_stdin=background,
+            output_cap_bytes=4 * limits.output_cap_chars,
+        )
+        if background:
+            return _start_background(processes, job)
+        return await _run(processes, job, _time_limit(timeout_s, limits.timeout_s), ctx.output, limits)
+
+    return terminal
+
+
+def _process(processes: Processes, limits: ShellLimits) -> Tool:
+    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
+    async def process(  # noqa: PLR0913 - the parameters are the tool's schema
+        ctx: ToolContext,
+        action: Action,
+        id: Annotated[str, "process id, for all but list"] = "",
+        text: Annotated[str, "for write"] = "",
+        newline: Annotated[bool, "end the text with Enter"] = True,
+        eof: Annotated[bool, "close its input after the text"] = False,
+        timeout_s: float = 30,
+    ) -> ToolOutput:
+        """Look after background processes: poll gives the output since the last look, wait does so at its
+        exit or after timeout_s, write sends text to its input, kill ends it and its children."""
+        if action == "list":
+            return ToolOutput("\n".join(map(_line, processes.listed())) or "no background processes")
+        found = _find(processes, id)
+        if action == "write":
+            return _write(found, text, newline=newline, eof=eof)
+        if action == "kill":
+            await found.stop()
+            await found.wait_output_end(_PIPE_GRACE_S)
+        if action == "wait":
+            await _watch(found, _time_limit(timeout_s, 30.0), ctx.output)
+        return _report(found, limits, is_kill=action == "kill")
+
+    return process
+
+
+def _start_background(processes: Processes, job: Command) -> ToolOutput:
+    processes.check_room()
+    process = processes.start(job)
+    if job.stdin:
+        process.write(job.stdin.encode("utf-8", "surrogateescape"))
+    name = processes.publish(process)
+    return ToolOutput(f"[running in the background as {name}, pid {process.pid}; see it with process]")
+
+
+async def _run(
+    processes: Processes, job: Command, timeout_s: float, show: Callable[[str], None], limits: ShellLimits
+) -> ToolOutput:
+    process = processes.start(job)
+    if job.stdin is not None:
+        process.write(job.stdin.encode("utf-8", "surrogateescape"), ends=True)
+    try:
+        in_time = await _watch(process, timeout_s, show)
+        if not in_time:
+            await process.stop()
+        await process.wait_output_end(_PIPE_GRACE_S)
+    except asyncio.CancelledError:
+        try:
+            await process.stop(0.5)
+        finally:
+            processes.forget(process)
+        raise
+    return _result(processes, process, None if in_time else timeout_s, limits)
+
+
+def _result(
+    processes: Processes, process: Process, passed_s: float | None, limits: ShellLimits
+) -> ToolOutput:
+    body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
+    notes: list[str] = []
+    if passed_s is not None:
+        notes.append(
+            f"[stopped after {passed_s:g} s, its time limit; raise timeout_s or use background=true]"
+        )
+    elif process.exit_code:
+        notes.append(_exit_note(process.exit_code))
+    elif not body:
+        notes.append("[no output, exit 0]")
+    if passed_s is None and (process.has_children() or not process.output_ended.is_set()):
+        notes.append(f"[it left children that still run in the background as {processes.publish(process)}]")
+    else:
+        processes.forget(process)
+    kind = "timeout" if passed_s is not None else "exit" if process.exit_code else ""
+    return ToolOutput(_joined(body, notes), error_kind=kind, exit_code=process.exit_code)
+
+
+def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutput:
+    body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
+    failed = bool(process.exit_code) and not is_kill
+    status = f"[{_line(process)}]" if body else f"[{_line(process)}; no new output]"
+    return ToolOutput(_joined(body, [status]), "exit" if failed else "", process.exit_code)
+
+
+def _write(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:
+    if newline and not (eof and not text):
+        # Enter on a keyboard is a carriage return; programs in raw mode know no other.
+        text += "\r" if process.command.pty else "\n"
+    data = text.encode("utf-8", "surrogateescape")
+    process.write(data, ends=eof)
+    return ToolOutput(f"[{len(data)} bytes sent to {process.id}{', input closed' if eof else ''}]")
+
+
+async def _watch(process: Process, timeout_s: float, show: Callable[[str], None]) -> bool:
+    feed = LiveFeed(show)
+    process.on_output = feed.take
+    try:
+        return await process.wait(timeout_s)
+    finally:
+        process.on_output = None
+        feed.close()
+
+
+class LiveFeed:
+    """Passes output on as it comes, 20 times a second at most, 4 KB at a time; a flood loses its middle."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._pending = b""
+        self._timer: asyncio.TimerHandle | None = None
+        self._shown_s = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    def take(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self._pending = (self._pending + data)[-_FEED_CAP_BYTES:]
+        if self._timer is None:
+            wait_s = max(0.0, self._shown_s + _FEED_INTERVAL_S - self._loop.time())
+            self._timer = self._loop.call_later(wait_s, self._flush)
+
+    def close(self) -> None:
+        """Show what is left and stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._flush()
+
+    def _flush(self) -> None:
+        self._timer = None
+        self._shown_s = self._loop.time()
+        data, self._pending = self._split(self._pending)
+        if data and b"\0" not in data:
+            self._show(clean(data.decode("utf-8", "replace")))
+
+    def _split(self, data: bytes) -> tuple[bytes, bytes]:
+        # A character cut in two by the pipe waits for its other half.
+        for back in range(1, min(4, len(data)) + 1):
+            byte = data[-back]
+            if byte >= 0xC0:
+                whole = back >= (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4)
+                return (data, b"") if whole else (data[:-back], data[-back:])
+            if byte < 0x80:
+                break
+        return data, b""
+
+
+def _read_text(process: Process, cap_chars: int) -> str:
+    head, lost_bytes, tail = process.output.since(process.read_offset)
+    process.read_offset = process.output.total_bytes
+    if _is_binary(head or tail):
+        size = len(head) + lost_bytes + len(tail)
+        start = (head or tail)[:16].hex(" ")
+        return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
+    if not lost_bytes:
+        return _middle_cut(clean((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
+    first = clean(head.decode("utf-8", "replace"))[: cap_chars * 2 // 5]
+    last = clean(tail.decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
+    left_out = len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode())
+    return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
+
+
+def _middle_cut(text: str, cap_chars: int) -> str:
+    if len(text) <= cap_chars:
+        return text
+    head, tail = cap_chars * 2 // 5, cap_chars * 3 // 5
+    return f"{text[:head]}\n[... {len(text) - head - tail:,} characters left out ...]\n{text[-tail:]}"
+
+
+def _is_binary(data: bytes) -> bool:
+    sample = data[:8192]
+    if b"\0" in sample:
+        return True
+    return sample.decode("utf-8", "replace").count("\ufffd") * 10 > len(sample) + 40
+
+
+def _inside(workspace: Path, workdir: str) -> Path:
+    root = workspace.resolve()
+    try:
+        folder = (root / workdir).resolve() if workdir else root
+        is_folder = folder.is_dir()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadInput(f"workdir {workdir!r} can't be used: {error}") from error
+    if not folder.is_relative_to(root):
+        raise BadInput(f"workdir {workdir!r} is outside the workspace {root}")
+    if not is_folder:
+        raise BadInput(f"workdir {workdir!r} is no folder in the workspace {root}")
+    return folder
+
+
+def _find(processes: Processes, process_id: str) -> Process:
+    found = processes.get(process_id)
+    if found is None:
+        known = ", ".join(p.id for p in processes.listed()) or "there are none"
+        raise BadInput(f"no background process {process_id!r}; known: {known}")
+    return found
+
+
+def _time_limit(wanted_s: float, default_s: float) -> float:
+    return min(wanted_s, MAX_TIMEOUT_S) if wanted_s > 0 else default_s
+
+
+def _line(process: Process) -> str:
+    end_s = time.monotonic() if process.ended_s is None else process.ended_s
+    state = "running" if process.exit_code is None else f"exit {process.exit_code}"
+    if process.has_children():
+        state += ", children still run"
+    text = " ".join(process.command.text.split())
+    return f"{process.id} {state}, {end_s - process.started_s:.0f} s: {text[:100]}"
+
+
+def _exit_note(code: int) -> str:
+    if code > 128:
+        try:
+            return f"[exit {code}: {signal.Signals(code - 128).name}]"
+        except ValueError:
+            return f"[exit {code}]"
+    return f"[exit {code}]"
+
+
+def _joined(body: str, notes: list[str]) -> str:
+    return "\n".join(part for part in (body, *notes) if part)

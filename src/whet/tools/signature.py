@@ -1,0 +1,317 @@
+"""Make a tool out of a typed function: its schema, its checks and its call.
+
+The JSON schema is derived from the signature and kept as small as it can be, since every request carries
+it. Arguments are read leniently where the intent is plain ("5" for 5, "true" for true, JSON text for a
+list) and refused by name where it is not. This module knows no concrete tool and no registry.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Required,
+    TypedDict,
+    Union,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+
+from whet.contract.errors import BadInput
+from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.lanes import ToolPool
+
+_REQUIRED: Any = inspect.Parameter.empty
+_SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_WORDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+class ToolOptions(TypedDict, total=False):
+    """What a tool declares of itself; absent ones take the defaults of `contract.tools.Tool`."""
+
+    toolset: Required[str]
+    effects: Required[Iterable[Effect]]
+    parallel: bool
+    repeatable: bool
+    timeout_s: float | None
+    output_cap_chars: int
+    tags: Iterable[str]
+    pool: ToolPool
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One argument of a tool: its type for reading, its schema for the model."""
+
+    name: str
+    annotation: Any
+    schema: dict[str, Any]
+    default: Any
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the call must give it."""
+        return self.default is _REQUIRED
+
+
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]:
+    """Decorate a function as a tool named like it, described by the first paragraph of its docstring.
+
+    The first parameter is the ToolContext; each other one is an argument of the model's, typed str, int,
+    float, bool, list, Literal, a msgspec Struct or one of them | None, with its description in
+    Annotated. It gives text or a ToolOutput. An async function runs on the event loop; a synchronous one
+    runs on `pool`, which it then must name, and may take `stop: threading.Event`, which is set when the
+    call is cancelled. Raises TypeError on a function that can't be a tool.
+    """
+    pool = options.get("pool")
+    declared = {key: value for key, value in options.items() if key not in ("pool", "effects", "tags")}
+
+    def decorate(function: Callable[..., Any]) -> Tool:
+        parameters = _parameters(function)
+        name = function.__name__
+        spec = ToolSpec(name, _description(function), object_schema(parameters))
+        return Tool(
+            spec=spec,
+            run=_handler(function, parameters, pool),
+            effects=frozenset(options["effects"]),
+            tags=frozenset(options.get("tags", ())),
+            **cast("Any", declared),
+        )
+
+    return decorate
+
+
+def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """Give the arguments of a call as the function's types; raises one BadInput that names every fault.
+
+    null for an argument that may be left out counts as left out.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    faults = [_unknown(key, known) for key in given if key not in known]
+    values: dict[str, Any] = {}
+    for parameter in parameters:
+        value = given.get(parameter.name, _REQUIRED)
+        if value is _REQUIRED or (value is None and not parameter.is_required):
+            if parameter.is_required:
+                faults.append(f"argument '{parameter.name}' is missing ({_expected(parameter.schema)})")
+            continue
+        try:
+            values[parameter.name] = _convert(value, parameter.annotation, parameter.schema)
+        except msgspec.ValidationError as error:
+            faults.append(
+                f"argument '{parameter.name}' must be {_expected(parameter.schema)}: {_plain(error, value)}"
+            )
+    if faults:
+        takes = ", ".join(known) or "none"
+        raise BadInput(f"{name}: {'; '.join(faults)}. Its arguments: {takes}", hint="call it again, mended")
+    return values
+
+
+def object_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Give the JSON schema of an object with these fields and no others."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for parameter in parameters:
+        properties[parameter.name] = parameter.schema
+        if parameter.is_required:
+            required.append(parameter.name)
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    schema["additionalProperties"] = False
+    return schema
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Give the name in `known` that `word` was probably meant to be, or an empty string."""
+    names = list(known)
+    for name in names:
+        if len(name) > 2 and (name in word or (len(word) > 2 and word in name)):
+            return name
+    close = difflib.get_close_matches(word, names, n=1)
+    return close[0] if close else ""
+
+
+def _handler(
+    function: Callable[..., Any], parameters: tuple[Parameter, ...], pool: ToolPool | None
+) -> Handler:
+    name = function.__name__
+    call: Callable[..., Awaitable[Any]]
+    if inspect.iscoroutinefunction(function):
+        call = function
+    elif pool is not None:
+        call = _on_thread(function, pool)
+    else:
+        raise TypeError(f"tool {name} is synchronous and names no pool")
+
+    async def run(ctx: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        output: ToolOutput | str = await call(ctx, **read_arguments(name, parameters, arguments))
+        return ToolOutput(output) if isinstance(output, str) else output
+
+    return run
+
+
+def _on_thread(function: Callable[..., Any], pool: ToolPool) -> Callable[..., Awaitable[Any]]:
+    is_stoppable = "stop" in inspect.signature(function).parameters
+
+    async def call(ctx: ToolContext, **arguments: Any) -> Any:
+        stop = threading.Event()
+        if is_stoppable:
+            arguments["stop"] = stop
+        try:
+            return await pool.run(function, ctx, **arguments)
+        finally:
+            stop.set()
+
+    return call
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    signature = inspect.signature(function)
+    hints = _hints(function)
+    names = list(signature.parameters)
+    if not names or hints.get(names[0]) is not ToolContext:
+        raise TypeError(f"tool {function.__name__}: the first parameter must be a ToolContext")
+    found: list[Parameter] = []
+    for name in names[1:]:
+        if hints.get(name) is threading.Event:
+            continue
+        if name not in hints:
+            raise TypeError(f"tool {function.__name__}: parameter {name} has no type")
+        default = signature.parameters[name].default
+        found.append(Parameter(name, hints[name], _schema(hints[name], default), default))
+    return tuple(found)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    code = function.__code__
+    cells = function.__closure__ or ()
+    local = {
+        name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True) if _is_set(cell)
+    }
+    try:
+        return get_type_hints(function, localns=local, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"tool {function.__name__}: {error}; its types must be names of its module"
+        ) from error
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an unset cell is only known by the error
+    except ValueError:
+        return False
+    return True
+
+
+def _description(function: Callable[..., Any]) -> str:
+    paragraph = (inspect.getdoc(function) or "").split("\n\n", 1)[0]
+    if not paragraph:
+        raise TypeError(f"tool {function.__name__} has no docstring to describe it")
+    return " ".join(paragraph.split())
+
+
+def _schema(annotation: Any, default: Any = _REQUIRED) -> dict[str, Any]:
+    schema = _annotated(annotation) if get_origin(annotation) is Annotated else _bare(annotation)
+    if default is not _REQUIRED and default not in (None, "", False, (), []):
+        schema["default"] = default
+    return schema
+
+
+def _annotated(annotation: Any) -> dict[str, Any]:
+    inner, *notes = get_args(annotation)
+    schema = _bare(inner)
+    for note in notes:
+        if isinstance(note, str):
+            schema["description"] = note
+        elif isinstance(note, msgspec.Meta):
+            limits = {"description": note.description, "minimum": note.ge, "maximum": note.le}
+            schema.update({key: value for key, value in limits.items() if value is not None})
+    return schema
+
+
+def _bare(annotation: Any) -> dict[str, Any]:
+    if annotation in _SCALARS:
+        return {"type": _SCALARS[annotation]}
+    if annotation is Any:
+        return {}
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _annotated(annotation)
+    if origin is Literal:
+        return {"type": _SCALARS[type(args[0])], "enum": list(args)}
+    if origin in (Union, UnionType):
+        return _union([arg for arg in args if arg is not NoneType])
+    if annotation in (list, tuple) or origin in (list, tuple):
+        return {"type": "array", "items": _schema(args[0])} if args else {"type": "array"}
+    if annotation is dict or origin is dict:
+        return {"type": "object"}
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return object_schema(_fields(annotation))
+    raise TypeError(f"a tool's argument can't be of type {annotation!r}")
+
+
+def _union(members: list[Any]) -> dict[str, Any]:
+    if len(members) == 1:
+        return _schema(members[0])
+    return {"anyOf": [_schema(member) for member in members]}
+
+
+def _fields(struct: type[msgspec.Struct]) -> Iterable[Parameter]:
+    hints = get_type_hints(struct, include_extras=True)
+    for field in msgspec.structs.fields(struct):
+        default = _REQUIRED if field.required else field.default
+        if default is msgspec.NODEFAULT:
+            default = None
+        hint = hints[field.name]
+        yield Parameter(field.encode_name, hint, _schema(hint, default), default)
+
+
+def _convert(value: Any, annotation: Any, schema: dict[str, Any]) -> Any:
+    wanted = schema.get("type")
+    if wanted in ("array", "object") and isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            raise msgspec.ValidationError("the text is not JSON") from None
+    elif wanted == "string" and isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    return msgspec.convert(value, annotation, strict=False)
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    name = nearest(key, known)
+    return f"there is no argument '{key}'" + (f", did you mean '{name}'?" if name else "")
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(str(value) for value in schema["enum"])
+    if schema.get("type") == "array" and "type" in schema.get("items", {}):
+        return f"a list, each item {_WORDS[schema['items']['type']]}"
+    return _WORDS.get(schema.get("type", ""), "as its schema says")
+
+
+def _plain(error: msgspec.ValidationError, value: Any) -> str:
+    shown = msgspec.json.encode(value, enc_hook=str).decode()
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    detail = str(error).replace("`", "'")
+    return f"got {shown} ({detail[0].lower()}{detail[1:]})"

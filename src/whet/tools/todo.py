@@ -1,0 +1,122 @@
+"""The tool `todo`: the model's list of what is to be done in a session.
+
+The whole list is in each result, and replaying the calls' arguments gives it back, so a resume needs
+the transcript and nothing else. Lists are kept per session and bounded. It does not read transcripts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import msgspec
+
+from whet.contract.errors import BadInput
+from whet.contract.tools import Tool, ToolContext
+from whet.tools.signature import tool
+
+MAX_ITEMS = 50
+MAX_ITEM_CHARS = 300
+_MAX_ID_CHARS = 40
+_MAX_SESSIONS = 1000
+
+Status = Literal["pending", "in_progress", "completed", "cancelled"]
+_MARKS: dict[Status, str] = {"pending": " ", "in_progress": ">", "completed": "x", "cancelled": "-"}
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One thing to do. Merging may leave out the content or the status of an item that exists."""
+
+    id: str = ""
+    content: str = ""
+    status: Status | None = None
+
+
+class _Arguments(msgspec.Struct, frozen=True):
+    items: list[Item] | None = None
+    merge: bool = False
+
+
+class TodoLists:
+    """The lists of the sessions at work, by session id; the ones longest unused are let go."""
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[str, list[Item]] = OrderedDict()
+
+    def get(self, session_id: str) -> list[Item]:
+        """Give a session's list; empty where there is none."""
+        return list(self._lists.get(session_id, ()))
+
+    def update(self, session_id: str, items: Iterable[Item], *, merge: bool) -> list[Item]:
+        """Replace a session's list, or change and add by id. Raises BadInput and then changes nothing."""
+        old = self.get(session_id) if merge else []
+        new = _merged(old, items)
+        self._lists[session_id] = new
+        self._lists.move_to_end(session_id)
+        while len(self._lists) > _MAX_SESSIONS:
+            self._lists.popitem(last=False)
+        return list(new)
+
+    def restore(self, session_id: str, calls: Iterable[str]) -> list[Item]:
+        """Rebuild a session's list from the argument texts of its successful todo calls, oldest first."""
+        self._lists.pop(session_id, None)
+        for arguments in calls:
+            try:
+                call = msgspec.json.decode(arguments, type=_Arguments, strict=False)
+                if call.items is not None:
+                    self.update(session_id, call.items, merge=call.merge)
+            except (msgspec.DecodeError, BadInput):
+                continue  # that call was refused when it was made, too
+        return self.get(session_id)
+
+
+def todo_tools(lists: TodoLists) -> list[Tool]:
+    """Make `todo` over `lists`."""
+
+    @tool(toolset="planning", effects={"read"}, repeatable=True)
+    async def todo(
+        ctx: ToolContext,
+        items: list[Item] | None = None,
+        merge: Annotated[bool, "change or add by id"] = False,
+    ) -> str:
+        """Keep a list of work of three or more steps: replace it, merge into it, or read it (no items)."""
+        if items is None:
+            return written(lists.get(ctx.session_id))
+        return written(lists.update(ctx.session_id, items, merge=merge))
+
+    return [todo]
+
+
+def written(items: list[Item]) -> str:
+    """Write a list as the model reads it: mark, id, content, and the counts."""
+    if not items:
+        return "The list is empty."
+    lines = [f"[{_MARKS[item.status or 'pending']}] {item.id}: {item.content}" for item in items]
+    done = sum(item.status in ("completed", "cancelled") for item in items)
+    return "\n".join([*lines, f"{done} of {len(items)} done"])
+
+
+def _merged(old: list[Item], given: Iterable[Item]) -> list[Item]:
+    found = {item.id: item for item in old}
+    for item in given:
+        key = _one_line(item.id) or _free_id(found)
+        before = found.get(key, Item())
+        content = _one_line(item.content) or before.content
+        if not content:
+            raise BadInput(f"todo: item {key} has no content")
+        if len(content) > MAX_ITEM_CHARS or len(key) > _MAX_ID_CHARS:
+            raise BadInput(f"todo: item {key[:_MAX_ID_CHARS]} is longer than {MAX_ITEM_CHARS} characters")
+        found[key] = Item(key, content, item.status or before.status or "pending")
+    if len(found) > MAX_ITEMS:
+        raise BadInput(f"todo: {len(found)} items; at most {MAX_ITEMS}. Drop finished ones or join some")
+    return list(found.values())
+
+
+def _free_id(taken: Iterable[str]) -> str:
+    names = set(taken)
+    return next(str(n) for n in range(1, len(names) + 2) if str(n) not in names)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,174 @@
+"""A typed function becomes a tool: schema, lenient reading, exact refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from whet.contract.errors import BadInput
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.lanes import ToolPool
+from whet.tools.signature import tool
+
+
+class Item(msgspec.Struct):
+    text: Annotated[str, "What to do"]
+    status: Literal["open", "done"] = "open"
+
+
+def context(workspace: Path = Path(".")) -> ToolContext:
+    async def ask(_question: str, _choices: Any) -> str | None:
+        return None
+
+    return ToolContext("s", "t", "c", workspace, lambda _text: None, ask)
+
+
+def call(made: Tool, **arguments: Any) -> ToolOutput:
+    return asyncio.run(made.run(context(), arguments))
+
+
+@tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
+async def sample(
+    ctx: ToolContext,
+    path: Annotated[str, "File"],
+    count: Annotated[int, msgspec.Meta(ge=1)] = 5,
+    ratio: float | None = None,
+    deep: bool = False,
+    mode: Literal["a", "b"] = "a",
+    names: list[str] | None = None,
+    items: list[Item] | None = None,
+) -> str:
+    """Say what came
+    in.
+
+    Not for the model.
+    """
+    return repr((path, count, ratio, deep, mode, names, items))
+
+
+def test_schema_is_exact_and_holds_no_filler() -> None:
+    assert sample.spec.description == "Say what came in."
+    assert sample.spec.parameters == {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "File"},
+            "count": {"type": "integer", "minimum": 1, "default": 5},
+            "ratio": {"type": "number"},
+            "deep": {"type": "boolean"},
+            "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "names": {"type": "array", "items": {"type": "string"}},
+            "items": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "text": {"type": "string", "description": "What to do"},
+                        "status": {"type": "string", "enum": ["open", "done"], "default": "open"},
+                    },
+                    "required": ["text"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+
+
+def test_the_declaration_reaches_the_tool() -> None:
+    assert (sample.name, sample.toolset, sample.effects) == ("sample", "file", frozenset({"read"}))
+    assert sample.parallel and sample.repeatable and sample.timeout_s == 30
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"path": "x"}, ("x", 5, None, False, "a", None, None)),
+        ({"path": "x", "count": "7", "deep": "true"}, ("x", 7, None, True, "a", None, None)),
+        ({"path": "x", "count": None, "mode": None}, ("x", 5, None, False, "a", None, None)),
+        ({"path": 12, "ratio": "0.5"}, ("12", 5, 0.5, False, "a", None, None)),
+        ({"path": "x", "names": '["a", "b"]'}, ("x", 5, None, False, "a", ["a", "b"], None)),
+        (
+            {"path": "x", "items": '[{"text": "t", "status": "done"}]'},
+            ("x", 5, None, False, "a", None, [Item("t", "done")]),
+        ),
+        ({"path": "null"}, ("null", 5, None, False, "a", None, None)),
+    ],
+)
+def test_plain_intent_is_understood(given: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    assert call(sample, **given).text == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, ["'path' is missing", "text"]),
+        ({"path": "x", "cuont": 1}, ["no argument 'cuont'", "did you mean 'count'"]),
+        ({"path": "x", "count": "many"}, ["'count' must be a whole number", '"many"']),
+        ({"path": "x", "count": 0}, ["'count'", ">= 1"]),
+        ({"path": "x", "mode": "z"}, ["'mode' must be one of a, b", '"z"']),
+        ({"path": "x", "names": "a, b"}, ["'names' must be a list, each item text", "not JSON"]),
+        ({"path": "x", "items": [{"text": 1}]}, ["'items'", "$[0].text"]),
+        ({"count": "x", "nope": 1}, ["'path' is missing", "'nope'", "'count' must be"]),
+    ],
+)
+def test_a_refusal_names_every_fault(given: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(BadInput) as caught:
+        call(sample, **given)
+    for word in [*words, "path, count, ratio"]:
+        assert word in caught.value.message
+
+
+def test_a_synchronous_tool_runs_on_the_pool() -> None:
+    pool = ToolPool(1)
+
+    @tool(toolset="file", effects={"read"}, pool=pool)
+    def where(ctx: ToolContext, word: str) -> ToolOutput:
+        """Name the thread."""
+        return ToolOutput(f"{word} {threading.current_thread().name}")
+
+    try:
+        assert call(where, word="in").text.startswith("in tool")
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("broken", ["no_pool", "no_doc", "no_context", "no_type"])
+def test_a_function_that_cannot_be_a_tool_is_refused_at_once(broken: str) -> None:
+    def no_pool(ctx: ToolContext) -> str:
+        """Do."""
+        return ""
+
+    async def no_doc(ctx: ToolContext) -> str:
+        return ""
+
+    async def no_context(path: str) -> str:
+        """Do."""
+        return path
+
+    async def no_type(ctx: ToolContext, path) -> str:  # type: ignore[no-untyped-def]
+        """Do."""
+        return str(path)
+
+    functions = {"no_pool": no_pool, "no_doc": no_doc, "no_context": no_context, "no_type": no_type}
+    with pytest.raises(TypeError, match=broken):
+        tool(toolset="file", effects={"read"})(functions[broken])
+
+
+def test_a_closure_keeps_what_it_closes_over() -> None:
+    def make(prefix: str) -> Tool:
+        @tool(toolset="web", effects={"network"}, output_cap_chars=10, tags={"t"})
+        async def echo(ctx: ToolContext, text: str) -> str:
+            """Echo."""
+            return prefix + text
+
+        return echo
+
+    made = make(">")
+    assert call(made, text="a").text == ">a"
+    assert made.output_cap_chars == 10 and made.tags == frozenset({"t"})
