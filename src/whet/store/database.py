@@ -59,7 +59,8 @@ class Database:
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
             if connection.readonly("main"):
                 raise StoreUnwritable(
-                    f"{path} can't be written", hint="check its permissions, or set WHET_HOME to another folder"
+                    f"{path} can't be written",
+                    hint="check its permissions, or set WHET_HOME to another folder",
                 )
             current = is_current(connection, str(path))
             if connection.pragma("journal_mode") != "wal":
