@@ -131,6 +131,7 @@ class TurnView:
     def say(self, text: str, style: str = "dim") -> None:
         """Write one line or several of ours into the scroll-back."""
         self._after_call = False
+        text = "\n".join(wrapped(text, self.surface.width()))
         self.surface.write(self.painter.line(text, style) + "\n")
 
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
@@ -160,7 +161,7 @@ class TurnView:
         line = wording.call_line(call.name, call.subject, width, mark=self.marks.running, tail=took)
         rows: list[list[Fragment]] = [[("", line)]]
         for text in call.output.splitlines()[-_OUTPUT_LINES:]:
-            rows.append([("class:dim", wording.clip(f"  {self.marks.output} {text}", width))])
+            rows.append([("class:dim", f"  {self.marks.output} {wording.clip(text, width - 4)}")])
         return rows
 
     def _progress(self, event: ToolProgress) -> None:
@@ -182,11 +183,19 @@ class TurnView:
     def _aside(self, event: Event) -> None:
         if isinstance(event, StreamRestarted):
             self._flush()
-        if isinstance(event, Steered) and event.text in self.queued:
-            self.queued.remove(event.text)
+        if isinstance(event, Steered):
+            self._steered(event)
         if line := wording.aside(event):
             self._flush()
             self.say(line)
+
+    def _steered(self, event: Steered) -> None:
+        if event.text in self.queued:
+            self.queued.remove(event.text)
+        self._flush()
+        text = wording.clip(self.marks.prompt + event.text, self.surface.width())
+        self.surface.write("\n" + self.painter.line(text, "bold") + "\n")
+        self._after_call = False
 
     def _end(self, end: TurnEnd) -> None:
         self.stop()

@@ -20,7 +20,6 @@ from whet.contract.events import (
     Notice,
     Retry,
     ReviewQueued,
-    Steered,
     StreamRestarted,
     ToolFinished,
     TurnEnd,
@@ -69,10 +68,14 @@ def _columns_of(character: str) -> int:
 
 
 def clip(text: str, width: int) -> str:
-    """Give one line of `text` in at most `width` columns, with … where it was cut."""
+    """Give `text` as one line of at most `width` columns, blanks folded, with … where it was cut."""
     line = " ".join(printable(text[: width * 4]).split())
-    cut = len(text) > width * 4
-    if columns(line) <= width and not cut:
+    return cut(line + "…" if len(text) > width * 4 else line, width)
+
+
+def cut(line: str, width: int) -> str:
+    """Give a line of printable text cut to `width` columns, with … where it was cut."""
+    if columns(line) <= width:
         return line
     kept: list[str] = []
     room = width - 1
@@ -163,8 +166,6 @@ def aside(event: Event) -> str:
             )
         case Notice():
             return printable(event.text)
-        case Steered():
-            return printable(f"taken up: {event.text}")
         case ReviewQueued():
             return f"review queued: {', '.join(event.kinds)}"
         case _:
