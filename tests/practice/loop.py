@@ -31,7 +31,9 @@ OFFERS = dict(
 class Loop:
     """One conversation in a folder. `gate` gives the denial of a command, or an empty text."""
 
-    def __init__(self, folder: Path, *, system: str = "", gate: Callable[[str], str] = lambda command: "") -> None:
+    def __init__(
+        self, folder: Path, *, system: str = "", gate: Callable[[str], str] = lambda command: ""
+    ) -> None:
         self.folder = folder
         self.system = system
         self.gate = gate
@@ -77,9 +79,16 @@ class Loop:
         return "patched"
 
     def _shell(self, command: str) -> str:
-        environment = {k: v for k, v in os.environ.items() if k != "ORDERS_DB"} | {"HOME": str(self.folder.parent)}
+        environment = {k: v for k, v in os.environ.items() if k != "ORDERS_DB"} | {
+            "HOME": str(self.folder.parent)
+        }
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         note = f"\n[exit code {done.returncode}]" if done.returncode else ""
         return f"{done.stdout}{done.stderr}{note}" or "[no output, exit 0]"

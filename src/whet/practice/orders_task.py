@@ -50,8 +50,7 @@ def run_tests(ask: Ask, start: int) -> Reply:
     last = runs[-1]
     if (last.interrupted or _lacks_setting(last)) and len(runs) < _MAX_RUNS:
         return _recover(hands, done, last)
-    verdict = "The tests pass." if _passed(last) else "The tests do not pass."
-    return Reply(f"{verdict} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
+    return Reply(f"{_verdict(last)} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
 
 
 def _first_run(ask: Ask, start: int, hands: Hands) -> Reply:
@@ -128,6 +127,14 @@ def _summary(done: list[Done]) -> Reply:
         f"cent, halves "
         f"up. The tests pass (`{command}`).{lesson}\n\n{_tail(runs[-1])}"
     )
+
+
+def _verdict(run: Done) -> str:
+    if run.denied:
+        return "The tests were not run."
+    if _passed(run):
+        return "The tests pass."
+    return "The tests fail." if "FAILED" in run.result else "I can't tell whether tests pass here."
 
 
 def _is_test(done: Done) -> bool:

@@ -119,7 +119,7 @@ def matches(text: str) -> bool:
 
 
 def proceed(ask: Ask, start: int, text: str) -> Reply:
-    """Make the call that `text` asks for, or report its result. Text that does not match gets an introduction."""
+    """Make the call that `text` asks for, or report its result; without a match, say what this is."""
     if _TESTS.search(text):
         return run_tests(ask, start)
     done = [d for d in ask.done if d.at > start]
@@ -136,7 +136,7 @@ def report(done: Done) -> str:
     """Say what a call gave, without adding to it."""
     what = next((str(v) for k, v in done.arguments.items() if k in ("command", "path", "pattern", "url")), "")
     title = f"`{done.name}` ({what})" if what else f"`{done.name}`"
-    lines = done.result.strip().splitlines()
+    lines = done.result.strip("\n").splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
     more = f"\n\n{len(lines) - _SHOWN_LINES} more lines are not shown." if len(lines) > _SHOWN_LINES else ""
     if done.denied:
