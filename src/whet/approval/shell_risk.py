@@ -30,7 +30,28 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
 )
 _RESERVED = frozenset(
-    ["{", "}", "!", "[[", "]]", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "select", "function", "in"]
+    [
+        "{",
+        "}",
+        "!",
+        "[[",
+        "]]",
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "for",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "select",
+        "function",
+        "in",
+    ]
 )
 _NETWORK = frozenset(
     (
