@@ -25,7 +25,9 @@ def context(workspace: Path = Path(".")) -> ToolContext:
 class Desk:
     """The file tools over one workspace."""
 
-    def __init__(self, workspace: Path, *, allowed: Sequence[Path] = (), ripgrep: str | None = "rg") -> None:
+    def __init__(
+        self, workspace: Path, *, allowed: Sequence[Path] = (), ripgrep: str | None = "rg", workers: int = 2
+    ) -> None:
         self.workspace = workspace
         self.pool = ToolPool(workers)
         self.registry = Registry(file_tools(self.pool, allowed=allowed, ripgrep=ripgrep))
