@@ -83,8 +83,8 @@ def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
             found.append(word)
         elif text == "-":
             return found
-        elif (
-            text in ("-m", "--version", "-V", "-v", "--help", "-h") or (not text.startswith("-") and not found)
+        elif text in ("-m", "--version", "-V", "-v", "--help", "-h") or (
+            not text.startswith("-") and not found
         ):
             return found or None
     return found

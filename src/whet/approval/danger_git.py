@@ -65,10 +65,9 @@ def git(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
     if verb.dynamic:
         yield "dangerous", "can't tell what git does"
         return
-    if (
-        any("ext::" in w.text for w in rest)
-        or (has_option(rest, "", "upload-pack", "receive-pack")
-        and verb.text in ("clone", "fetch", "pull", "ls-remote", "push"))
+    if any("ext::" in w.text for w in rest) or (
+        has_option(rest, "", "upload-pack", "receive-pack")
+        and verb.text in ("clone", "fetch", "pull", "ls-remote", "push")
     ):
         yield "dangerous", "git is told to run another program"
     if verb.text == "push":

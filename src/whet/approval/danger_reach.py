@@ -149,17 +149,21 @@ def _transfer(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
     ):
         yield "dangerous", "takes its options from a file"
     for at, text in enumerate(texts[:-1]):
-        if (text in (
-            "-o",
-            "-O",
-            "--output",
-            "--output-document",
-            "-P",
-            "--directory-prefix",
-            "--output-dir",
-            "-c",
-            "-D",
-        ) and not texts[at + 1].startswith(("-", "http"))) or (re.match(r"-[a-zA-Z]*[oO]$", text) and not texts[at + 1].startswith(("-", "http"))):
+        if (
+            text
+            in (
+                "-o",
+                "-O",
+                "--output",
+                "--output-document",
+                "-P",
+                "--directory-prefix",
+                "--output-dir",
+                "-c",
+                "-D",
+            )
+            and not texts[at + 1].startswith(("-", "http"))
+        ) or (re.match(r"-[a-zA-Z]*[oO]$", text) and not texts[at + 1].startswith(("-", "http"))):
             yield writes_to(words[at + 1], setting)
 
 
@@ -207,7 +211,8 @@ def _pacman(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
 
 
 def _shell_settings(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
-    yield from ((("dangerous", "changes what later commands mean"),) if words else ())
+    if words:
+        yield "dangerous", "changes what later commands mean"
 
 
 def _enable(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:

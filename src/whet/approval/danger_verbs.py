@@ -78,7 +78,35 @@ VERBS: dict[str, tuple[frozenset[str], str]] = {
     **{
         name: (
             frozenset(
-                ["install", "remove", "purge", "autoremove", "upgrade", "full-upgrade", "dist-upgrade", "update", "reinstall", "erase", "downgrade", "localinstall", "groupinstall", "swap", "add", "del", "in", "rm", "tap", "untap", "uninstall", "cask", "link", "unlink", "refresh", "revert", "switch"]
+                [
+                    "install",
+                    "remove",
+                    "purge",
+                    "autoremove",
+                    "upgrade",
+                    "full-upgrade",
+                    "dist-upgrade",
+                    "update",
+                    "reinstall",
+                    "erase",
+                    "downgrade",
+                    "localinstall",
+                    "groupinstall",
+                    "swap",
+                    "add",
+                    "del",
+                    "in",
+                    "rm",
+                    "tap",
+                    "untap",
+                    "uninstall",
+                    "cask",
+                    "link",
+                    "unlink",
+                    "refresh",
+                    "revert",
+                    "switch",
+                ]
             ),
             INSTALL,
         )
@@ -107,7 +135,21 @@ VERBS: dict[str, tuple[frozenset[str], str]] = {
     },
     "npm": (
         frozenset(
-            ["publish", "unpublish", "deprecate", "owner", "access", "token", "login", "adduser", "dist-tag", "team", "profile", "hook", "star"]
+            [
+                "publish",
+                "unpublish",
+                "deprecate",
+                "owner",
+                "access",
+                "token",
+                "login",
+                "adduser",
+                "dist-tag",
+                "team",
+                "profile",
+                "hook",
+                "star",
+            ]
         ),
         PUBLISH,
     ),
@@ -132,7 +174,21 @@ VERBS: dict[str, tuple[frozenset[str], str]] = {
     "crontab": (frozenset(("-r", "-e", "-i", "-")), "changes what runs on a schedule"),
     "launchctl": (
         frozenset(
-            ["load", "unload", "bootstrap", "bootout", "enable", "disable", "kickstart", "kill", "remove", "submit", "start", "stop", "setenv"]
+            [
+                "load",
+                "unload",
+                "bootstrap",
+                "bootout",
+                "enable",
+                "disable",
+                "kickstart",
+                "kill",
+                "remove",
+                "submit",
+                "start",
+                "stop",
+                "setenv",
+            ]
         ),
         "changes services",
     ),

@@ -403,8 +403,7 @@ def _entered(cwd: str | None, words: list[Word], home: str) -> str | None:
         first.dynamic
         or first.glob
         or first.text.startswith("-")
-        or (cwd is None
-        and not first.text.startswith("/"))
+        or (cwd is None and not first.text.startswith("/"))
     ):
         return None
     return os.path.normpath(os.path.join(cwd or "/", first.text))
