@@ -108,8 +108,17 @@ def _find(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             for start in starts:
                 if bare and vital_target(start, setting):
                     yield "forbidden", f"deletes {start.plain}"
+        elif word.text in ("-exec", "-execdir", "-ok", "-okdir") and _DESTROYERS & {
+            w.text for w in words[at + 1 :]
+        }:
+            yield "dangerous", "deletes or overwrites every file that find finds"
         elif word.text in ("-fprint", "-fprint0", "-fls", "-fprintf") and at + 1 < len(words):
             yield writes_to(words[at + 1], setting)
+
+
+_DESTROYERS = frozenset(
+    ("rm", "/bin/rm", "/usr/bin/rm", "unlink", "shred", "truncate", "rmdir", "mv", "dd", "tee")
+)
 
 
 def _dd(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:

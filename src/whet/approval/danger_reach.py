@@ -211,7 +211,8 @@ def _pacman(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
 
 
 def _shell_settings(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
-    yield from ((("dangerous", "changes what later commands mean"),) if words else ())
+    if words:
+        yield "dangerous", "changes what later commands mean"
 
 
 def _enable(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:

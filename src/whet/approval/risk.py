@@ -16,7 +16,11 @@ _RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 
 
 def worst(levels: Iterable[Level]) -> Level:
     """Give the highest of `levels`; safe where there is none."""
-    return max(levels, key=_RANK.__getitem__, default="safe")
+    highest: Level = "safe"
+    for level in levels:
+        if _RANK[level] > _RANK[highest]:
+            highest = level
+    return highest
 
 
 def rank(level: Level) -> int:
@@ -40,7 +44,8 @@ class Piece:
 
     For a shell command: a simple command (`git push origin`), a file that a redirection writes
     (`> out.txt`), or a setting that changes what programs do (`PATH=...`). `program` is empty where the
-    piece has no name to give a rule, as with what a whole pipeline adds up to.
+    piece has no name to give a rule, as with what a whole pipeline adds up to. `also`: other ways to write it
+    that rules may use. `grant`: the pattern that a person's standing "yes" covers.
     """
 
     text: str
@@ -48,6 +53,7 @@ class Piece:
     level: Level
     reasons: tuple[str, ...] = ()
     grant: str = ""
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +68,5 @@ class ShellRisk:
     network: bool = False
 
 
-Analyse = Callable[[str, str, Place], ShellRisk]
-"""Takes a command's text, the folder that it starts in, and the place. Never raises for bad text."""
+Analyse = Callable[[str, str, Place, str], ShellRisk]
+"""Takes a command's text, the folder it starts in, the place, and its input. Never raises for bad text."""

@@ -18,10 +18,10 @@ from whet.approval.danger_reach import reach
 from whet.approval.paths import is_secret
 from whet.approval.readonly import only_reads
 from whet.approval.risk import Level, Piece, Place, ShellRisk, rank, worst
-from whet.approval.shell_grants import grant_for
+from whet.approval.shell_grants import escape, grant_for
 from whet.approval.shell_parse import Invocation, Script, parse
 from whet.approval.shell_words import Word, literal
-from whet.approval.wrappers import SHELLS, Inside, name_of, unwrap
+from whet.approval.wrappers import SHELLS, Inside, joined, name_of, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
@@ -102,12 +102,14 @@ _NETWORK = frozenset(
     )
 )
 _NETWORK_VERBS = re.compile(
-    r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt|apt-get|bundle"
-    r"|conda|docker|podman|bun) (\S+ )?(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download|fetch|search|login))\b"
+    r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt|apt-get"
+    r"|bundle|conda|docker|podman|bun) (\S+ )?(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download"
+    r"|fetch|search|login))\b"
 )
 # Set for a program, these make it run something else or look elsewhere.
 _STEERING = re.compile(
-    r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING|PATH$)|PERL5|RUBY|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*"
+    r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING)|PERL5|RUBY"
+    r"|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*|\w+_(proxy|PROXY)"
     r"|\w*(PAGER|EDITOR|WRAPPER)|VISUAL|BROWSER|SHELL|SHELLOPTS|ENV|IFS|PS\d|PROMPT_COMMAND|CDPATH|HOME|CC|CXX|LESS\w*|GCONV_PATH"
 )
 _HIJACKING = re.compile(
@@ -209,28 +211,26 @@ class _Judge:
                 text = f"{redirect.operator} {target.shown}"
                 if level != "safe":
                     self.writes = True
-                    self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), text))
+                    self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), escape(text)))
 
     def setting(self, name: str, word: Word) -> None:
         """Judge a variable's assignment."""
-        if _HARMLESS_SETTINGS.fullmatch(name):
-            return
         text = f"{name}={word.shown}"
         if _HIJACKING.fullmatch(name):
             reason = f"{name} makes other programs run or load something else"
-            self.pieces.append(Piece(text, name, "dangerous", (reason,)))
+            self.pieces.append(Piece(text, name, "dangerous", (reason,), escape(text)))
+        elif name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
+            self.everyday = False
         elif _STEERING.fullmatch(name):
-            self.pieces.append(Piece(text, name, "normal", (), text))
-        else:
+            self.pieces.append(Piece(text, name, "normal", (), escape(text)))
+        elif not _HARMLESS_SETTINGS.fullmatch(name):
             self.everyday = False
 
     def invocation(self, invocation: Invocation, nesting: int) -> None:
         """Judge one simple command and all that it runs inside."""
         for name, word in invocation.assignments:
-            if not invocation.words or not _HARMLESS_SETTINGS.fullmatch(name):
-                self.setting(name, word)
-            elif name.islower() and invocation.words:
-                self.everyday = False
+            self.setting(name, word)
+            self.everyday = self.everyday and not name.islower()
         if invocation.words:
             self.words(invocation.words, invocation, nesting)
 
@@ -282,50 +282,47 @@ class _Judge:
         if secret:
             self.secret = True
             yield "dangerous", f"reads a file that holds secrets: {secret}"
-        yield from self.interpreter(name, rest, invocation, inside)
+        if name in SHELLS and inside is not None and inside.fed:
+            self.fed(invocation)
+        yield from self.interpreter(name, rest, invocation)
         text = " ".join((name, *(w.text for w in rest[:3])))
         if name in _NETWORK or _NETWORK_VERBS.match(text):
             self.network = True
 
-    def interpreter(
-        self, name: str, rest: Sequence[Word], invocation: Invocation, inside: Inside | None
-    ) -> Iterator[Finding]:
-        """Judge code that a shell, a language or a database client is given on the line or as input."""
-        if name in SHELLS and inside is not None and inside.fed:
-            yield from self.fed(invocation)
-        elif name in ("source", "."):
+    def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
+        """Judge code that a language or a database client is given on the line or as input."""
+        given = invocation.stdin
+        if name in ("source", "."):
             if rest and (rest[0].runs or (rest[0].dynamic and not rest[0].prefix)):
                 yield "dangerous", "runs a script made at run time"
-        elif name in DATABASES and invocation.stdin is not None:
-            yield from filter(None, [database_text(invocation.stdin.text)])
         elif name in DATABASES:
-            for source in invocation.piped_from:
-                yield from filter(None, [database_text(" ".join(w.text for w in source.words))])
+            sources = (
+                [given] if given is not None else [w for i in invocation.piped_from for w in joined(i.words)]
+            )
+            yield from filter(None, (database_text(source.text) for source in sources))
         codes = interpreter_code(name, rest)
         if codes is None:
             return
+        if not codes and given is not None:
+            codes = [given]
+        elif not codes and invocation.piped_from:
+            self.whole("dangerous", _piped(invocation))
         for code in codes:
             if code.dynamic:
                 yield "dangerous", "can't tell what it runs: its code is made at run time"
             yield from filter(None, [code_text(code.text)])
-        if not codes and invocation.stdin is not None:
-            yield from filter(None, [code_text(invocation.stdin.text)])
-        elif not codes and invocation.piped_from:
-            yield "dangerous", _piped(invocation)
 
-    def fed(self, invocation: Invocation) -> Iterator[Finding]:
+    def fed(self, invocation: Invocation) -> None:
         """A shell that runs what it reads: judge the text where it is known."""
-        if invocation.stdin is not None:
-            if invocation.stdin.dynamic:
-                yield "dangerous", "can't tell what it runs: its text is made at run time"
-            self.text(invocation.stdin.text, invocation.cwd, "", 1)
-        elif invocation.piped_from:
-            yield "dangerous", _piped(invocation)
-            first = invocation.piped_from[-1].words
-            if first and name_of(first[0]) in ("echo", "printf"):
-                self.text(
-                    " ".join(w.text for w in first[1:] if w.text not in ("-n", "-e")), invocation.cwd, "", 1
-                )
+        given = invocation.stdin
+        if given is None and invocation.piped_from:
+            self.whole("dangerous", _piped(invocation))
+            given = _made_by(invocation.piped_from[-1])
+        if given is None:
+            return
+        if given.dynamic:
+            self.whole("dangerous", "can't tell what it runs: its text is made at run time")
+        self.text(given.text, invocation.cwd, "", 1)
 
     def piece(self, words: Sequence[Word], findings: list[Finding]) -> None:
         """Record one simple command with its level."""
@@ -378,6 +375,15 @@ def _program_doubt(program: Word) -> str:
 def _strange(text: str) -> str:
     found = next(character for character in text if not character.isascii())
     return unicodedata.name(found, f"U+{ord(found):04X}").lower()
+
+
+def _made_by(source: Invocation) -> Word | None:
+    """Give the text that a command is known to print."""
+    name = name_of(source.words[0]) if source.words else ""
+    if name == "cat" and len(source.words) == 1:
+        return source.stdin
+    rest = [word for word in source.words[1:] if word.text not in ("-n", "-e")]
+    return joined(rest)[0] if name in ("echo", "printf") and rest else None
 
 
 def _piped(invocation: Invocation) -> str:
