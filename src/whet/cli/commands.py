@@ -14,9 +14,10 @@ from whet.app.build import App
 from whet.cli import wording
 from whet.cli.output import age
 from whet.cli.slash import Command, Commands
+from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound
-from whet.store import export, sessions
+from whet.store import sessions
 from whet.store.sessions import SessionFilter
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
@@ -162,9 +163,10 @@ def _switch(text: str, otherwise: bool) -> bool:
 
 async def _export(chat: ChatControl, rest: str) -> None:
     path = chat.app.workspace / Path(rest or f"{chat.session.id}.md").expanduser()
-    text = await chat.app.database.read(lambda db: export.render(db, chat.session.id, path.suffix))
+    log = chat.session.log
+    write = as_jsonl if path.suffix in (".jsonl", ".json") else as_markdown
     try:
-        path.write_text(text, "utf-8")
+        path.write_text(write(log.session, log.messages), "utf-8")
     except OSError as error:
         raise NotFound(f"can't write {path}: {error.strerror}", hint="/export FILE names another") from error
     chat.say(f"written to {path}", "dim")
