@@ -190,7 +190,7 @@ def test_a_break_after_the_answer_is_whole_takes_nothing_away():
         (Script([b"%PDF-1.4"], content_type="application/pdf"), WireError, "application/pdf"),
         (Script([b"hello"], content_type=""), WireError, "no content type"),
         (Script([b'{"ok":true}'], content_type="application/json"), WireError, "JSON instead"),
-        (Script([b'{"error":{"message":"no such model","code":404}}'], content_type=JSON), BadRequest, "no such"),
+        (Script([b'{"error":{"message":"no such model"}}'], content_type=JSON), Unavailable, "no such"),
         (Script([b"<html>"], status=502, content_type="text/html"), Unavailable, "an HTML page"),
         (Script([b'{"error":{"message":"bad key"}}'], status=401), AuthRejected, "bad key"),
         (Script([b"event: error\ndata: {\"error\":\"boom\"}\n\n"]), Unavailable, "boom"),
