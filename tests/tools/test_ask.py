@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.tools.calls import call, context
+from tests.tools.running import call, context
 from whet.contract.errors import BadInput
 from whet.tools.ask import ask_tools
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.tools.calls import call, context
+from tests.tools.running import call, context
 from whet.contract.errors import BadInput
 from whet.tools.todo import TodoLists, todo_tools, written
 

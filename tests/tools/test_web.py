@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.tools.calls import call, context
+from tests.tools.running import call, context
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool

@@ -7,13 +7,15 @@ and by a flag. Keys are secrets and live in the environment or `.env`, never her
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from whet.contract.messages import WireFormat
 
 ApprovalMode = Literal["ask", "auto", "deny"]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +38,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most tokens of one answer. 0: from the catalog."""
     reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high"] = ""
     """How hard a reasoning model thinks; empty leaves it to the vendor."""
-    timeout_s: float = 120.0
+    timeout_s: Seconds = 120.0
     """Longest silence on the wire before a call counts as failed."""
     max_retries: int = 4
     """How often a failed call is tried again before its first delta."""
@@ -55,13 +57,13 @@ class FallbackSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one turn."""
 
-    max_steps: int = 90
+    max_steps: Count = 90
     """Model calls in one turn."""
-    turn_timeout_s: float = 3600.0
+    turn_timeout_s: Seconds = 3600.0
     """Wall time of one turn, without the time a person is being asked."""
-    delegate_max_steps: int = 30
+    delegate_max_steps: Count = 30
     """Model calls of a delegated task."""
-    delegate_parallel: int = 4
+    delegate_parallel: Count = 4
     """Delegated tasks at the same time."""
     instructions: str = ""
     """Your standing instructions; they go into every system prompt."""
@@ -76,9 +78,9 @@ class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Single tools to leave out."""
     workspace: str = ""
     """The folder that file tools are confined to. Empty: the folder where whet was started."""
-    output_cap_chars: int = 30_000
+    output_cap_chars: Count = 30_000
     """The most characters of a result that the model sees; the rest is cut in the middle."""
-    terminal_timeout_s: float = 120.0
+    terminal_timeout_s: Seconds = 120.0
     """A foreground command's limit where the call names none."""
     web_allow_private: bool = False
     """Whether web_fetch may reach private and loopback addresses."""

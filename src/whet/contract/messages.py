@@ -52,7 +52,11 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
-    """One row of a transcript. Compared by identity: the wire cache relies on it."""
+    """One row of a transcript. Compared by identity: the wire cache relies on it.
+
+    `note` is what Whet adds to a person's message when it is stored (time, folder): the model reads it
+    after the content, people and searches don't see it.
+    """
 
     role: Role
     content: str | tuple[Part, ...] = ""
@@ -62,6 +66,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     is_error: bool = False
     reasoning: str = ""
     replay: Replay | None = None
+    note: str = ""
 
     @property
     def text(self) -> str:
@@ -74,6 +79,15 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     def is_final(self) -> bool:
         """Whether this is an assistant message that asks for no tool."""
         return self.role == "assistant" and not self.tool_calls
+
+
+def sent_content(message: Message) -> str | tuple[Part, ...]:
+    """Give what the model reads as the message's content: its own, then the note."""
+    if not message.note:
+        return message.content
+    if isinstance(message.content, str):
+        return f"{message.content}\n\n{message.note}" if message.content else message.note
+    return (*message.content, TextPart(message.note))
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -115,7 +129,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 def to_dict(message: Message) -> dict[str, Any]:
     """Give the OpenAI chat dict of `message`, as engines, plugins and exports see it."""
-    content: Any = message.content
+    content: Any = sent_content(message)
     if not isinstance(content, str):
         content = [_part_to_dict(part) for part in content]
     row: dict[str, Any] = {"role": message.role, "content": content}

@@ -6,14 +6,14 @@ is called, whether it may raise, and what is durable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
 from whet.contract.events import Emit, ReasoningDelta, Retry, StreamRestarted, TextDelta, Verdict
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.contract.tools import Tool, ToolSpec
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -159,4 +159,9 @@ class Person(Protocol):
         ...
 
 
-Spawn = Callable[[str, str, int], Awaitable[str]]
+class Spawn(Protocol):
+    """Runs a task in a child session under the same gate."""
+
+    async def __call__(self, parent: ToolContext, task: str, background: str) -> ToolOutput:
+        """Run `task` to its end and give the child's last message. A cancel ends the child too."""
+        ...

@@ -86,3 +86,13 @@ class Tool:
     def name(self) -> str:
         """The name that the model calls."""
         return self.spec.name
+
+
+def clip(text: str, cap_chars: int) -> str:
+    """Cut the middle out of `text` so that at most `cap_chars` of it stay, and name what was cut."""
+    if len(text) <= cap_chars:
+        return text
+    head = cap_chars * 2 // 5
+    tail = cap_chars - head
+    cut = len(text) - cap_chars
+    return f"{text[:head]}\n[... {cut:,} of {len(text):,} characters cut ...]\n{text[len(text) - tail :]}"

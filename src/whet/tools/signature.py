@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from types import NoneType, UnionType
 from typing import (
@@ -76,7 +77,8 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]
     The first parameter is the ToolContext; each other one is an argument of the model's, typed str, int,
     float, bool, list, Literal, a msgspec Struct or one of them | None, with its description in
     Annotated. It gives text or a ToolOutput. An async function runs on the event loop; a synchronous one
-    runs on `pool`, which it then must name. Raises TypeError on a function that can't be a tool.
+    runs on `pool`, which it then must name, and may take `stop: threading.Event`, which is set when the
+    call is cancelled. Raises TypeError on a function that can't be a tool.
     """
     pool = options.get("pool")
     declared = {key: value for key, value in options.items() if key not in ("pool", "effects", "tags")}
@@ -155,12 +157,7 @@ def _handler(
     if inspect.iscoroutinefunction(function):
         call = function
     elif pool is not None:
-        lane = pool
-
-        def call_on_thread(*args: Any, **kwargs: Any) -> Awaitable[Any]:
-            return lane.run(function, *args, **kwargs)
-
-        call = call_on_thread
+        call = _on_thread(function, pool)
     else:
         raise TypeError(f"tool {name} is synchronous and names no pool")
 
@@ -171,6 +168,21 @@ def _handler(
     return run
 
 
+def _on_thread(function: Callable[..., Any], pool: ToolPool) -> Callable[..., Awaitable[Any]]:
+    is_stoppable = "stop" in inspect.signature(function).parameters
+
+    async def call(ctx: ToolContext, **arguments: Any) -> Any:
+        stop = threading.Event()
+        if is_stoppable:
+            arguments["stop"] = stop
+        try:
+            return await pool.run(function, ctx, **arguments)
+        finally:
+            stop.set()
+
+    return call
+
+
 def _parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     signature = inspect.signature(function)
     hints = _hints(function)
@@ -179,6 +191,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         raise TypeError(f"tool {function.__name__}: the first parameter must be a ToolContext")
     found: list[Parameter] = []
     for name in names[1:]:
+        if hints.get(name) is threading.Event:
+            continue
         if name not in hints:
             raise TypeError(f"tool {function.__name__}: parameter {name} has no type")
         default = signature.parameters[name].default

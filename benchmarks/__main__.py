@@ -1,0 +1,53 @@
+"""Run the benchmarks: `python -m benchmarks [ROW ...] [--runs N] [--full]`; writes RESULTS.md and a chart."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from benchmarks import growth, overhead, prompt, startup, store, waiting
+from benchmarks.measure import machine
+from benchmarks.table import Row, save
+
+Benchmark = Callable[[int, bool], list[Row]]
+BENCHMARKS: dict[str, Benchmark] = {
+    "startup": startup.run,
+    "prompt": prompt.run,
+    "overhead": overhead.run,
+    "growth": growth.run,
+    "store": store.run,
+    "search": store.run_search,
+    "waiting": waiting.run,
+    "size": startup.run_size,
+}
+
+
+def main() -> int:
+    """Run the named benchmarks, or all; exit 1 where a goal is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each command")
+    parser.add_argument("--full", action="store_true", help="peers at 1,000 steps too (minutes of CPU)")
+    options = parser.parse_args()
+    unknown = set(options.rows) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    rows: list[Row] = []
+    for name in options.rows or BENCHMARKS:
+        began = time.perf_counter()
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        new = BENCHMARKS[name](options.runs, options.full)
+        rows += new
+        for row in new:
+            met = "ok  " if row.met else "MISS"
+            print(f"{met} {row.measure}: {row.whet} (goal {row.goal}; peers {row.peers})", flush=True)
+        print(f"{name} took {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    save(rows, machine(), datetime.now(UTC).strftime("%Y-%m-%d"))
+    return 0 if all(row.met for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

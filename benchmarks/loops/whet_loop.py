@@ -1,0 +1,63 @@
+"""The same conversation through Whet's own loop: gate, store with fsync, events, everything on.
+
+Run as: python whet_loop.py BASE_URL STEPS
+"""
+
+import asyncio
+import json
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.config.paths import Home
+from whet.config.schema import AgentSettings, ModelSettings, Settings
+from whet.contract.events import Event
+from whet.contract.protocols import ApprovalRequest
+from whet.contract.tools import ToolContext
+from whet.tools.signature import tool
+
+
+class Nobody:
+    """No person is there."""
+
+    async def approve(self, request: ApprovalRequest) -> None:
+        return None
+
+    async def clarify(self, question: str, choices: object) -> None:
+        return None
+
+
+@tool(toolset="file", effects={"read"}, parallel=True, repeatable=True)
+async def noop(ctx: ToolContext) -> str:
+    """Do nothing."""
+    return "ok"
+
+
+async def main(base_url: str, steps: int, folder: Path) -> None:
+    settings = Settings(
+        model=ModelSettings(provider="practice", base_url=base_url, model=f"practice-steps-{steps}"),
+        agent=AgentSettings(max_steps=steps + 10),
+    )
+    app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
+    app.tools.add([noop])
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = usage.ru_utime + usage.ru_stime
+    session = await app.new_session()
+
+    def ignore(event: Event) -> None:
+        pass
+
+    end = await run_turn(session, app.user_message("go"), ignore)
+    assert end.reason == "answered", end
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    spent = usage.ru_utime + usage.ru_stime - cpu
+    print(json.dumps({"calls": end.steps, "loop_cpu_s": spent, "rss_mb": usage.ru_maxrss / 1024}))
+    await app.aclose()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        asyncio.run(main(sys.argv[1], int(sys.argv[2]), Path(name)))

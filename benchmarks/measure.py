@@ -1,0 +1,106 @@
+"""Run commands as whole processes and read what the operating system says they used.
+
+Every figure in RESULTS.md comes from here: CPU seconds (user + system) and peak memory of the finished
+child, several runs after a warm-up, peer and Whet in turn so that a drifting machine hits both alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass
+class Sample:
+    """One run: CPU and wall seconds, peak resident megabytes, and what it printed as its last JSON line."""
+
+    cpu_s: float
+    wall_s: float
+    peak_mb: float
+    printed: dict[str, float] = field(default_factory=dict)
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """The environment without keys and proxies, with bytecode caching on as a user has it."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith(("_API_KEY", "_BASE_URL", "_PROXY", "_proxy"))
+        and not name.startswith(("WHET_", "PYTHON"))
+    }
+    return {**kept, "NO_PROXY": "*", **extra}
+
+
+def run(command: list[str], **environment: str) -> Sample:
+    """Run `command` to its end and measure it. Raises where it fails."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=clean_environment(**environment),
+        cwd=ROOT,
+        text=True,
+    )
+    out, err = "", ""
+    assert process.stdout and process.stderr
+    out = process.stdout.read()
+    err = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall_s = time.perf_counter() - began
+    process.stdout.close()
+    process.stderr.close()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} exited {process.returncode}: {err.strip()[-800:]}")
+    printed: dict[str, float] = {}
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    if lines:
+        printed = json.loads(lines[-1])
+    return Sample(usage.ru_utime + usage.ru_stime, wall_s, usage.ru_maxrss / 1024, printed)
+
+
+def in_turn(commands: dict[str, list[str]], runs: int, **environment: str) -> dict[str, list[Sample]]:
+    """Run each command once unmeasured, then all in turn `runs` times."""
+    for command in commands.values():
+        run(command, **environment)
+    samples: dict[str, list[Sample]] = {name: [] for name in commands}
+    for _ in range(runs):
+        for name, command in commands.items():
+            samples[name].append(run(command, **environment))
+    return samples
+
+
+def median(values: list[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def machine() -> str:
+    """One line on where this ran."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+            if line.startswith("model name")
+        ),
+        "unknown processor",
+    )
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores of {model}, {memory_gb:.0f} GB, Python {sys.version.split()[0]}"
+
+
+def own_cpu_s() -> float:
+    """CPU seconds of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

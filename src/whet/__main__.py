@@ -1,0 +1,5 @@
+"""Run `python -m whet` as the command `whet`."""
+
+from whet.cli.main import main
+
+main()

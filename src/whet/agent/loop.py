@@ -1,0 +1,169 @@
+"""The turn: store the message, ask the model, run its tools, until it answers.
+
+Resume is the loop's first line, not another function: `dispatch` runs whatever calls of the last reply
+have no result, and after a crash those are the interrupted ones. Everything is durable before it is
+shown. Source of the shape: docs/design.md, "One turn".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from whet.agent.dispatch import close_open_calls, dispatch
+from whet.agent.session import Session
+from whet.contract.errors import ContextOverflow, ModelRefused, NotFound, ProviderError, StoreError, WhetError
+from whet.contract.events import (
+    Emit,
+    EndReason,
+    Notice,
+    Steered,
+    StepFinished,
+    StreamRestarted,
+    TextDelta,
+    TurnEnd,
+)
+from whet.contract.messages import Message, Usage
+from whet.contract.protocols import Reply
+from whet.store.transcript import Turn
+
+T = TypeVar("T")
+
+
+async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
+    """Run one turn to its end and give its end marker, which is stored.
+
+    `incoming` None resumes an unfinished turn (NotFound where there is none). Where a crash left a turn
+    unfinished, `incoming` joins it after its open calls have got their results. Raises CancelledError,
+    StoreError where the turn could not even begin, and bugs; each leaves an end marker behind.
+    """
+    started_s = session.clock.monotonic_s()
+    turn = await _begin(session, incoming)
+    reason: EndReason = "crashed"  # what a bug leaves behind
+    error: WhetError | None = None
+    try:
+        async with asyncio.timeout(session.limits.turn_s) as deadline:
+            reason = await _steps(session, turn, emit, deadline)
+    except asyncio.CancelledError:
+        reason = "cancelled"
+        raise
+    except TimeoutError:
+        reason = "budget"
+        error = WhetError(
+            f"the turn reached its limit of {session.limits.turn_s:.0f} s", hint="agent.turn_timeout_s"
+        )
+    except ModelRefused as refused:
+        reason, error = "refused", refused
+    except (ProviderError, StoreError) as failed:
+        reason, error = "failed", failed
+    finally:
+        await _shielded(_finish(session, turn, reason, error))
+    if reason == "budget" and error is None:
+        error = WhetError(f"the turn reached its limit of {session.limits.steps} steps", hint="say: go on")
+    end = TurnEnd(
+        session_id=session.id,
+        turn_id=turn.id,
+        reason=reason,
+        text=_last_text(session),
+        steps=turn.steps,
+        usage=turn.usage,
+        duration_s=session.clock.monotonic_s() - started_s,
+        error=error.message if error else "",
+        hint=error.hint if error else "",
+    )
+    emit(end)
+    return end
+
+
+async def _begin(session: Session, incoming: Message | None) -> Turn:
+    unfinished = await session.log.unfinished_turn()
+    if unfinished is not None:
+        last = session.log.messages[-1]
+        if incoming is None or not last.is_final:
+            if incoming is not None:
+                session.inbox.append(incoming)
+            return unfinished
+        await session.log.end_turn(unfinished, "answered", "", session.jobs_at_end(unfinished, "answered"))
+    if incoming is None:
+        raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
+    return await session.log.begin_turn(incoming)
+
+
+async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> EndReason:
+    budget = turn.steps + session.limits.steps
+    while True:
+        await dispatch(session, turn, emit, deadline)  # none open: no-op. This line is also resume.
+        steered = await _read_inbox(session, turn, emit)
+        if session.log.messages[-1].is_final and not steered:
+            return "answered"
+        if turn.steps >= budget:
+            return "budget"
+        reply = await _ask_model(session, turn, emit)
+        await session.log.append_reply(turn, reply.message, reply.usage, reply.model)
+        session.context.observe(reply.usage)
+        for notice in reply.notices:
+            emit(Notice(notice))
+        if reply.stop == "length":
+            emit(Notice("the answer was cut at the model's output limit"))
+        emit(StepFinished(turn.steps, reply.usage))
+
+
+async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
+    steered = bool(session.inbox)
+    while session.inbox:
+        await session.log.append_user(turn, session.inbox[0])
+        emit(Steered(session.inbox.popleft().text))
+    return steered
+
+
+async def _ask_model(session: Session, turn: Turn, emit: Emit) -> Reply:
+    view = await session.context.view(session.log.messages, emit)
+    try:
+        return await _stream(session, turn, view, emit)
+    except ContextOverflow as overflow:
+        limit = overflow.limit_tokens or 0
+        smaller = await session.context.view(session.log.messages, emit, overflow_limit_tokens=limit)
+        if smaller is view:
+            raise
+        return await _stream(session, turn, smaller, emit)
+
+
+async def _stream(session: Session, turn: Turn, view: Sequence[Message], emit: Emit) -> Reply:
+    shown: list[str] = []
+    try:
+        async for item in session.link.stream(view):
+            if isinstance(item, Reply):
+                return item
+            if isinstance(item, TextDelta):
+                shown.append(item.text)
+            elif isinstance(item, StreamRestarted):
+                shown.clear()
+            emit(item)
+        raise RuntimeError("a model link ended its stream without a reply")
+    except (asyncio.CancelledError, ProviderError):
+        if shown:  # what a person saw stays, also when the answer was cut
+            partial = Message(role="assistant", content="".join(shown))
+            await _shielded(session.log.append_reply(turn, partial, Usage(), session.model.model))
+        raise
+
+
+async def _finish(session: Session, turn: Turn, reason: EndReason, error: WhetError | None) -> None:
+    await close_open_calls(session, turn, reason)
+    jobs = session.jobs_at_end(turn, reason)
+    await session.log.end_turn(turn, reason, error.message if error else "", jobs)
+
+
+async def _shielded(work: Awaitable[T]) -> T:
+    """Finish `work` even if this task is cancelled meanwhile; the cancel is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _last_text(session: Session) -> str:
+    last = session.log.messages[-1]
+    return last.text if last.role == "assistant" else ""

@@ -1,0 +1,70 @@
+"""One open conversation: its log, its model link, its tools and limits.
+
+Built only by `app/build.py`. A session is used by one task at a time; `steer` and `cancel_reason` are the
+two things that may be touched while a turn runs. It knows the store and contracts, nothing concrete else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whet.clock import Clock
+from whet.contract.events import EndReason
+from whet.contract.messages import Message, Usage
+from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
+from whet.contract.tools import Tool
+from whet.store.jobs import NewJob
+from whet.store.transcript import SessionLog, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one turn may spend: model calls, and seconds without those a person was asked in."""
+
+    steps: int
+    turn_s: float
+
+
+def no_jobs(turn: Turn, reason: EndReason) -> Sequence[NewJob]:
+    """Enqueue nothing when a turn ends."""
+    return ()
+
+
+@dataclass(slots=True)
+class Session:
+    """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues."""
+
+    log: SessionLog
+    link: ModelLink
+    context: Context
+    tools: Mapping[str, Tool]
+    gate: Gate
+    person: Person
+    limits: Limits
+    clock: Clock
+    workspace: Path
+    note: Callable[[], str] = field(default=lambda: "")
+    jobs_at_end: Callable[[Turn, EndReason], Sequence[NewJob]] = no_jobs
+    inbox: deque[Message] = field(default_factory=deque[Message])
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.log.session.id
+
+    @property
+    def model(self) -> ModelInfo:
+        """The model that answers now."""
+        return self.link.info
+
+    @property
+    def usage(self) -> Usage:
+        """Everything this session has spent, stored turns and the running one."""
+        return self.log.session.usage
+
+    def steer(self, text: str) -> None:
+        """Queue text typed during a turn; it is stored and read before the next step."""
+        self.inbox.append(Message(role="user", content=text))

@@ -1,0 +1,207 @@
+"""The composition root: settings become a running program.
+
+The only module that knows every part by name. An `App` holds what one process shares (store, provider,
+gate, background processes); a `Session` is one conversation on it. Reading order for a newcomer:
+`cli/chat.py`, this file, `agent/loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from whet.agent.session import Limits, Session
+from whet.app.children import Children
+from whet.approval.gate import PolicyGate
+from whet.clock import Clock, SystemClock
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.context.host import TranscriptContext
+from whet.context.prompt import system_prompt, volatile_note
+from whet.contract.errors import NotFound
+from whet.contract.messages import Message, Part, TextPart
+from whet.contract.protocols import Person, Provider
+from whet.contract.tools import Tool, ToolSpec
+from whet.lanes import ToolPool
+from whet.providers.connect import connect
+from whet.store import sessions
+from whet.store.database import Database
+from whet.store.sessions import NewSession, SessionKind
+from whet.store.transcript import SessionLog
+from whet.tools.ask import ask_tools
+from whet.tools.delegate import delegate_tools
+from whet.tools.files import file_tools
+from whet.tools.process import Processes
+from whet.tools.registry import Registry, read_specs
+from whet.tools.sessions import session_tools
+from whet.tools.shell import ShellLimits, shell_tools
+from whet.tools.todo import TodoLists, todo_tools
+from whet.tools.web import WebLimits, web_tools
+
+
+@dataclass(frozen=True, slots=True)
+class _NewParts:
+    """What a session is begun with."""
+
+    prompt: str
+    tools: Sequence[Tool]
+    title: str = ""
+    parent_id: str = ""
+    kind: SessionKind = "chat"
+    private: bool = False
+
+
+class App:
+    """One process's resources, and the sessions opened on them. Close it with `aclose`."""
+
+    def __init__(
+        self, home: Home, settings: Settings, secrets: Mapping[str, str], person: Person, workspace: Path
+    ) -> None:
+        self.home = home
+        self.settings = settings
+        self.workspace = workspace
+        self.person = person
+        self.clock: Clock = SystemClock()
+        self.source = "cli"
+        self._secrets = secrets
+        self.database = Database.open(home.database, self.clock)
+        self.provider: Provider = connect(settings.model, settings.fallback, secrets)
+        self.processes = Processes()
+        self.pool = ToolPool()
+        self.todo_lists = TodoLists()
+        self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
+        self.tools = self._registry()
+
+    @classmethod
+    async def start(
+        cls,
+        home: Home,
+        settings: Settings,
+        secrets: Mapping[str, str],
+        person: Person,
+        workspace: Path,
+        *,
+        source: str = "cli",
+    ) -> Self:
+        """Open the store, connect the provider, gather the tools. Sends nothing."""
+        home.ensure()
+        app = cls(home, settings, secrets, person, workspace)
+        app.source = source
+        return app
+
+    async def new_session(self, *, private: bool = False, title: str = "") -> Session:
+        """Begin a conversation: its system prompt and tools are written now and stay."""
+        tools = list(self.tools.by_name.values())
+        prompt = system_prompt(
+            self.workspace, self.settings.tools.toolsets, instructions=self.settings.agent.instructions
+        )
+        return await self._create(_NewParts(prompt, tools, private=private, title=title))
+
+    async def open_session(self, session_id: str) -> Session:
+        """Open a stored conversation; its prefix goes out with the same bytes as before."""
+        log = await SessionLog.open(self.database, session_id, self.clock)
+        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        specs = read_specs(tools_json.encode())
+        return self._session(log, prompt, specs)
+
+    async def continue_session(self) -> Session:
+        """Open the latest conversation of this workspace."""
+        latest = await self.database.read(
+            lambda db: sessions.latest(db, source=self.source, workspace=str(self.workspace))
+        )
+        if latest is None:
+            raise NotFound(f"no session in {self.workspace} to continue", hint="whet sessions list")
+        return await self.open_session(latest.id)
+
+    async def switch_model(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer from the next request on; the prefix stays."""
+        wanted = msgspec.structs.replace(self.settings.model, model=model)
+        provider = connect(wanted, self.settings.fallback, self._secrets)
+        await self.provider.aclose()
+        self.provider = provider
+        self.settings = msgspec.structs.replace(self.settings, model=wanted)
+        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
+        specs = read_specs(tools_json.encode())
+        session.link = provider.open(prompt, specs, session.id)
+
+    def user_message(self, text: str, images: Sequence[Part] = ()) -> Message:
+        """Make a person's message with the note that belongs to it."""
+        note = volatile_note(self.clock.now(), self.workspace, self.settings.agent.max_steps)
+        content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
+        return Message(role="user", content=content, note=note)
+
+    async def aclose(self) -> None:
+        """Stop background processes, close the connection pool and the store."""
+        self.processes.close()
+        self.pool.close()
+        await self.provider.aclose()
+        self.database.close()
+
+    async def _open_child(self, parent_id: str, title: str) -> Session:
+        left_out = {"clarify", "delegate_task"}
+        tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
+        prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
+        parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
+        return await self._create(parts, steps=self.settings.agent.delegate_max_steps)
+
+    async def _create(self, parts: _NewParts, *, steps: int = 0) -> Session:
+        specs = [tool.spec for tool in parts.tools]
+        info = self.provider.info
+        new = NewSession(
+            id=self.clock.new_id(),
+            parent_session_id=parts.parent_id,
+            kind=parts.kind,
+            source=self.source,
+            provider=info.provider,
+            model=info.model,
+            workspace=str(self.workspace),
+            private=parts.private or self.settings.store.private,
+            title=parts.title,
+            system_prompt=parts.prompt,
+            tools_json=msgspec.json.encode(specs).decode(),
+        )
+        log = await SessionLog.create(self.database, new, self.clock)
+        return self._session(log, parts.prompt, specs, steps=steps)
+
+    def _session(self, log: SessionLog, prompt: str, specs: Sequence[ToolSpec], *, steps: int = 0) -> Session:
+        tools = {spec.name: tool for spec in specs if (tool := self.tools.by_name.get(spec.name))}
+        return Session(
+            log=log,
+            link=self.provider.open(prompt, specs, log.session.id),
+            context=TranscriptContext(),
+            tools=tools,
+            gate=self.gate,
+            person=self.person,
+            limits=Limits(steps or self.settings.agent.max_steps, self.settings.agent.turn_timeout_s),
+            clock=self.clock,
+            workspace=self.workspace,
+        )
+
+    def _registry(self) -> Registry:
+        settings = self.settings.tools
+        limits = ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)
+        children = Children(self._open_child)
+        registry = Registry(
+            (
+                *file_tools(self.pool),
+                *shell_tools(self.processes, limits),
+                *web_tools(self.pool, WebLimits(allow_private=settings.web_allow_private)),
+                *todo_tools(self.todo_lists),
+                *ask_tools(),
+                *session_tools(self.database),
+                *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),
+            )
+        )
+        return registry.select(settings.toolsets, settings.disabled)
+
+
+class _Grants:
+    """Standing permissions, as the gate wants them and the store keeps them."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock

@@ -1,0 +1,50 @@
+"""Child sessions: a delegated task with its own transcript, under the parent's gate.
+
+A child gets the parent's model and tools without those that need the person or would delegate again. What
+it does is shown as the parent call's live output. It does not know the tool that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session
+from whet.contract.events import Event, Notice, ToolFinished, ToolStarted
+from whet.contract.messages import Message
+from whet.contract.tools import ToolContext, ToolOutput
+
+OpenChild = Callable[[str, str], Awaitable[Session]]
+
+
+class Children:
+    """Runs child sessions; `open_child` makes one from (parent session id, title)."""
+
+    def __init__(self, open_child: OpenChild) -> None:
+        self._open_child = open_child
+
+    async def __call__(self, parent: ToolContext, task: str, background: str) -> ToolOutput:
+        """Run `task` in a child session; its whole transcript is stored under the id that is named."""
+        child = await self._open_child(
+            parent.session_id, task.strip().splitlines()[0][:60] if task.strip() else ""
+        )
+        text = f"{task}\n\nContext:\n{background}" if background.strip() else task
+
+        def show(event: Event) -> None:
+            if isinstance(event, ToolStarted):
+                parent.output(f"{event.name} {event.arguments[:120]}\n")
+            elif isinstance(event, ToolFinished) and not event.ok:
+                parent.output(
+                    f"  {event.error_kind}: {event.preview.splitlines()[0] if event.preview else ''}\n"
+                )
+            elif isinstance(event, Notice):
+                parent.output(f"{event.text}\n")
+
+        try:
+            end = await run_turn(child, Message(role="user", content=text), show)
+        finally:
+            await child.log.end_session("completed")
+        footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
+        if end.reason == "answered":
+            return ToolOutput(f"{end.text}\n\n{footer}")
+        return ToolOutput(f"{end.text}\n\n{end.error} {footer}".strip(), error_kind="failed")

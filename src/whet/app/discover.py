@@ -1,0 +1,185 @@
+"""Find a model for a first run: keys that are there, servers that answer on this machine, practice last.
+
+Nothing leaves the machine: keys are only looked at, servers are asked on loopback for their list of
+models, all at once and for at most half a second. The question to the person goes through two callables;
+this module does not know the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+
+from whet.config.edit import set_value
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.errors import ConfigError
+from whet.providers.catalog import SERVERS
+
+PROBE_LIMIT_S = 0.5
+_LARGEST_ANSWER_BYTES = 512 * 1024
+_NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way to a model: what config.yaml would say, and how it was found. `model` may be empty: the
+    provider's default."""
+
+    provider: str
+    model: str
+    found: str
+
+    @property
+    def line(self) -> str:
+        """The choice in one line for a person."""
+        return f"{self.provider}{' · ' + self.model if self.model else ''}  ({self.found})"
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def is_needed(settings: Settings) -> bool:
+    """Whether no model server is set yet."""
+    return not settings.model.provider and not settings.model.base_url
+
+
+def discover(secrets: Mapping[str, str]) -> list[Choice]:
+    """List what could answer, best first, the practice model last. Takes at most half a second.
+
+    Runs an event loop of its own: not to be called from one.
+    """
+    local = {name: server.base_url for name, server in SERVERS.items() if server.local and name != "practice"}
+    return [*by_keys(secrets), *asyncio.run(by_servers(local)), practice()]
+
+
+def by_keys(secrets: Mapping[str, str]) -> list[Choice]:
+    """List the providers whose key is in `secrets` (environment and .env)."""
+    found: list[Choice] = []
+    for name, server in SERVERS.items():
+        variable = next((key for key in server.keys if secrets.get(key)), "")
+        if variable:
+            found.append(Choice(name, server.model, f"{variable} is set"))
+    return found
+
+
+def practice() -> Choice:
+    """Give the choice that is always there."""
+    return Choice(
+        "practice", SERVERS["practice"].model, "a scripted stand-in to try things out, no key needed"
+    )
+
+
+async def by_servers(base_urls: Mapping[str, str], *, limit_s: float = PROBE_LIMIT_S) -> list[Choice]:
+    """Ask local servers (name: base URL) for their models, all at once, within `limit_s` altogether."""
+    probes = {name: asyncio.create_task(_probe(name, url)) for name, url in base_urls.items()}
+    if not probes:
+        return []
+    await asyncio.wait(probes.values(), timeout=limit_s)
+    for task in probes.values():
+        task.cancel()
+    answers = await asyncio.gather(*probes.values(), return_exceptions=True)
+    return [answer for answer in answers if isinstance(answer, Choice)]
+
+
+async def _probe(name: str, base_url: str) -> Choice | None:
+    address = urlsplit(base_url)
+    host, port = address.hostname or "localhost", address.port or 80
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return None
+    try:
+        # HTTP/1.0, so that the answer comes without chunks and the connection ends after it.
+        request = (
+            f"GET {address.path}/models HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n"
+        )
+        writer.write(request.encode())
+        answer = bytearray()
+        while (piece := await reader.read(65_536)) and len(answer) < _LARGEST_ANSWER_BYTES:
+            answer += piece
+    except OSError:
+        return None
+    finally:
+        writer.close()
+    models = _models_in(bytes(answer))
+    if models is None:
+        return None
+    return Choice(name, _pick(models) or SERVERS[name].model, f"answers on {host}:{port}")
+
+
+def _models_in(answer: bytes) -> list[str] | None:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if b" 200" not in head.split(b"\r\n", 1)[0]:
+        return None
+    try:
+        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
+    except msgspec.DecodeError:
+        return None
+
+
+def _pick(models: Sequence[str]) -> str:
+    able = [model for model in models if not any(word in model.lower() for word in _NOT_FOR_CHAT)]
+    return able[0] if able else ""
+
+
+def ask(choices: Sequence[Choice], say: Callable[[str], None], read: Callable[[str], str]) -> Choice:
+    """Offer `choices` and take the person's; an empty line takes the first. EOFError goes through."""
+    say("No model is set yet. Found on this machine:")
+    for number, choice in enumerate(choices, start=1):
+        say(f"  {number}  {choice.line}")
+    while True:
+        answer = read(f"Which one? [1-{len(choices)}, Enter = 1] ").strip()
+        if not answer:
+            return choices[0]
+        if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(choices):
+            return choices[int(answer) - 1]
+        named = [choice for choice in choices if choice.provider == answer.lower()]
+        if named:
+            return named[0]
+        say(f"Please type a number from 1 to {len(choices)}.")
+
+
+def save(home: Home, choice: Choice) -> None:
+    """Write the choice to config.yaml; it is on disk on return. Raises ConfigError."""
+    set_value(home, "model.provider", choice.provider)
+    if choice.model:
+        set_value(home, "model.model", choice.model)
+
+
+def choose(
+    home: Home,
+    secrets: Mapping[str, str],
+    say: Callable[[str], None],
+    read: Callable[[str], str] | None,
+) -> Choice:
+    """Find, ask and save. `read` None: nobody is at a terminal, then a ConfigError says what to set."""
+    if read is None:
+        raise nothing_set(by_keys(secrets))
+    choice = ask(discover(secrets), say, read)
+    save(home, choice)
+    say(f"Saved to {home.config}; `whet model set NAME` changes the model.")
+    return choice
+
+
+def nothing_set(found: Sequence[Choice]) -> ConfigError:
+    """Make the error for a run without a model and without a terminal."""
+    if found:
+        first = found[0]
+        return ConfigError(
+            f"no model is set; {first.found}, so: whet config set model.provider {first.provider}",
+            hint=f"for one run: --provider {first.provider}",
+        )
+    return ConfigError(
+        "no model is set: set OPENAI_API_KEY, ANTHROPIC_API_KEY or another key, and model.provider",
+        hint="whet config set model.provider NAME, or --provider NAME --model NAME --base-url URL",
+    )

@@ -1,0 +1,117 @@
+"""What goes into a user message besides the typed text: piped input, pasted text, images.
+
+Everything is bounded here: a model gets at most `CAP_CHARS` of piped or pasted text, head and tail, with
+the total named. It does not know about sessions.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import select
+import stat
+from pathlib import Path
+
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.messages import ImagePart
+
+CAP_CHARS = 200_000
+IMAGE_CAP_BYTES = 20_000_000
+_CHUNK_BYTES = 1 << 20
+_IMAGE_MENTION = re.compile(r"(?:^|\s)@(\S+\.(?:png|jpe?g|gif|webp))(?=\s|$)", re.IGNORECASE)
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def capped(text: str, cap_chars: int = CAP_CHARS) -> str:
+    """Give `text`, or its head and tail with a line between that names what was left out and the total."""
+    if len(text) <= cap_chars:
+        return text
+    head, tail = cap_chars * 3 // 4, cap_chars // 4
+    left_out = len(text) - head - tail
+    note = f"[... {left_out:,} of {len(text):,} characters left out here ...]"
+    return f"{text[:head]}\n{note}\n{text[-tail:]}"
+
+
+def fenced(text: str, label: str) -> str:
+    """Give `text` between fences that it can't close itself, under a line with its label and size."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    newline = "" if text.endswith("\n") else "\n"
+    return f"{label} ({len(text):,} characters):\n{fence}\n{capped(text)}{newline}{fence}"
+
+
+def with_piped(question: str, piped: str) -> str:
+    """Give the text of a user message made of a question and piped text, either of which may be empty."""
+    if not piped.strip():
+        return capped(question)
+    return f"{capped(question)}\n\n{fenced(piped, 'Standard input')}" if question else capped(piped)
+
+
+def mentioned_images(text: str, folder: Path) -> list[Path]:
+    """Give the image files that `text` names as @path, relative to `folder`."""
+    paths = (folder / Path(name).expanduser() for name in _IMAGE_MENTION.findall(text))
+    return [path for path in paths if path.is_file()]
+
+
+def load_image(path: Path) -> ImagePart:
+    """Read an image file; its type is told from its bytes, not its name."""
+    try:
+        data = path.expanduser().read_bytes()
+    except OSError as error:
+        raise NotFound(f"can't read the image {path}: {error.strerror}") from error
+    if len(data) > IMAGE_CAP_BYTES:
+        raise ConfigError(
+            f"the image {path} has {len(data):,} bytes, more than {IMAGE_CAP_BYTES:,}",
+            hint="make it smaller first",
+        )
+    media_type = _media_type(data)
+    if not media_type:
+        raise ConfigError(f"{path} is not an image that models read", hint="PNG, JPEG, GIF and WebP work")
+    return ImagePart(media_type, base64.b64encode(data).decode("ascii"))
+
+
+def _media_type(data: bytes) -> str:
+    for signature, media_type in _SIGNATURES:
+        if data.startswith(signature):
+            return media_type
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
+
+
+def is_piped(fd: int = 0) -> bool:
+    """Whether `fd` is a pipe, a socket or a file, so that somebody may have put input there."""
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def read_piped(fd: int = 0, *, wait_s: float | None = None) -> str | None:
+    """Read `fd` to its end as UTF-8; None when nothing at all came within `wait_s` (None waits).
+
+    A long input is not held whole: its first and last `CAP_CHARS` bytes are, with the bytes between
+    counted. Raises ConfigError for binary input.
+    """
+    if wait_s is not None and not select.select([fd], [], [], wait_s)[0]:
+        return None
+    head, tail, dropped = bytearray(), bytearray(), 0
+    keep = CAP_CHARS * 4
+    while chunk := os.read(fd, _CHUNK_BYTES):
+        room = keep - len(head)
+        head += chunk[:room]
+        tail += chunk[max(room, 0) :]
+        if len(tail) > 8 * keep:
+            dropped += len(tail) - keep
+            del tail[:-keep]
+    if b"\0" in head:
+        raise ConfigError("standard input is binary", hint="name the file instead; --image FILE for images")
+    if not dropped:
+        return (head + tail).decode("utf-8", "replace")
+    note = f"\n[... {dropped:,} bytes left out here ...]\n"
+    return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")

@@ -1,0 +1,113 @@
+"""Cuts streaming Markdown into blocks that will not change any more.
+
+A block is a paragraph, a heading, a fence, a table, or one item of a list. `feed` costs in proportion to
+the new text, whatever came before. It does not know how a block is shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_ITEM = re.compile(r" ?(?:[-*+]|\d{1,9}[.)])\s")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
+_FENCE = re.compile(r" *(?:[-*+] +|\d{1,9}[.)] +)?(`{3,}|~{3,})")
+_INDENTED = re.compile(r"(?: {2,}|\t)\S")
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A finished piece of Markdown; `tight` joins it to the one before without an empty line."""
+
+    text: str
+    tight: bool = False
+
+
+class Blocks:
+    """The cutter of one answer."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._open: list[str] = []
+        self._fence = ""
+        self._blank = False
+        self._after_item = False
+
+    @property
+    def tail(self) -> str:
+        """What was fed and is in no finished block yet."""
+        return "\n".join([*self._lines, "".join(self._open)]).strip("\n")
+
+    def tail_end(self, lines: int, characters: int) -> str:
+        """Give the last `lines` lines of the tail, at most `characters` characters, without building it."""
+        open_line = "".join(self._open)[-characters:]
+        return "\n".join([*self._lines[-lines:], open_line])[-characters:].strip("\n")
+
+    def feed(self, text: str) -> list[Block]:
+        """Take more text and give the blocks that it finished."""
+        done: list[Block] = []
+        first, *rest = text.split("\n")
+        self._open.append(first)
+        for piece in rest:
+            line = "".join(self._open)
+            self._open = [piece]
+            self._take(line, done)
+        return done
+
+    def finish(self) -> list[Block]:
+        """Give what is left as finished blocks, and start over."""
+        done: list[Block] = []
+        if line := "".join(self._open):
+            self._take(line, done)
+        self._close(done)
+        self.__init__()
+        return done
+
+    def _take(self, line: str, done: list[Block]) -> None:
+        if self._fence:
+            self._lines.append(line)
+            if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
+                self._fence = ""
+                if not _is_item(self._lines[0]):
+                    self._close(done)
+            return
+        if not line.strip():
+            self._blank = True
+            if self._lines and not _is_item(self._lines[0]):
+                self._close(done)
+            return
+        self._start_or_go_on(line, done)
+        if match := _FENCE.match(line):
+            self._fence = match[1]
+
+    def _start_or_go_on(self, line: str, done: list[Block]) -> None:
+        in_item = bool(self._lines) and _is_item(self._lines[0])
+        if self._lines and self._starts(line, in_item):
+            self._close(done)
+        elif self._lines and self._blank:
+            self._lines.append("")
+        self._blank = False
+        self._lines.append(line)
+        if _HEADING.match(line):
+            self._close(done)
+
+    def _starts(self, line: str, in_item: bool) -> bool:
+        """Whether `line` begins a block of its own after the lines that are held."""
+        if _HEADING.match(line) or _is_item(line):
+            return True
+        if in_item:
+            return self._blank and not _INDENTED.match(line)
+        return _FENCE.match(line) is not None
+
+    def _close(self, done: list[Block]) -> None:
+        if not self._lines:
+            return
+        item = _is_item(self._lines[0])
+        done.append(Block("\n".join(self._lines), tight=item and self._after_item))
+        self._after_item = item and not self._blank
+        self._lines = []
+        self._blank = False
+
+
+def _is_item(line: str) -> bool:
+    return _ITEM.match(line) is not None

@@ -1,0 +1,209 @@
+"""`whet config`: read and change settings, and say where each value comes from.
+
+Keys such as model.provider live in config.yaml; names such as OPENAI_API_KEY are secrets, live in .env
+and are never printed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from whet.cli.output import Column, emit_json, styled, table, terminal_width
+from whet.cli.wording import printable
+from whet.config import secrets
+from whet.config.edit import set_value, unset_value
+from whet.config.fields import fields, helps, show
+from whet.config.load import Loaded, known, load
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group(help="Read and change settings; say where a value comes from.")
+def config() -> None:
+    """Group the settings commands."""
+
+
+def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a setting's key."""
+    return [key for key in fields() if key.startswith(incomplete)]
+
+
+_key = click.argument("key", shell_complete=complete_key)
+
+
+def _load(home: Home) -> Loaded:
+    loaded = load(home, environ=os.environ)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return loaded
+
+
+@config.command("get")
+@_key
+@_as_json
+@click.pass_obj
+def get(home: Home, key: str, as_json: bool) -> None:
+    """Print a setting's value."""
+    if secrets.is_secret_name(key) and "." not in key:
+        return _get_secret(home, key, as_json)
+    known(key)
+    loaded = _load(home)
+    if as_json:
+        emit_json({"key": key, "value": loaded.value(key), "origin": loaded.origins[key]})
+    else:
+        click.echo(printable(show(loaded.value(key))))
+
+
+def _get_secret(home: Home, name: str, as_json: bool) -> None:
+    origin = _secret_origin(home, name)
+    if as_json:
+        emit_json({"key": name, "is_set": bool(origin), "origin": origin})
+    else:
+        click.echo(f"{name} is set in {origin}" if origin else f"{name} is not set")
+
+
+def _secret_origin(home: Home, name: str) -> str:
+    if os.environ.get(name):
+        return "the environment"
+    return str(home.env) if secrets.read_env(home).values.get(name) else ""
+
+
+@config.command("set")
+@_key
+@click.argument("value", required=False)
+@_as_json
+@click.pass_obj
+def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
+    """Write a setting to config.yaml; lists are comma-separated.
+
+    A name in capitals, such as OPENAI_API_KEY, is a secret and goes to .env. Leave its VALUE out to type it
+    unseen.
+    """
+    if key.isupper() and "." not in key:
+        secrets.set_secret(home, key, _secret_value(key, value))
+        return _say({"key": key, "path": str(home.env)}, f"{key} is stored in {home.env}", as_json)
+    if value is None:
+        raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
+    change = set_value(home, key, value)
+    after = show(change.after) if change.after is not None else ""
+    before = (
+        f" (was {show(change.before)})" if change.before is not None and change.before != change.after else ""
+    )
+    _say(
+        {"key": key, "value": change.after, "before": change.before, "path": str(home.config)},
+        f"{key} = {after}{before}",
+        as_json,
+    )
+    if fields()[key].variable in os.environ:
+        click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
+
+
+def _secret_value(name: str, value: str | None) -> str:
+    if value is None and sys.stdin.isatty():
+        return str(click.prompt(name, hide_input=True)).strip()
+    return sys.stdin.readline().strip() if value in (None, "-") else str(value).strip()
+
+
+@config.command("unset")
+@_key
+@_as_json
+@click.pass_obj
+def unset(home: Home, key: str, as_json: bool) -> None:
+    """Take a setting out of config.yaml, so that its default counts."""
+    change = unset_value(home, key)
+    default = show(fields()[key].default) or "(empty)"
+    text = (
+        f"{key} was not in {home.config}"
+        if change.before is None
+        else f"{key} is back to its default: {default}"
+    )
+    _say({"key": key, "before": change.before, "default": fields()[key].default}, text, as_json)
+
+
+@config.command("path")
+@_as_json
+@click.pass_obj
+def path(home: Home, as_json: bool) -> None:
+    """Print where config.yaml is."""
+    _say(
+        {"config": str(home.config), "env": str(home.env), "home": str(home.root)}, str(home.config), as_json
+    )
+
+
+@config.command("why")
+@_key
+@_as_json
+@click.pass_obj
+def why(home: Home, key: str, as_json: bool) -> None:
+    """Say what a setting is, where its value comes from, and what that overrides."""
+    field = known(key)
+    value, origin, overridden, broken = field.default, "default", (), ""
+    try:
+        loaded = _load(home)
+        value, origin, overridden = loaded.value(key), loaded.origins[key], loaded.overridden[key]
+    except ConfigError as error:
+        # The help for a key must be there above all when its value is wrong.
+        broken = error.message
+    if as_json:
+        rows = [{"value": setting.value, "origin": setting.origin} for setting in overridden]
+        facts: dict[str, object] = {"key": key, "value": value, "origin": origin, "overrides": rows}
+        facts |= {"allowed": field.allowed, "help": helps()[key], "variable": field.variable, "error": broken}
+        return emit_json(facts)
+    click.echo(f"{styled(key, 'bold')} = {printable(show(value)) or '(empty)'}")
+    _row("from", origin)
+    for setting in overridden:
+        _row("overrides", f"{printable(show(setting.value)) or '(empty)'}, {setting.origin}")
+    _row("allowed", field.allowed)
+    _row("variable", field.variable)
+    _row("meaning", helps()[key])
+    if broken:
+        _row("wrong now", broken)
+
+
+def _row(label: str, text: str) -> None:
+    indent = " " * 13
+    click.echo(
+        click.wrap_text(text, terminal_width(), initial_indent=f"  {label:<11}", subsequent_indent=indent)
+        if len(text) + 13 > terminal_width()
+        else f"  {label:<11}{text}"
+    )
+
+
+@config.command("list")
+@click.option("--changed", is_flag=True, help="Only what is not the default.")
+@_as_json
+@click.pass_obj
+def list_(home: Home, changed: bool, as_json: bool) -> None:
+    """List every setting with its value and where that comes from."""
+    loaded = _load(home)
+    keys = [key for key in fields() if not changed or loaded.origins[key] != "default"]
+    if as_json:
+        return emit_json({key: {"value": loaded.value(key), "origin": loaded.origins[key]} for key in keys})
+    if not keys:
+        return click.echo("Every setting has its default. Change one: whet config set KEY VALUE")
+    shape = [Column("setting"), Column("value", grows=True, least=8), Column("from", rank=1)]
+    click.echo(table(shape, [[key, show(loaded.value(key)) or "-", loaded.origins[key]] for key in keys]))
+
+
+@config.command("edit")
+@click.pass_obj
+def edit(home: Home) -> None:
+    """Open config.yaml in $EDITOR and check it afterwards."""
+    home.ensure()
+    if not home.config.exists():
+        home.config.touch(mode=0o600)
+    click.edit(filename=str(home.config))
+    load(home, environ={})
+    click.echo(f"{home.config} is fine.")
+
+
+def _say(facts: dict[str, object], text: str, as_json: bool) -> None:
+    if as_json:
+        emit_json(facts)
+    else:
+        click.echo(printable(text))

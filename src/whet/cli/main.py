@@ -1,0 +1,79 @@
+"""The command `whet`: a table of commands that are imported when they are called, and how a run ends.
+
+`whet --version` imports nothing beyond this module; `--help` imports click and no command. Exit codes:
+0 ok, 1 failed (one line and a hint on stderr), 2 usage, 130 interrupted, 143 told to stop. A bug's stack
+goes to the log file. A command is a click command that takes the `Home` as its context object.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import NoReturn
+
+from whet import __version__
+
+# Name: (module:attribute, what it does). One line per command.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "chat": ("whet.cli.chat:chat", "Talk to the agent; -q TEXT for a single question."),
+    "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
+    "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),
+    "model": ("whet.cli.model:model", "Show, list and choose the model."),
+    "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
+    "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
+    "practice": ("whet.cli.practice:practice", "Run the practice model as a server."),
+    "completion": ("whet.cli.completion:completion", "Print the completion script for bash, zsh or fish."),
+    "version": ("whet.cli.version:version", "Print the version."),
+}
+DEFAULT_COMMAND = "chat"
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit with its code."""
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-V"], ["version"]):
+        sys.stdout.write(f"whet {__version__}\n")
+        sys.exit(0)
+    # A file name or a page may hold what the terminal's encoding lacks; that must not end a run.
+    if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
+        reconfigure(errors="backslashreplace")
+    signal.signal(signal.SIGTERM, _stop)
+    sys.excepthook = report_bug
+    try:
+        from whet.cli.group import run
+
+        code = run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # The reader (head, less) is gone; without this, Python complains once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _stop(signum: int, frame: FrameType | None) -> NoReturn:
+    """End cleanly at SIGTERM: every `finally` runs, a second signal ends at once."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.exit(128 + signum)
+
+
+def report_bug(kind: type[BaseException], error: BaseException, stack: TracebackType | None) -> None:
+    """Write the stack of an unexpected error to the log and one line to stderr; Python then exits with 1."""
+    import logging
+
+    from whet import log
+    from whet.cli.group import active_home
+
+    folder = active_home().logs
+    log.start(folder)
+    logging.getLogger("whet.cli").error("unexpected %s", kind.__name__, exc_info=(kind, error, stack))
+    lines = str(error).splitlines() or [""]
+    has_log = (folder / "whet.log").exists()
+    place = f"; details in {folder / 'whet.log'}" if has_log else ""
+    sys.stderr.write(f"error: unexpected {kind.__name__}: {log.mask(lines[0])[:200]}{place}\n")
+    if not has_log:
+        sys.__excepthook__(kind, error, stack)

@@ -1,0 +1,164 @@
+"""What list commands print: tables that fit the terminal, JSON, ages, sizes.
+
+Plain text of its own making, so that `whet sessions list` needs neither rich nor a terminal: colour only
+where stdout is a terminal and NO_COLOR is unset. How wide text is and what is safe to show is
+`cli/wording.py`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from whet.cli.wording import clip, columns
+
+_GAP = 2
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column: `grows` takes the width that is left; `least` is its narrowest; columns with a
+    higher `rank` are left out first on a narrow terminal."""
+
+    title: str
+    grows: bool = False
+    right: bool = False
+    rank: int = 0
+    least: int = 12
+
+
+def emit_json(value: object) -> None:
+    """Print one JSON document and nothing else."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def terminal_width() -> int:
+    """Give the terminal's width (or COLUMNS), 80 where there is none, at least 20."""
+    return max(20, shutil.get_terminal_size((80, 24)).columns)
+
+
+def has_colour() -> bool:
+    """Whether stdout is a terminal that may be coloured."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, style: str) -> str:
+    """Give `text` in a style (bold, dim, red, green, yellow) where colour is allowed."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if has_colour() else text
+
+
+def table(shape: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int = 0) -> str:
+    """Lay out `rows` under their titles in at most `width` columns (the terminal's where 0)."""
+    width = width or terminal_width()
+    kept = _fitting(shape, rows, width)
+    widths = {index: _natural(shape, rows, index) for index in kept}
+    spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
+    for index in kept:
+        if shape[index].grows and spare < 0:
+            widths[index] = max(min(shape[index].least, widths[index]), widths[index] + spare)
+    lines = [styled(_line(shape, [column.title for column in shape], widths), "bold")]
+    lines += [_line(shape, row, widths) for row in rows]
+    return "\n".join(lines)
+
+
+def _natural(shape: Sequence[Column], rows: Sequence[Sequence[str]], index: int) -> int:
+    return max(columns(text) for text in [shape[index].title, *(row[index] for row in rows)])
+
+
+def _fitting(shape: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    kept = list(range(len(shape)))
+
+    def narrowest(index: int) -> int:
+        natural = _natural(shape, rows, index)
+        return min(natural, shape[index].least) if shape[index].grows else natural
+
+    while len(kept) > 1 and sum(map(narrowest, kept)) + _GAP * (len(kept) - 1) > width:
+        droppable = max(kept, key=lambda index: shape[index].rank)
+        if shape[droppable].rank == 0:
+            break
+        kept.remove(droppable)
+    return kept
+
+
+def _line(shape: Sequence[Column], row: Sequence[str], widths: dict[int, int]) -> str:
+    cells: list[str] = []
+    for index, width in widths.items():
+        text = clip(row[index], width)
+        space = " " * (width - columns(text))
+        cells.append(space + text if shape[index].right else text + space)
+    return (" " * _GAP).join(cells).rstrip()
+
+
+def age(moment: str, now: datetime) -> str:
+    """Say how long ago a stored time (ISO, UTC) was: now, 5 m, 3 h, 2 d, then the date."""
+    try:
+        then = datetime.fromisoformat(moment)
+    except ValueError:
+        return "?"
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = (now - then).total_seconds()
+    if seconds < 60:
+        return "now"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} m ago"
+    if seconds < 86_400:
+        return f"{seconds // 3600:.0f} h ago"
+    if seconds < 30 * 86_400:
+        return f"{seconds // 86_400:.0f} d ago"
+    return then.astimezone().strftime("%Y-%m-%d")
+
+
+def size(size_bytes: int) -> str:
+    """Write a size: 812 B, 3.4 KB, 1.5 GB."""
+    amount = float(size_bytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def cost(usd: float | None) -> str:
+    """Write a cost: $0.0123, $4.20, or ? where a price is unknown."""
+    if usd is None:
+        return "?"
+    return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:.2f}"
+
+
+def print_long(text: str) -> None:
+    """Print `text`, through the pager where stdout is a terminal that it does not fit on."""
+    height = shutil.get_terminal_size((80, 24)).lines
+    if sys.stdout.isatty() and text.count("\n") >= height - 1:
+        click.echo_via_pager(text)
+    else:
+        click.echo(text)
+
+
+class Progress:
+    """A counter on one line of stderr for work of more than a second; silent where stderr is no terminal."""
+
+    def __init__(self, label: str, *, monotonic_s: float) -> None:
+        self._label = label
+        self._next_s = monotonic_s + 1.0
+        self._shown = False
+
+    def update(self, done: str, *, monotonic_s: float) -> None:
+        """Show how far it is, at most five times a second."""
+        if monotonic_s < self._next_s or not sys.stderr.isatty():
+            return
+        self._next_s = monotonic_s + 0.2
+        self._shown = True
+        click.echo(f"\r{self._label}: {done}\x1b[K", err=True, nl=False)
+
+    def finish(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

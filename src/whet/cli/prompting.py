@@ -1,0 +1,133 @@
+"""The parts of the input line: completion, pasted text, history, keys.
+
+It knows prompt_toolkit's small interfaces, and nothing about turns or sessions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+
+_AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
+_MOST = 60
+_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+PASTE_LINES = 8
+PASTE_CHARS = 1_000
+
+
+class InputCompleter(Completer):
+    """Completes `/command` at the start of the input and `@path` anywhere."""
+
+    def __init__(self, commands: Callable[[], Sequence[tuple[str, str]]], folder: Callable[[], Path]) -> None:
+        self._commands = commands
+        self._folder = folder
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield what could stand at the cursor."""
+        before = document.text_before_cursor
+        if before.startswith("/") and not before.startswith("//") and " " not in before:
+            for name, about in self._commands():
+                if f"/{name}".startswith(before):
+                    yield Completion(f"/{name}", start_position=-len(before), display_meta=about)
+        elif match := _AT_WORD.search(before):
+            yield from self._paths(match[1])
+
+    def _paths(self, typed: str) -> Iterable[Completion]:
+        parent, _, prefix = typed.rpartition("/")
+        folder = self._folder() / (parent + "/" if parent or typed.startswith("/") else "")
+        try:
+            with os.scandir(folder.expanduser()) as entries:
+                found = sorted((entry.name, entry.is_dir()) for entry in entries)
+        except OSError:
+            return
+        shown = 0
+        for name, is_folder in found:
+            if not name.startswith(prefix) or (name.startswith(".") and not prefix):
+                continue
+            yield Completion(name + "/" * is_folder, start_position=-len(prefix))
+            shown += 1
+            if shown == _MOST:
+                return
+
+
+class Pastes:
+    """Long pasted texts, held while a placeholder stands for them in the input line."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def take(self, text: str) -> str:
+        """Give what to insert: short text itself, else a placeholder that `expand` knows."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        name, number = f"[pasted {size}]", 2
+        while self._texts.get(name, text) != text:
+            name, number = f"[pasted {size} #{number}]", number + 1
+        self._texts[name] = text
+        return name
+
+    def expand(self, line: str) -> str:
+        """Put the held texts in place of their placeholders, and forget them."""
+        held, self._texts = self._texts, {}
+        if not held:
+            return line
+        pattern = "|".join(re.escape(name) for name in held)
+        return re.sub(pattern, lambda match: held[match[0]], line)
+
+
+class PasteParser(Vt100Parser):
+    """prompt_toolkit's key parser, with time in proportion to a paste's length instead of its square."""
+
+    def __init__(self, feed_key: Callable[[KeyPress], None]) -> None:
+        super().__init__(feed_key)
+        self._held: list[str] | None = None
+        self._edge = ""
+
+    def feed(self, data: str) -> None:
+        """Take what was read; a paste becomes one key press once its end mark is there."""
+        if self._held is None:
+            before, mark, data = data.partition(_PASTE_BEGINS)
+            super().feed(before)
+            if not mark:
+                return
+            self._held, self._edge = [], ""
+        self._held.append(data)
+        seen = self._edge + data
+        self._edge = seen[-len(_PASTE_ENDS) :]
+        if _PASTE_ENDS in seen:
+            text, _, rest = "".join(self._held).partition(_PASTE_ENDS)
+            self._held = None
+            self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
+            self.feed(rest)
+
+
+def open_input() -> Input:
+    """Open the terminal's input with a parser that bears long pastes."""
+    found = create_input()
+    if isinstance(found, Vt100Input):
+        found.vt100_parser = PasteParser(found.vt100_parser.feed_key_callback)
+    return found
+
+
+def open_history(path: Path) -> History:
+    """Open the history file, readable by its owner only; in memory where it can't be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(path)

@@ -1,0 +1,106 @@
+"""Turns finished Markdown blocks and styled lines into terminal text of a given width.
+
+Only the interactive chat imports this module: rich costs more than a one-shot may take. Output carries no
+trailing blanks, so that a narrower window does not break it, and honours NO_COLOR and dumb terminals. It
+does not know when or where text is printed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.padding import Padding
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.text import Text
+from rich.theme import Theme
+
+from whet.cli.blocks import Block
+from whet.cli.wording import printable
+
+_TRAILING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_EDGES = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
+_THEME = Theme(
+    {
+        "markdown.code": Style(color="cyan"),
+        "markdown.item.bullet": Style(color="cyan"),
+        "markdown.item.number": Style(color="cyan"),
+        "markdown.block_quote": Style(dim=True),
+        "markdown.link_url": Style(dim=True, underline=True),
+    }
+)
+
+
+class _LeftHeading(Heading):
+    """A heading at the left edge, bold, without a box."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("bold underline" if self.tag == "h1" else "bold")
+        yield self.text
+
+
+class _IndentedCode(CodeBlock):
+    """A fence indented by two columns, on the terminal's own background."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = Syntax(
+            str(self.text).rstrip(),
+            self.lexer_name,
+            theme="ansi_dark",
+            word_wrap=True,
+            background_color="default",
+        )
+        yield Padding(code, (0, 0, 0, 2))
+
+
+class _Answer(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "fence": _IndentedCode,
+        "code_block": _IndentedCode,
+    }
+
+
+class Painter:
+    """Renders for one terminal. `environ` decides on colours (NO_COLOR, TERM, COLORTERM)."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None, *, markdown: bool = True) -> None:
+        environ = os.environ if environ is None else environ
+        self._markdown = markdown
+        self._plain = environ.get("TERM", "") in ("", "dumb", "unknown")
+        self._console = Console(
+            file=io.StringIO(),
+            force_terminal=not self._plain,
+            theme=_THEME,
+            highlight=False,
+            _environ=environ,
+            legacy_windows=False,
+        )
+
+    def block(self, block: Block, width: int) -> str:
+        """Render a block of an answer, with the empty line that goes before it, newline at the end."""
+        text = printable(block.text)
+        body = self._rendered(_Answer(text, hyperlinks=False), width) if self._markdown else text
+        body = _EDGES.sub("", body).rstrip("\n")
+        return f"{body}\n" if block.tight else f"\n{body}\n"
+
+    def line(self, text: str, style: str = "") -> str:
+        """Style one line or several, unwrapped, without a newline at the end. `style` is rich's."""
+        if self._plain or not style:
+            return text
+        with self._console.capture() as capture:
+            self._console.print(Text(text, style=style), end="", soft_wrap=True)
+        return capture.get()
+
+    def _rendered(self, markdown: Markdown, width: int) -> str:
+        with self._console.capture() as capture:
+            self._console.print(markdown, width=max(width, 20))
+        return _TRAILING.sub(r"\1", capture.get())

@@ -1,0 +1,197 @@
+"""How events and numbers read as plain lines of a known width.
+
+Used by the one-shot and by the terminal alike, so it imports neither rich nor prompt_toolkit. It also
+makes foreign text safe to show: what a model, a tool or a page wrote can't move the cursor, retitle the
+window or hide characters. It does not know where a line goes.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from whet.contract.events import (
+    Compaction,
+    Event,
+    Notice,
+    Retry,
+    ReviewQueued,
+    StreamRestarted,
+    ToolFinished,
+    TurnEnd,
+)
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_HIDDEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|[\U000e0000-\U000e007f]")
+# What a tool's call is about, in the order of telling most.
+_SUBJECTS = ("command", "path", "file_path", "url", "pattern", "query", "question", "name", "action", "goal")
+
+
+def printable(text: str) -> str:
+    """Give `text` without escape sequences and control characters; tabs and newlines stay."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return _CONTROLS.sub("", text)
+
+
+def exact(text: str) -> str:
+    """Give `text` with everything that a terminal would hide or act on spelled out; newlines stay."""
+    return _HIDDEN.sub(_spelled, _CONTROLS.sub(_spelled, text))
+
+
+def quoted(text: str) -> str:
+    """Give `exact(text)` with a bar before each line, so that it can't pass for a line of ours."""
+    return "\n".join(f"  | {line}" for line in exact(text).split("\n"))
+
+
+def _spelled(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def columns(text: str) -> int:
+    """Count the terminal columns that one line of printable text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns_of(character) for character in text)
+
+
+def _columns_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def clip(text: str, width: int) -> str:
+    """Give `text` as one line of at most `width` columns, blanks folded, with … where it was cut."""
+    line = " ".join(printable(text[: width * 4]).split())
+    return cut(line + "…" if len(text) > width * 4 else line, width)
+
+
+def cut(line: str, width: int) -> str:
+    """Give a line of printable text cut to `width` columns, with … where it was cut."""
+    if columns(line) <= width:
+        return line
+    kept: list[str] = []
+    room = width - 1
+    for character in line:
+        room -= _columns_of(character)
+        if room < 0:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + "…" if width > 0 else ""
+
+
+def duration(seconds: float) -> str:
+    """Write a duration: 0.2 s, 12 s, 2 m 05 s, 1 h 02 m."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
+
+
+def count(number: int) -> str:
+    """Write a count in at most five characters: 812, 3.4k, 120k, 1.5M."""
+    if number < 1_000:
+        return str(number)
+    for unit, size in (("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)):
+        if number < size * 999.5:
+            scaled = number / size
+            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
+    return f"{number:.1e}"
+
+
+def subject(arguments: str) -> str:
+    """Say in one line what a call is about, from its JSON arguments; unreadable ones as they are."""
+    try:
+        parsed: Any = msgspec.json.decode(arguments or "{}")
+    except msgspec.DecodeError:
+        return arguments
+    if not isinstance(parsed, Mapping):
+        return arguments
+    values: dict[str, object] = dict(parsed)  # pyright: ignore[reportUnknownArgumentType]  JSON from a model
+    for key in _SUBJECTS:
+        if isinstance(value := values.get(key), str) and value:
+            return value
+    return next((value for value in values.values() if isinstance(value, str)), "")
+
+
+def call_line(name: str, about: str, width: int, *, mark: str, tail: str) -> str:
+    """Lay out a call in one line of at most `width` columns: mark, name, what it is about, tail."""
+    head = f"{mark} {printable(name)}"
+    room = width - columns(head) - columns(tail) - 4
+    middle = clip(about, room) if room >= 4 else ""
+    return "  ".join(piece for piece in (head, middle, tail) if piece)
+
+
+def outcome(event: ToolFinished) -> str:
+    """Say how a call ended: its duration, and what went wrong."""
+    took = duration(event.duration_s)
+    if event.ok:
+        return took
+    what = f"exit {event.exit_code}" if event.exit_code else event.error_kind.replace("_", " ")
+    return f"{what}  {took}"
+
+
+def failure(event: ToolFinished) -> str:
+    """Give the first line of a failed call's error, "" on success."""
+    if event.ok:
+        return ""
+    lines = (line.strip() for line in printable(event.preview).splitlines())
+    return next((line for line in lines if line), "")
+
+
+def aside(event: Event) -> str:
+    """Give the line for an event that is neither text nor a call, "" where there is nothing to say."""
+    match event:
+        case Retry():
+            wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
+            return printable(f"retry {event.attempt}{wait}: {event.reason}")
+        case StreamRestarted():
+            return printable(f"the stream broke ({event.reason}); the answer starts anew")
+        case Compaction():
+            return (
+                f"context made smaller by {event.engine}: {count(event.tokens_before)} to "
+                f"{count(event.tokens_after)} tokens, {event.messages_before} to "
+                f"{event.messages_after} messages"
+            )
+        case Notice():
+            return printable(event.text)
+        case ReviewQueued():
+            return f"review queued: {', '.join(event.kinds)}"
+        case _:
+            return ""
+
+
+def footer(end: TurnEnd) -> str:
+    """Sum a turn up: steps, tokens, cached share, cost where it is known, duration."""
+    usage = end.usage
+    parts = [f"{end.steps} step{'' if end.steps == 1 else 's'}", f"{count(usage.total_tokens)} tokens"]
+    if usage.cache_read_tokens:
+        parts.append(f"{usage.cache_hit_ratio:.0%} cached")
+    if usage.cost_usd:
+        parts.append(f"${usage.cost_usd:.4f}" if usage.cost_usd < 0.1 else f"${usage.cost_usd:.2f}")
+    parts.append(duration(end.duration_s))
+    return " · ".join(parts)
+
+
+def ending(end: TurnEnd) -> str:
+    """Say why a turn ended where it was not with an answer, "" where it was."""
+    match end.reason:
+        case "answered":
+            return ""
+        case "budget":
+            return "stopped: the budget of this turn is used up; say “go on” to continue"
+        case "cancelled":
+            return "cancelled"
+        case _:
+            return printable(end.error) or f"the turn {end.reason}"

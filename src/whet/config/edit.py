@@ -1,0 +1,193 @@
+"""Change one setting in config.yaml and leave every other line, comments included, as it was.
+
+The value's place comes from the parsed file; the changed text is parsed again before it is written, and
+nothing is written unless exactly that one setting changed. It does not know where else a value may come
+from (environment, flags).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from whet.config import files
+from whet.config.fields import Field, Value, read_text, show
+from whet.config.load import Setting, check_file, known, parse_file
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+
+if TYPE_CHECKING:
+    from whet.config.yaml_file import Entry, SectionNode, Span
+
+_PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9_./~+@-]*(?::[A-Za-z0-9_./~+@-]+)*")
+_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+# The line ends of YAML 1.1, so that line numbers mean the same here and there.
+_LINES = re.compile(r"[^\r\n\x85\u2028\u2029]*(?:\r\n|[\r\n\x85\u2028\u2029])|[^\r\n\x85\u2028\u2029]+")
+_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an edit did; None stands for "not in the file"."""
+
+    key: str
+    before: Value | None
+    after: Value | None
+
+
+def set_value(home: Home, key: str, text: str) -> Change:
+    """Write a setting to config.yaml, made where there is none. Lists are comma-separated.
+
+    On return it is on disk. Raises ConfigError for an unknown key, a value that is not allowed, a file
+    that is broken or can't be edited by line.
+    """
+    field = known(key)
+    try:
+        value = read_text(field, text)
+    except ValueError as error:
+        raise ConfigError(f"{key} can't be {text!r}; {error}", hint=f"whet config why {key}") from error
+    return _apply(home, field, value)
+
+
+def unset_value(home: Home, key: str) -> Change:
+    """Take a setting out of config.yaml, so that its default counts. Raises ConfigError as set_value does."""
+    return _apply(home, known(key), None)
+
+
+def _apply(home: Home, field: Field, value: Value | None) -> Change:
+    old = files.read_small(home.config) or ""
+    before = check_file(home, old)
+    new = _edited(home, old, field, value)
+    change = Change(field.key, before[field.key].value if field.key in before else None, value)
+    if change.before == value and (value is not None or new == old):
+        return change
+    _insist(home, new, field.key, before, value)
+    home.ensure()
+    files.replace(home.config, new, mode=files.mode_of(home.config) or _MODE)
+    return change
+
+
+def _insist(home: Home, new: str, key: str, before: dict[str, Setting], value: Value | None) -> None:
+    wanted = {name: setting.value for name, setting in before.items() if name != key}
+    if value is not None:
+        wanted[key] = value
+    try:
+        got = {name: setting.value for name, setting in check_file(home, new).items()}
+    except ConfigError:
+        got = {}
+    if got != wanted:
+        raise ConfigError(
+            f"{home.config} is written in a way that can't be edited by line",
+            hint=f"set {key} by hand: whet config edit",
+        )
+
+
+def _edited(home: Home, old: str, field: Field, value: Value | None) -> str:
+    section_name, _, name = field.key.partition(".")
+    page = _Page(old)
+    section = next((s for s in parse_file(home, old) if s.name == section_name), None)
+    entry = next((e for e in section.entries if e.name == name), None) if section else None
+    if section and entry:
+        return page.remove(section, entry) if value is None else page.put(entry, _yaml(value))
+    if value is None:
+        return old
+    line = f"{name}: {_yaml(value)}"
+    return page.insert(section, line) if section else page.append_section(section_name, line)
+
+
+def _yaml(value: Value) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_quoted(item) for item in value) + "]"
+    return _quoted(value) if isinstance(value, str) else show(value)
+
+
+def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT:
+        return text
+    # YAML's double quotes understand JSON's escapes; what YAML takes for a line end must be escaped too.
+    plain = json.dumps(text, ensure_ascii=False)
+    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda m: f"\\u{ord(m[0]):04x}", plain)
+
+
+def _blank(lines: list[str], span: Span) -> None:
+    """Take out a `~` or `null` that stands for an empty section."""
+    if span.line == span.end_line and span.line < len(lines):
+        line = lines[span.line]
+        lines[span.line] = line[: span.column] + line[span.end_column :]
+
+
+class _Page:
+    """The file as lines with their own line ends."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = _LINES.findall(text)
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        if self.lines and not self.lines[-1].endswith("\n"):
+            self.lines[-1] += self.newline
+
+    def put(self, entry: Entry, value: str) -> str:
+        """Replace an entry's value; a comment behind it stays."""
+        span = entry.span
+        end_line, end_column = self._end(span)
+        if entry.value is None and (end_line, end_column) == (span.line, span.column):
+            end_line, end_column = entry.key.end_line, self._after_colon(entry)
+            return self._splice((end_line, end_column), (end_line, end_column), f" {value}")
+        start = (span.line, span.column)
+        if span.line > entry.key.line:
+            # A list below its key moves up beside it.
+            start = (entry.key.line, self._after_colon(entry))
+            value = f" {value}"
+        return self._splice(start, (end_line, end_column), value)
+
+    def remove(self, section: SectionNode, entry: Entry) -> str:
+        """Take an entry out; in a block, its whole lines."""
+        end_line, end_column = self._end(entry.span)
+        if not section.is_flow:
+            del self.lines[entry.key.line : max(end_line, entry.key.line) + 1]
+            return "".join(self.lines)
+        start = (entry.key.line, entry.key.column)
+        text = self._splice(start, (end_line, end_column), "\0")
+        return re.sub(r"\0\s*,\s*|,?\s*\0", "", text, count=1)
+
+    def insert(self, section: SectionNode, line: str) -> str:
+        """Add an entry at a section's end."""
+        if section.is_flow and section.entries:
+            end = self._end(section.entries[-1].span)
+            return self._splice(end, end, f", {line}")
+        if section.is_flow:
+            start = (section.span.line, section.span.column + 1)
+            return self._splice(start, start, line)
+        if not section.entries:
+            _blank(self.lines, section.span)
+            self.lines.insert(section.key.line + 1, f"  {line}{self.newline}")
+            return "".join(self.lines)
+        last = section.entries[-1]
+        at = max(self._end(last.span)[0], last.key.line)
+        self.lines.insert(at + 1, " " * last.key.column + line + self.newline)
+        return "".join(self.lines)
+
+    def append_section(self, name: str, line: str) -> str:
+        """Add a section at the file's end."""
+        gap = [self.newline] if self.lines and self.lines[-1].strip() else []
+        return "".join([*self.lines, *gap, f"{name}:{self.newline}", f"  {line}{self.newline}"])
+
+    def _after_colon(self, entry: Entry) -> int:
+        return self.lines[entry.key.end_line].index(":", entry.key.end_column) + 1
+
+    def _end(self, span: Span) -> tuple[int, int]:
+        """Give where a value really ends: a block's mark stands before the next key, behind comments."""
+        line, column = span.end_line, span.end_column
+        while line > span.line and (line >= len(self.lines) or self._is_beside(line, column)):
+            line -= 1
+            column = len(self.lines[line].rstrip())
+        return line, column
+
+    def _is_beside(self, line: int, column: int) -> bool:
+        head = self.lines[line][:column].strip()
+        return not head or head.startswith("#")
+
+    def _splice(self, start: tuple[int, int], end: tuple[int, int], text: str) -> str:
+        head = "".join(self.lines[: start[0]]) + self.lines[start[0]][: start[1]]
+        return head + text + self.lines[end[0]][end[1] :] + "".join(self.lines[end[0] + 1 :])

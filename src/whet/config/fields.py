@@ -1,0 +1,194 @@
+"""The settings as a flat list of keys, and the one way to read a value from text.
+
+The file, the environment, flags and `whet config set` all go through `read_text`, so that a value means
+the same wherever it is written. Help texts are the docstrings under the fields in `config/schema.py`,
+read from its source on demand. This module does not know where values come from.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from whet.config import schema
+
+Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list"]
+Value = str | int | float | bool | tuple[str, ...]
+_YES = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting: `key` is section.name; numbers are at least `minimum`."""
+
+    key: str
+    kind: Kind
+    default: Value
+    choices: tuple[str, ...] = ()
+    minimum: float = 0
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that overrides it."""
+        return "WHET_" + self.key.replace(".", "_").upper()
+
+    @property
+    def allowed(self) -> str:
+        """What may stand there, for a person."""
+        match self.kind:
+            case "choice":
+                return ", ".join(choice or "(empty)" for choice in self.choices)
+            case "yes or no":
+                return "true or false"
+            case "whole number" | "number":
+                bound = (
+                    f"at least {self.minimum:g}"
+                    if self.minimum >= 1 or self.kind == "whole number"
+                    else ("more than 0" if self.minimum > 0 else "at least 0")
+                )
+                return f"a {self.kind}, {bound}"
+            case "list":
+                return "a list such as [a, b]"
+            case "text":
+                return "text"
+
+
+@cache
+def sections() -> dict[str, type[msgspec.Struct]]:
+    """Give the sections of config.yaml in the schema's order."""
+    return {field.name: field.type for field in msgspec.structs.fields(schema.Settings)}
+
+
+@cache
+def fields() -> dict[str, Field]:
+    """Give every setting by key, in the schema's order."""
+    found: dict[str, Field] = {}
+    for section, struct in sections().items():
+        for field in msgspec.structs.fields(struct):
+            key = f"{section}.{field.name}"
+            found[key] = _field(key, field.type, field.default)
+    return found
+
+
+def _field(key: str, kind: Any, default: Any) -> Field:
+    minimum = 0.0
+    if hasattr(kind, "__metadata__"):
+        meta: msgspec.Meta = kind.__metadata__[0]
+        minimum = float(meta.ge or meta.gt or 0) or 1e-9
+        kind = kind.__origin__
+    simple: dict[Any, Kind] = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
+    if kind in simple:
+        return Field(key, simple[kind], default, (), minimum)
+    if get_origin(kind) is tuple:
+        return Field(key, "list", default)
+    return Field(key, "choice", default, _choices(kind))
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    if get_origin(kind) in (Union, UnionType):
+        return tuple(choice for part in get_args(kind) for choice in _choices(part))
+    return get_args(kind)
+
+
+def read_text(field: Field, text: str) -> Value:
+    """Read one value; a list is comma-separated. Raises ValueError with what is allowed."""
+    match field.kind:
+        case "text":
+            return text
+        case "list":
+            return split_list(text)
+        case "choice":
+            if text in field.choices:
+                return text
+        case "yes or no":
+            if text.strip().lower() in _YES:
+                return _YES[text.strip().lower()]
+        case "whole number" | "number":
+            number = _number(field.kind, text)
+            if number is not None and number >= field.minimum:
+                return number
+    raise ValueError(f"allowed: {field.allowed}")
+
+
+def _number(kind: Kind, text: str) -> float | int | None:
+    try:
+        number = int(text) if kind == "whole number" else float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Split at the commas that stand outside parentheses, so that rules such as terminal(a, b) survive."""
+    items = [""]
+    depth = 0
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if char == "," and depth <= 0:
+            items.append("")
+        else:
+            items[-1] += char
+    return tuple(item.strip() for item in items if item.strip())
+
+
+def show(value: Value) -> str:
+    """Write a value for a person, as `whet config set` takes it."""
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def nearest(word: str, candidates: Sequence[str]) -> str:
+    """Give the candidate that `word` most likely meant, or ""; a key's last part counts too."""
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
+    if close:
+        return close[0]
+    tails = {candidate.rpartition(".")[2]: candidate for candidate in reversed(candidates)}
+    close = difflib.get_close_matches(word.rpartition(".")[2], list(tails), n=1, cutoff=0.7)
+    return tails[close[0]] if close else ""
+
+
+@cache
+def helps() -> dict[str, str]:
+    """Give each setting's help, the docstring under its field; a section's own where a field has none."""
+    tree = ast.parse(inspect.getsource(schema))
+    by_class = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    texts: dict[str, str] = {}
+    for section, struct in sections().items():
+        node = by_class[struct.__name__]
+        own = inspect.cleandoc(ast.get_docstring(node) or "")
+        texts[section] = " ".join(own.split())
+        for line, after in zip(node.body, [*node.body[1:], None], strict=True):
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                texts[f"{section}.{line.target.id}"] = _docstring(after) or texts[section]
+    return texts
+
+
+def _docstring(node: ast.stmt | None) -> str:
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ):
+        return " ".join(node.value.value.split())
+    return ""

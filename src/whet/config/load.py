@@ -1,0 +1,170 @@
+"""Make the settings from config.yaml < environment < flags, and remember where each value came from.
+
+Every value is checked, the overridden ones too, so that a mistake is named where it stands. This module
+does not know secrets; a missing file is the same as an empty one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.config.fields import Field, Value, fields, nearest, read_text, sections
+from whet.config.files import read_small
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.errors import ConfigError
+
+if TYPE_CHECKING:
+    from whet.config import yaml_file
+
+FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
+"""Flags whose name is not the field's own."""
+NOT_SETTINGS = {"WHET_HOME", "WHET_PROFILE", "WHET_COMPLETE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value of a key and where it stands: "config.yaml line 3", "environment WHET_MODEL_MODEL",
+    "flag --model" or "default"."""
+
+    value: Value
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings, the origin of each by key, and the values that were overridden, strongest first."""
+
+    settings: Settings
+    origins: dict[str, str]
+    overridden: dict[str, tuple[Setting, ...]] = field(default_factory=dict[str, tuple[Setting, ...]])
+    warnings: tuple[str, ...] = ()
+
+    def value(self, key: str) -> Value:
+        """Give the value of a known key such as model.provider."""
+        section, _, name = key.partition(".")
+        return getattr(getattr(self.settings, section), name)
+
+
+def load(home: Home, flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str]) -> Loaded:
+    """Load the settings of `home`. `flags` maps keys to values, None where not given.
+
+    Raises ConfigError naming the key, the value, where it stands and what is allowed.
+    """
+    layers = (
+        {key: Setting(spec.default, "default") for key, spec in fields().items()},
+        dict(_from_file(home)),
+        dict(_from_environment(environ)),
+        dict(_from_flags(flags or {})),
+    )
+    chosen: dict[str, Setting] = {}
+    overridden: dict[str, tuple[Setting, ...]] = {}
+    for key in fields():
+        settings = [layer[key] for layer in reversed(layers) if key in layer]
+        chosen[key] = settings[0]
+        overridden[key] = tuple(settings[1:])
+    origins = {key: setting.origin for key, setting in chosen.items()}
+    return Loaded(_assemble(chosen), origins, overridden, tuple(_strangers(environ)))
+
+
+def _assemble(chosen: Mapping[str, Setting]) -> Settings:
+    tree: dict[str, dict[str, Value]] = {section: {} for section in sections()}
+    for key, setting in chosen.items():
+        section, _, name = key.partition(".")
+        tree[section][name] = setting.value
+    return msgspec.convert(tree, Settings)
+
+
+def parse_file(home: Home, text: str) -> tuple[yaml_file.SectionNode, ...]:
+    """Parse the text of config.yaml. Raises ConfigError with the line."""
+    # One of two late imports outside the command table: yaml costs 35 ms, and many homes have no file.
+    parser = importlib.import_module("whet.config.yaml_file")
+    return parser.parse(text, home.config.name)
+
+
+def check_file(home: Home, text: str) -> dict[str, Setting]:
+    """Read the text of a config.yaml and give its settings by key. Raises ConfigError."""
+    found: dict[str, Setting] = {}
+    for section in parse_file(home, text):
+        if section.name not in sections():
+            raise _unknown(section.name, list(sections()), f"{home.config.name} line {section.key.line + 1}")
+        for entry in section.entries:
+            where = f"{home.config.name} line {entry.line}"
+            key = f"{section.name}.{entry.name}"
+            if key not in fields():
+                raise _unknown(key, list(fields()), where)
+            if entry.value is not None:
+                found[key] = Setting(_convert(fields()[key], entry.value, where), where)
+    return found
+
+
+def _from_file(home: Home) -> Mapping[str, Setting]:
+    text = read_small(home.config)
+    return check_file(home, text) if text and not text.isspace() else {}
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
+    for key, spec in fields().items():
+        if spec.variable in environ:
+            where = f"environment {spec.variable}"
+            yield key, Setting(_convert(spec, environ[spec.variable], where), where)
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, Setting]]:
+    for key, value in flags.items():
+        if value is None:
+            continue
+        where = f"flag {FLAGS.get(key) or '--' + key.rpartition('.')[2].replace('_', '-')}"
+        texts = tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else str(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] (a flag's list is checked item by item)
+        yield key, Setting(_convert(known(key), texts, where), where)
+
+
+def known(key: str) -> Field:
+    """Give the field of `key`. Raises ConfigError with the nearest key."""
+    if key not in fields():
+        raise _unknown(key, list(fields()), "")
+    return fields()[key]
+
+
+def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
+    in_file = where.startswith("config.yaml")
+    if isinstance(value, tuple) and spec.kind == "list":
+        return value
+    if isinstance(value, tuple) or (in_file and spec.kind == "list"):
+        raise _wrong(spec, value, where)
+    try:
+        return read_text(spec, value)
+    except ValueError as error:
+        raise _wrong(spec, value, where) from error
+
+
+def _wrong(spec: Field, value: str | tuple[str, ...], where: str) -> ConfigError:
+    shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else value
+    shown = shown if len(shown) <= 60 else shown[:60] + "..."
+    return ConfigError(
+        f"{where}: {spec.key} is {shown!r}; allowed: {spec.allowed}", hint=f"whet config why {spec.key}"
+    )
+
+
+def _unknown(key: str, candidates: list[str], where: str) -> ConfigError:
+    close = nearest(key, candidates)
+    place = f"{where}: " if where else ""
+    last = key.rpartition(".")[2].lower()
+    if last.endswith(("api_key", "apikey", "token", "secret", "password")):
+        return ConfigError(f"{place}{key} is not a setting", hint="keys go into the environment or .env")
+    hint = f"did you mean {close}?" if close else "whet config list shows every key"
+    return ConfigError(f"{place}{key} is not a setting", hint=hint)
+
+
+def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
+    variables = {spec.variable for spec in fields().values()}
+    prefixes = tuple(f"WHET_{section.upper()}_" for section in sections())
+    for name in sorted(environ):
+        if name.startswith(prefixes) and name not in variables and name not in NOT_SETTINGS:
+            close = nearest(name, sorted(variables))
+            yield f"environment {name} is not a setting" + (f"; did you mean {close}?" if close else "")

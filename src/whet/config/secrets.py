@@ -1,0 +1,103 @@
+"""Keys from the environment and the home's .env; the environment wins.
+
+.env holds NAME=VALUE lines: quotes, `export` and comments are understood, nothing is expanded or run.
+Values that look like secrets are masked in every log and error from the moment they are loaded. Messages
+name variables and lines, never values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from whet import log
+from whet.config import files
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
+_SECRET = re.compile(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFile:
+    """What .env holds: values by name, and the numbers of the lines that can't be read."""
+
+    values: dict[str, str]
+    bad_lines: tuple[int, ...] = ()
+
+
+def parse_env(text: str) -> EnvFile:
+    """Read the lines of a .env file; of a name that stands twice, the last one counts."""
+    values: dict[str, str] = {}
+    bad: list[int] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        value = _value(match[2]) if match else None
+        if match is None or value is None or "\0" in value:
+            bad.append(number)
+        else:
+            values[match[1]] = value
+    return EnvFile(values, tuple(bad))
+
+
+def _value(text: str) -> str | None:
+    if text[:1] not in ("'", '"'):
+        return re.split(r"\s+#", text, maxsplit=1)[0].strip() if not text.startswith("#") else ""
+    quote = text[0]
+    body = r"((?:[^\"\\]|\\.)*)" if quote == '"' else r"([^']*)"
+    match = re.fullmatch(rf"{quote}{body}{quote}\s*(?:#.*)?", text)
+    if match is None:
+        return None
+    return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match[1]) if quote == '"' else match[1]
+
+
+def read_env(home: Home) -> EnvFile:
+    """Read the home's .env; a missing one is empty. Raises ConfigError where it can't be read."""
+    return parse_env(files.read_small(home.env) or "")
+
+
+def env_warnings(home: Home) -> list[str]:
+    """Say what is wrong with .env: lines that can't be read, a mode that lets others read it."""
+    mode = files.mode_of(home.env)
+    if mode is None:
+        return []
+    found = [f"{home.env} line {n} is not NAME=VALUE and is ignored" for n in read_env(home).bad_lines]
+    if mode & 0o077:
+        found.append(f"{home.env} can be read by others (mode {mode:04o}); run: chmod 600 {home.env}")
+    return found
+
+
+def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
+    """Give .env's values and the environment's over them; an empty variable does not hide .env's.
+
+    From now on, log.mask replaces every value whose name looks like a secret's.
+    """
+    merged = {**read_env(home).values, **{name: value for name, value in environ.items() if value}}
+    log.protect(value for name, value in merged.items() if is_secret_name(name))
+    return merged
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable's name says that its value is secret."""
+    return _SECRET.search(name.upper()) is not None
+
+
+def set_secret(home: Home, name: str, value: str) -> None:
+    """Store NAME=VALUE in .env, other lines kept, mode 0600; on return it is on disk. Raises ConfigError."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ConfigError(f"{name!r} is not a variable's name", hint="letters, digits and _ only")
+    if any(char in value for char in "\n\r\0"):
+        raise ConfigError(f"the value of {name} has more than one line", hint="paste the key alone")
+    log.protect([value])
+    home.ensure()
+    quoted = re.sub(r'([\\"])', r"\\\1", value)
+    line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
+    lines = (files.read_small(home.env) or "").splitlines()
+    kept = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
+    files.replace(home.env, "\n".join([*kept, line]) + "\n", mode=0o600)

@@ -1,0 +1,149 @@
+"""Read config.yaml into (section, field) entries that know their line and where their value stands.
+
+Two levels of plain mappings, nothing of YAML's types: a value is its text or a list of texts, and
+`config/fields.py` gives it meaning. Anchors, tags and deep nesting have no use in a settings file and are
+refused before anything is expanded. Imported only where a config.yaml exists: yaml costs 35 ms of CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from whet.contract.errors import ConfigError
+
+# PyYAML has no types of its own; two untyped names keep that out of the rest.
+_yaml: Any = yaml
+_loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of the file: lines and columns from 0, the end exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key and its value: text, list of texts, or None where nothing is given."""
+
+    name: str
+    value: str | tuple[str, ...] | None
+    key: Span
+    span: Span
+
+    @property
+    def line(self) -> int:
+        """The key's line, from 1."""
+        return self.key.line + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SectionNode:
+    """A section of the file; `is_flow` when it is written as {a: b}."""
+
+    name: str
+    key: Span
+    span: Span
+    is_flow: bool
+    entries: tuple[Entry, ...]
+
+
+def parse(text: str, where: str) -> tuple[SectionNode, ...]:
+    """Give the sections of `text`. `where` names the file in errors. Raises ConfigError with the line."""
+    try:
+        _refuse_cleverness(text, where)
+        root: Any = _yaml.compose(text, Loader=_loader)
+    except yaml.YAMLError as error:
+        raise _unreadable(error, where) from error
+    if root is None or _is_null(root):
+        return ()
+    if not isinstance(root, yaml.MappingNode):
+        raise _wrong(where, root, "the file must hold sections such as `model:`")
+    return tuple(_section(key, node, where) for key, node in _pairs(root, where, ""))
+
+
+def _refuse_cleverness(text: str, where: str) -> None:
+    depth = documents = 0
+    for event in _yaml.parse(text, Loader=_loader):
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _wrong(
+                where, event, "anchors and aliases (& and *) are not read in settings; quote the value"
+            )
+        if getattr(event, "tag", None):
+            raise _wrong(where, event, "tags (!) are not read in settings; quote the value")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise _wrong(where, event, "nested too deeply; settings are section, field, value")
+        if documents > 1:
+            raise _wrong(where, event, "a second document (---) starts here; one is read")
+
+
+def _section(key: Any, node: Any, where: str) -> SectionNode:
+    name = str(key.value)
+    if _is_null(node):
+        return SectionNode(name, _span(key), _span(node), False, ())
+    if not isinstance(node, yaml.MappingNode):
+        raise _wrong(where, node, f"`{name}` must be a section with fields below it, not a value")
+    entries = tuple(_entry(k, v, f"{name}.", where) for k, v in _pairs(node, where, f"{name}."))
+    return SectionNode(name, _span(key), _span(node), bool(node.flow_style), entries)
+
+
+def _entry(key: Any, node: Any, prefix: str, where: str) -> Entry:
+    value: str | tuple[str, ...] | None
+    if _is_null(node):
+        value = None
+    elif isinstance(node, yaml.ScalarNode):
+        value = str(node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        items: list[Any] = node.value
+        for item in items:
+            if not isinstance(item, yaml.ScalarNode):
+                raise _wrong(where, item, f"`{prefix}{key.value}` holds a list of texts, nothing nested")
+        value = tuple(str(item.value) for item in items)
+    else:
+        raise _wrong(where, node, f"`{prefix}{key.value}` takes a value or a list, not fields of its own")
+    return Entry(str(key.value), value, _span(key), _span(node))
+
+
+def _pairs(node: Any, where: str, prefix: str) -> list[tuple[Any, Any]]:
+    seen: dict[str, int] = {}
+    pairs: list[tuple[Any, Any]] = list(node.value)
+    for key, _ in pairs:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _wrong(where, key, "a key must be a plain word")
+        name = str(key.value)
+        if name in seen:
+            raise _wrong(where, key, f"`{prefix}{name}` is already set in line {seen[name]}")
+        seen[name] = key.start_mark.line + 1
+    return pairs
+
+
+def _is_null(node: Any) -> bool:
+    return bool(node.tag == "tag:yaml.org,2002:null")
+
+
+def _span(node: Any) -> Span:
+    start, end = node.start_mark, node.end_mark
+    return Span(start.line, start.column, end.line, end.column)
+
+
+def _wrong(where: str, node: Any, problem: str) -> ConfigError:
+    return ConfigError(f"{where} line {node.start_mark.line + 1}: {problem}", hint=f"edit {where}")
+
+
+def _unreadable(error: yaml.YAMLError, where: str) -> ConfigError:
+    mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).splitlines()[0]
+    place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    hint = "a value with `: `, ` #` or a leading special character needs quotes; indent with spaces"
+    return ConfigError(f"{where}{place} is not valid YAML: {problem}", hint=hint)

@@ -1,0 +1,87 @@
+"""A simulated prefix cache: how many of a request's tokens an earlier request of the model already had.
+
+A request is a list of blocks (tools, system prompt, messages) in the order in which a vendor lays them out.
+The longest run of leading blocks that was seen before counts as cached. Anthropic's caching by marks is
+simulated too: only marked prefixes are written, and a mark looks back 20 blocks. Tokens are characters / 4.
+Nothing but hashes and lengths is kept. It does not know about wire formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+_LIMIT = 200_000
+_LOOK_BACK = 20
+
+
+def tokens(size: int) -> int:
+    """Estimate tokens from a size in characters (bytes of UTF-8 here)."""
+    return (size + 3) // 4
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """A request's prompt tokens: all, those read from the cache, those written to it."""
+
+    prompt: int
+    read: int = 0
+    written: int = 0
+
+
+class PrefixCache:
+    """Prefixes seen, per model; the oldest are forgotten past 200,000."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, None] = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._seen.clear()
+
+    def automatic(self, model: str, blocks: Iterable[bytes]) -> Tally:
+        """Count as OpenAI does: every prefix is kept and the longest known one is read."""
+        seen, chain = self._seen, hash(model)
+        total = cached = 0
+        warm = True
+        for block in blocks:
+            total += len(block)
+            chain = hash((chain, block))
+            warm = warm and chain in seen
+            if warm:
+                cached = total
+            else:
+                seen[chain] = None
+        self._forget()
+        return Tally(tokens(total), tokens(cached))
+
+    def marked(self, model: str, blocks: Sequence[tuple[bytes, bool]]) -> Tally:
+        """Count as Anthropic does: the flag says that the block carries a cache mark."""
+        chain, total = hash((model, "marked")), 0
+        prefixes: list[tuple[int, int]] = []
+        marks: list[int] = []
+        for index, (block, is_marked) in enumerate(blocks):
+            total += len(block)
+            chain = hash((chain, block))
+            prefixes.append((chain, total))
+            if is_marked:
+                marks.append(index)
+        if not marks:
+            return Tally(tokens(total))
+        read = max(self._known(prefixes, mark) for mark in marks)
+        for mark in marks:
+            self._seen[prefixes[mark][0]] = None
+        self._forget()
+        reach = prefixes[marks[-1]][1]
+        return Tally(tokens(total), tokens(read), tokens(reach) - tokens(read))
+
+    def _known(self, prefixes: Sequence[tuple[int, int]], mark: int) -> int:
+        for index in range(mark, max(-1, mark - _LOOK_BACK), -1):
+            chain, size = prefixes[index]
+            if chain in self._seen:
+                return size
+        return 0
+
+    def _forget(self) -> None:
+        while len(self._seen) > _LIMIT:
+            del self._seen[next(iter(self._seen))]

@@ -1,0 +1,136 @@
+"""Chat Completions: a request body read into an `Ask`, a `Reply` written as JSON or as a stream.
+
+Reasoning goes out as `reasoning_content`, the field that DeepSeek, vLLM and llama.cpp use. It does not
+validate (chat_rules.py) and decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from whet.practice.ask import Ask, Call, Heard, Json, Offer
+from whet.practice.script import Reply
+from whet.practice.wire import Envelope, pieces_of
+
+_encode = msgspec.json.Encoder().encode
+
+
+def read(body: Json) -> Ask:
+    """Take the conversation out of a valid body."""
+    system: list[str] = []
+    heard: list[Heard] = []
+    for row in body["messages"]:
+        role, text = row["role"], text_of(row.get("content"))
+        if role in ("system", "developer"):
+            system.append(text)
+        elif role == "tool":
+            heard.append(Heard("tool", text, call_id=row["tool_call_id"]))
+        else:
+            calls = tuple(
+                Call(c["function"]["name"], c["function"]["arguments"], c["id"])
+                for c in row.get("tool_calls") or ()
+            )
+            heard.append(Heard(role, text, calls))
+    functions = [tool["function"] for tool in body.get("tools") or ()]
+    offers = {f["name"]: Offer(f["name"], f.get("parameters") or {}) for f in functions}
+    return Ask("chat_completions", body["model"], "\n".join(system), offers, tuple(heard))
+
+
+def text_of(content: Any) -> str:
+    """Join the text of a message's content, whichever of its forms it has."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    parts = cast("list[Json]", content)
+    return "\n".join(str(part["text"]) for part in parts if "text" in part)
+
+
+def blocks(body: Json) -> list[bytes]:
+    """Give the request as cache blocks: tools, then messages."""
+    tools: list[Any] = body.get("tools") or []
+    return [_encode(item) for item in (*tools, *body["messages"])]
+
+
+def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
+    """Give the usage object."""
+    prompt, completion = envelope.tally.prompt, envelope.completion_tokens
+    usage: Json = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": envelope.tally.read, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": envelope.reasoning_tokens, "audio_tokens": 0},
+    }
+    return usage | (override or {})
+
+
+def whole(reply: Reply, envelope: Envelope) -> Json:
+    """Give the body of an answer that is not streamed."""
+    message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = [_call(call) for call in reply.tool_calls]
+    elif not reply.text:
+        message["content"] = ""
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(reply)}
+    head = _head(envelope, "chat.completion")
+    return {**head, "choices": [choice], "usage": usage_of(envelope, reply.usage)}
+
+
+def stream(reply: Reply, envelope: Envelope) -> list[bytes]:
+    """Give the answer as server-sent events, the last one [DONE]."""
+    head = _head(envelope, "chat.completion.chunk")
+    deltas: list[Json] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": piece} for piece in pieces_of(reply.reasoning, reply.pieces)]
+    deltas += [{"content": piece} for piece in pieces_of(reply.text, reply.pieces)]
+    for index, call in enumerate(reply.tool_calls):
+        row = _call(call)
+        row["index"], row["function"]["arguments"] = index, ""
+        deltas.append({"tool_calls": [row]})
+        deltas += [
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            for piece in pieces_of(call.arguments, reply.pieces)
+        ]
+    events = [_event({**head, "choices": [_choice(delta, None)]}) for delta in deltas]
+    events.append(_event({**head, "choices": [_choice({}, _finish(reply))]}))
+    if envelope.wants_usage:
+        events.append(_event({**head, "choices": [], "usage": usage_of(envelope, reply.usage)}))
+    events.append(b"data: [DONE]\n\n")
+    return events
+
+
+def error_event(error: Json) -> bytes:
+    """Give an error object inside a stream."""
+    return _event(error)
+
+
+def _head(envelope: Envelope, kind: str) -> Json:
+    return {
+        "id": f"chatcmpl-{envelope.id}",
+        "object": kind,
+        "created": envelope.created,
+        "model": envelope.model,
+        "system_fingerprint": "fp_practice",
+    }
+
+
+def _call(call: Call) -> Json:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _choice(delta: Json, finish: str | None) -> Json:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+
+
+def _finish(reply: Reply) -> str:
+    if reply.stop:
+        return {"refusal": "content_filter"}.get(reply.stop, reply.stop)
+    return "tool_calls" if reply.tool_calls else "stop"
+
+
+def _event(data: Json) -> bytes:
+    return b"data: " + _encode(data) + b"\n\n"

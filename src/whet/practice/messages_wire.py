@@ -1,0 +1,195 @@
+"""Anthropic Messages: a request body read into an `Ask`, a `Reply` written as JSON or as a stream.
+
+Thinking carries a signature that only this server can make, so that a client that changes a thinking block
+is caught (messages_rules.py). It does not validate and decides nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any, cast
+
+import msgspec
+
+from whet.practice.ask import Ask, Call, Heard, Json, Offer
+from whet.practice.script import Reply
+from whet.practice.wire import Envelope, pieces_of
+
+_encode = msgspec.json.Encoder().encode
+
+
+def sign(thinking: str, seed: int) -> str:
+    """Give the signature of a thinking text."""
+    return "practice" + hmac.new(str(seed).encode(), thinking.encode(), hashlib.sha256).hexdigest()
+
+
+def read(body: Json) -> Ask:
+    """Take the conversation out of a valid body."""
+    heard: list[Heard] = []
+    for row in body["messages"]:
+        content = row["content"]
+        if isinstance(content, str):
+            heard.append(Heard(row["role"], content))
+        else:
+            heard += _heard(row["role"], cast("list[Json]", content))
+    offers = {t["name"]: Offer(t["name"], t["input_schema"]) for t in body.get("tools") or ()}
+    thinking = cast("Json", body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
+    system = _texts(body.get("system") or "")
+    return Ask("anthropic_messages", body["model"], system, offers, tuple(heard), thinking)
+
+
+def _heard(role: Any, rows: list[Json]) -> list[Heard]:
+    heard = [
+        Heard("tool", _texts(row.get("content") or ""), call_id=row["tool_use_id"])
+        for row in rows
+        if row["type"] == "tool_result"
+    ]
+    calls = tuple(
+        Call(row["name"], _encode(row["input"]).decode(), row["id"])
+        for row in rows
+        if row["type"] == "tool_use"
+    )
+    text = _texts(rows)
+    if text or calls or not heard:
+        heard.append(Heard(role, text, calls))
+    return heard
+
+
+def _texts(content: str | list[Json]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(row["text"]) for row in content if row["type"] == "text")
+
+
+def blocks(body: Json) -> list[tuple[bytes, bool]]:
+    """Give the request as cache blocks: tools, system, content blocks; True where one carries a mark."""
+    found = [_block(tool) for tool in body.get("tools") or ()]
+    system = body.get("system")
+    if system:
+        found += [_block(row) for row in _rows(system)]
+    for message in body["messages"]:
+        head = message["role"].encode()
+        found += [(head + block, marked) for block, marked in map(_block, _rows(message["content"]))]
+    if body.get("cache_control"):
+        found[-1] = (found[-1][0], True)
+    return found
+
+
+def _rows(content: Any) -> list[Json]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _block(row: Json) -> tuple[bytes, bool]:
+    if not row.get("cache_control"):
+        return _encode(row), False
+    return _encode({key: value for key, value in row.items() if key != "cache_control"}), True
+
+
+def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
+    """Give the usage object; input_tokens leaves out what was read from or written to the cache."""
+    tally = envelope.tally
+    usage: Json = {
+        "input_tokens": max(0, tally.prompt - tally.read - tally.written),
+        "cache_creation_input_tokens": tally.written,
+        "cache_read_input_tokens": tally.read,
+        "output_tokens": envelope.completion_tokens,
+        "service_tier": "standard",
+    }
+    return usage | (override or {})
+
+
+def whole(reply: Reply, envelope: Envelope, seed: int) -> Json:
+    """Give the body of an answer that is not streamed."""
+    content: list[Json] = []
+    if reply.reasoning:
+        content.append(
+            {"type": "thinking", "thinking": reply.reasoning, "signature": sign(reply.reasoning, seed)}
+        )
+    if reply.text:
+        content.append({"type": "text", "text": reply.text})
+    for call in reply.tool_calls:
+        content.append(
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)}
+        )
+    message = _message(envelope, content)
+    message["stop_reason"] = _stop(reply)
+    message["usage"] = usage_of(envelope, reply.usage)
+    return message
+
+
+def stream(reply: Reply, envelope: Envelope, seed: int) -> list[bytes]:
+    """Give the answer as server-sent events, the last one message_stop."""
+    usage = usage_of(envelope, reply.usage)
+    start = _message(envelope, [])
+    start["usage"] = usage | {"output_tokens": 1}
+    events = [event("message_start", {"message": start}), event("ping", {})]
+    index = 0
+    if reply.reasoning:
+        deltas: list[Json] = [
+            {"type": "thinking_delta", "thinking": piece}
+            for piece in pieces_of(reply.reasoning, reply.pieces)
+        ]
+        deltas.append({"type": "signature_delta", "signature": sign(reply.reasoning, seed)})
+        events += _block_events(index, {"type": "thinking", "thinking": "", "signature": ""}, deltas)
+        index += 1
+    if reply.text:
+        deltas = [{"type": "text_delta", "text": piece} for piece in pieces_of(reply.text, reply.pieces)]
+        events += _block_events(index, {"type": "text", "text": ""}, deltas)
+        index += 1
+    for number, call in enumerate(reply.tool_calls, index):
+        deltas = [
+            {"type": "input_json_delta", "partial_json": piece}
+            for piece in pieces_of(call.arguments, reply.pieces)
+        ]
+        block: Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        events += _block_events(number, block, deltas)
+    delta = {"stop_reason": _stop(reply), "stop_sequence": None}
+    events.append(event("message_delta", {"delta": delta, "usage": usage}))
+    events.append(event("message_stop", {}))
+    return events
+
+
+def event(kind: str, data: Json) -> bytes:
+    """Write one event."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
+
+
+def error_event(error: Json) -> bytes:
+    """Give an error object inside a stream."""
+    return b"event: error\ndata: %b\n\n" % _encode(error)
+
+
+def _block_events(index: int, block: Json, deltas: list[Json]) -> list[bytes]:
+    return [
+        event("content_block_start", {"index": index, "content_block": block}),
+        *(event("content_block_delta", {"index": index, "delta": delta}) for delta in deltas),
+        event("content_block_stop", {"index": index}),
+    ]
+
+
+def _message(envelope: Envelope, content: list[Json]) -> Json:
+    return {
+        "id": f"msg_{envelope.id}",
+        "type": "message",
+        "role": "assistant",
+        "model": envelope.model,
+        "content": content,
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def _input(arguments: str) -> object:
+    """Parse arguments; without streaming this wire can't carry broken ones, so they go as a string's "
+    "object."""
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return {"unreadable": arguments}
+
+
+def _stop(reply: Reply) -> str:
+    if reply.stop:
+        return {"length": "max_tokens"}.get(reply.stop, reply.stop)
+    return "tool_use" if reply.tool_calls else "end_turn"

@@ -1,0 +1,109 @@
+"""Scripted replies and faults: what a test makes the practice model say, and how it goes wrong.
+
+A script is a list of `Reply`, as Python objects or as JSON of the same shape. Replies are used in the order
+in which requests arrive; one with `when` waits for a request whose body holds that text. The practice model
+is a scripted stand-in, not a language model. This module does not know how a reply looks on a wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from whet.practice.ask import Call
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How an answer goes wrong; the defaults are an answer that does not. Chunks are the stream's events."""
+
+    status: int = 200
+    """Another status answers with an error instead of the reply."""
+    headers: dict[str, str] = {}
+    """Extra response headers, such as retry-after."""
+    message: str = ""
+    """The words of the vendor-shaped error."""
+    code: str = ""
+    """The error's code (OpenAI) or type (Anthropic); empty takes the usual one for the status."""
+    body: str | None = None
+    """Sent as it stands instead of any vendor shape."""
+    content_type: str = ""
+    drop: bool = False
+    """Close the connection without any answer."""
+    cut_after: int | None = None
+    """Close the connection after so many chunks; without streaming, in the middle of the body."""
+    stall_after: int | None = None
+    """Go silent after so many chunks until the server's `release`; -1 sends not even the headers."""
+    error_after: int | None = None
+    """Send an error object inside the stream after so many chunks, and end."""
+    split_utf8: bool = False
+    """Cut every chunk in the middle of a character."""
+    delay_s: float = 0.0
+    """Wait before every chunk."""
+
+
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer of the stand-in. `stop` is "" (end or tool calls), "length" or "refusal".
+
+    `usage` replaces numbers of the wire's own usage object. `pieces` is how many deltas the text, the
+    reasoning and each call's arguments are sent in. All empty is an empty reply, which is legal.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[Call, ...] = ()
+    usage: dict[str, int] | None = None
+    stop: str = ""
+    pieces: int = 1
+    fault: Fault = Fault()
+    when: str = ""
+
+
+class ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The JSON form of a script."""
+
+    replies: list[Reply]
+
+
+class Script:
+    """Replies not yet used, and how many were."""
+
+    def __init__(self, replies: Iterable[Reply]) -> None:
+        self._left = list(replies)
+        self.used = 0
+
+    def take(self, body: bytes) -> Reply | None:
+        """Give the first reply that fits the request, and use it up; None where none is left."""
+        for index, reply in enumerate(self._left):
+            if not reply.when or reply.when.encode() in body:
+                self.used += 1
+                return self._left.pop(index)
+        return None
+
+    @property
+    def exhausted_message(self) -> str:
+        """What a request without a reply is told."""
+        left = f", {len(self._left)} wait for other requests" if self._left else ""
+        return f"practice script exhausted: {self.used} replies were used{left} and none fits this request"
+
+
+def parse_script(source: bytes | str) -> list[Reply]:
+    """Read a script from JSON: {"replies": [...]} . Raises msgspec.DecodeError, naming the field."""
+    return msgspec.json.decode(source, type=ScriptFile).replies
+
+
+def rate_limited(retry_after_s: float = 0.01) -> Reply:
+    """429 with Retry-After."""
+    fault = Fault(status=429, headers={"retry-after": f"{retry_after_s:g}"}, message="Rate limit reached")
+    return Reply(fault=fault)
+
+
+def server_error(status: int = 500, message: str = "The server had an error") -> Reply:
+    """A vendor-shaped error of the given status."""
+    return Reply(fault=Fault(status=status, message=message))
+
+
+def html_page(status: int = 502) -> Reply:
+    """A proxy's HTML error page."""
+    page = f"<html><head><title>{status} Bad Gateway</title></head><body>nginx</body></html>"
+    return Reply(fault=Fault(status=status, body=page, content_type="text/html"))

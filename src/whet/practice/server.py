@@ -1,0 +1,177 @@
+"""The practice server: a scripted stand-in for a model server, not a language model, over real HTTP.
+
+It runs in a thread of its own with its own event loop, so that tests and the demo have a server next to
+them at the price of a few milliseconds; `whet practice serve` runs the same. It listens on loopback only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from whet.contract.errors import Unavailable
+from whet.practice.endpoints import Practice, Recorded
+from whet.practice.script import Reply
+from whet.practice.strict import Options
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its 100 ms ticks: it waits for one event, and closes at once."""
+
+    def __init__(self, app: object, on_started: threading.Event) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,  # pyright: ignore[reportArgumentType] - uvicorn's own union of ASGI types
+                loop="asyncio",
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=600,
+            )
+        )
+        self._on_started = on_started
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stopping = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Serve until told to stop."""
+        self.loop = asyncio.get_running_loop()
+        self._on_started.set()
+        await self.stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drop every connection, stalled ones too, and close the socket."""
+        for server in self.servers:
+            server.close()
+        tasks = list(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        while self.server_state.connections:
+            await asyncio.sleep(0)
+        for server in self.servers:
+            await server.wait_closed()
+
+
+class PracticeServer:
+    """A practice server on 127.0.0.1. Start it, or use it as a context manager; port 0 takes a free one.
+
+    `seed` goes into response ids and into the signatures of thinking blocks.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        script: Iterable[Reply] | None = None,
+        seed: int = 0,
+        options: Options | None = None,
+    ) -> None:
+        self._port = port
+        self._practice = Practice(options or Options(), seed, script)
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._server: _Server | None = None
+
+    def start(self) -> Self:
+        """Listen, and return when requests are taken. Raises Unavailable when the port can't be had."""
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", self._port))
+        except OSError as error:
+            listener.close()
+            raise Unavailable(
+                f"port {self._port} can't be used: {error.strerror}",
+                hint="take another with --port, 0 for any",
+            ) from error
+        self._port = listener.getsockname()[1]
+        self._server = _Server(self._practice.app(), self._started)
+        self._thread = threading.Thread(
+            target=_serve, args=(self._server, listener), name="practice-server", daemon=True
+        )
+        self._thread.start()
+        self._started.wait(10)
+        return self
+
+    def stop(self) -> None:
+        """Drop every connection and end the thread. A second call does nothing."""
+        server, thread = self._server, self._thread
+        self._server = self._thread = None
+        if server is None or thread is None or server.loop is None:
+            return
+        server.loop.call_soon_threadsafe(server.stopping.set)
+        thread.join(10)
+        self._started.clear()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The root, which Anthropic's clients take as base URL."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def base_url(self) -> str:
+        """The root with /v1, which OpenAI's clients take as base URL."""
+        return f"{self.url}/v1"
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """What the model endpoints were sent, oldest first."""
+        return self._practice.requests
+
+    @property
+    def count(self) -> int:
+        """How many requests the model endpoints got, those no longer kept included."""
+        return self._practice.count
+
+    def wait_for_request(self, number: int, timeout: float = 10.0) -> Recorded:
+        """Wait until `number` requests came in all and give the newest. Raises TimeoutError."""
+        self._wait(lambda: self._practice.count >= number, timeout, f"request {number}")
+        return self.requests[-1]
+
+    def wait_for_stall(self, number: int = 1, timeout: float = 10.0) -> None:
+        """Wait until `number` answers have stalled in all. Raises TimeoutError."""
+        self._wait(lambda: self._practice.stalls >= number, timeout, f"stall {number}")
+
+    def release(self) -> None:
+        """Let the answers that stall now go on."""
+        if self._server is not None and self._server.loop is not None:
+            self._server.loop.call_soon_threadsafe(self._practice.gate.open)
+
+    def install(self, script: Iterable[Reply] | None) -> None:
+        """Answer from this script from now on; None goes back to the brain."""
+        self._practice.install(script)
+
+    def reset(self) -> None:
+        """Forget script, cache and requests."""
+        self._practice.reset()
+
+    def _wait(self, condition: object, timeout: float, what: str) -> None:
+        with self._practice.arrived:
+            if not self._practice.arrived.wait_for(condition, timeout):  # pyright: ignore[reportArgumentType]
+                raise TimeoutError(f"the practice server saw no {what} within {timeout:g} s")
+
+
+def _serve(server: _Server, listener: socket.socket) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(server.serve([listener]))

@@ -1,0 +1,230 @@
+"""What every vendor's strictness shares: refusals in the vendor's shape, keys, tool schemas, the window.
+
+The practice model (a scripted stand-in, not a language model) refuses what the real servers refuse, in
+their words, so that a client that works here works there. Each vendor's own rules are in chat_rules.py,
+messages_rules.py and responses_rules.py. Sources: the vendors' API references and their servers' answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from whet.practice.ask import Json
+
+NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_OPENAI_TYPES = {429: "requests", 402: "insufficient_quota"}
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How the practice server behaves; the defaults accept any key and an endless window."""
+
+    api_key: str = ""
+    """When set, another key or none is answered with 401."""
+    window_tokens: int = 0
+    """When set, a larger request is refused as the vendor does."""
+    require_json_arguments: bool = True
+    """Whether arguments of earlier calls must be JSON objects."""
+    extra_keys: tuple[str, ...] = ()
+    """Top-level keys that are accepted beyond the vendor's own."""
+    keep_bytes: int = 64_000_000
+    """Recorded request bodies are dropped, oldest first, past this."""
+    delay_s: float = 0.0
+    """A pause before every chunk, for people who watch."""
+    chunk_chars: int = 0
+    """When set, the brain's text is streamed in pieces of about this size."""
+
+
+class Refusal(Exception):
+    """The request is not acceptable: the status, and the fields of the vendor's error object."""
+
+    def __init__(
+        self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.param = param
+        self.code = code
+
+
+def openai_error(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Json:
+    """Make the error body of OpenAI's APIs."""
+    kind = _OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    if status == 429 and code is None:
+        code = "rate_limit_exceeded"
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def anthropic_error(status: int, message: str, *, kind: str = "") -> Json:
+    """Make the error body of Anthropic's API."""
+    kind = kind or _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_practice"}
+
+
+def check_openai_key(headers: Mapping[str, str], options: Options) -> None:
+    """Refuse a missing or wrong key where the server was given one."""
+    if not options.api_key:
+        return
+    given = headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if not given:
+        raise Refusal(
+            "You didn't provide an API key. You need to provide your API key in an Authorization header "
+            "using "
+            "Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
+            status=401,
+        )
+    if given != options.api_key:
+        shown = given[:3] + "***" + given[-4:] if len(given) > 12 else "***"
+        raise Refusal(f"Incorrect API key provided: {shown}.", status=401, code="invalid_api_key")
+
+
+def check_openai_keys(body: Json, allowed: frozenset[str], options: Options) -> None:
+    """Refuse unknown top-level keys and a missing model."""
+    for key in body:
+        if key not in allowed and key not in options.extra_keys:
+            raise Refusal(f"Unknown parameter: '{key}'.", param=key, code="unknown_parameter")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise Refusal("you must provide a model parameter")
+    for key in ("stream", "store", "parallel_tool_calls"):
+        if not isinstance(body.get(key), bool | None):
+            raise wrong_type(key, "a boolean", body[key])
+    if "stream_options" in body and body["stream_options"] is not None and not body.get("stream"):
+        raise Refusal(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options"
+        )
+
+
+def wrong_type(path: str, expected: str, got: object) -> Refusal:
+    """Make OpenAI's complaint about a type."""
+    return Refusal(
+        f"Invalid type for '{path}': expected {expected}, but got {kind_of(got)} instead.",
+        param=path,
+        code="invalid_type",
+    )
+
+
+def missing(path: str) -> Refusal:
+    """Make OpenAI's complaint about a field that is not there."""
+    return Refusal(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+
+
+def kind_of(value: object) -> str:
+    """Name a JSON value's type as OpenAI does."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    names: dict[type, str] = {
+        str: "a string",
+        int: "an integer",
+        float: "a decimal",
+        list: "an array",
+        dict: "an object",
+    }
+    return names.get(type(value), "an unknown type")
+
+
+def check_openai_tools(tools: Any, *, nested: bool) -> None:
+    """Refuse broken tools; `nested` is Chat Completions' form with a `function` object inside."""
+    if tools is None:
+        return
+    if not isinstance(tools, list):
+        raise wrong_type("tools", "an array of objects", tools)
+    if not tools:
+        raise Refusal(
+            "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array "
+            "instead.",
+            param="tools",
+            code="empty_array",
+        )
+    names: set[str] = set()
+    for index, tool in enumerate(tools):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        path = f"tools[{index}]"
+        if not isinstance(tool, dict):
+            raise wrong_type(path, "an object", tool)  # pyright: ignore[reportUnknownArgumentType] - any JSON
+        row: Json = tool  # pyright: ignore[reportUnknownVariableType]
+        if row.get("type") != "function":
+            raise Refusal(
+                f"Invalid value: '{row.get('type')}'. Supported values are: 'function'.",
+                param=f"{path}.type",
+                code="invalid_value",
+            )
+        name = _check_function(row.get("function") if nested else row, f"{path}.function" if nested else path)
+        if name in names:
+            raise Refusal(f"Duplicate function name: '{name}'.", param=f"{path}.name", code="invalid_value")
+        names.add(name)
+
+
+def _check_function(function: Any, path: str) -> str:
+    if not isinstance(function, dict):
+        raise missing(path)
+    row: Json = function  # pyright: ignore[reportUnknownVariableType]
+    name = row.get("name")
+    if name is None:
+        raise missing(f"{path}.name")
+    if not isinstance(name, str) or not NAME.match(name):
+        raise Refusal(
+            f"Invalid '{path}.name': string does not match pattern. Expected a string that matches the "
+            f"pattern "
+            "'^[a-zA-Z0-9_-]+$' and has at most 64 characters.",
+            param=f"{path}.name",
+            code="invalid_value",
+        )
+    fault = schema_fault(row.get("parameters", {"type": "object"}), strict=bool(row.get("strict")))
+    if fault:
+        raise Refusal(
+            f"Invalid schema for function '{name}': {fault}",
+            param=f"{path}.parameters",
+            code="invalid_function_parameters",
+        )
+    return name
+
+
+def schema_fault(schema: Any, *, strict: bool = False) -> str:
+    """Say what is wrong with a tool's parameters in OpenAI's words; empty when nothing is."""
+    if not isinstance(schema, dict):
+        return f"{schema!r} is not of type 'object', 'boolean'."
+    row: Json = schema  # pyright: ignore[reportUnknownVariableType]
+    if row.get("type") != "object":
+        return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{row.get('type')}\"'."
+    return _nested_fault(row, "()", strict)
+
+
+def _nested_fault(schema: Json, where: str, strict: bool) -> str:
+    kind = schema.get("type")
+    if kind == "array" and "items" not in schema:
+        return f"In context={where}, array schema missing items."
+    properties: Any = schema.get("properties", {})
+    if not isinstance(properties, dict):
+        return f"In context={where}, 'properties' is not an object."
+    rows: dict[str, Any] = properties  # pyright: ignore[reportUnknownVariableType]
+    if strict and kind == "object" and schema.get("additionalProperties") is not False:
+        return f"In context={where}, 'additionalProperties' is required to be supplied and to be false."
+    if strict and kind == "object" and set(schema.get("required", ())) != set(rows):
+        return f"In context={where}, 'required' is required to be an array including every key in properties."
+    unknown = [name for name in schema.get("required", ()) if name not in rows]
+    if unknown:
+        return f"In context={where}, 'required' names {unknown[0]!r}, which is no property."
+    for name, child in rows.items():
+        if not isinstance(child, dict):
+            return f"In context=('properties', '{name}'), {child!r} is not of type 'object', 'boolean'."
+        found = _nested_fault(child, f"('properties', '{name}')", strict)  # pyright: ignore[reportUnknownArgumentType]
+        if found:
+            return found
+    return ""

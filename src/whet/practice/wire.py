@@ -1,0 +1,36 @@
+"""What the three wire formats share when an answer is written: its envelope, and how text is cut."""
+
+from __future__ import annotations
+
+import msgspec
+
+from whet.practice.cache import Tally, tokens
+from whet.practice.script import Reply
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What stands around an answer: ids, the model, the token counts. `created` is seconds since 1970."""
+
+    id: str
+    model: str
+    created: int
+    tally: Tally
+    completion_tokens: int
+    reasoning_tokens: int
+    wants_usage: bool
+    body: dict[str, object]
+
+
+def spent(reply: Reply) -> tuple[int, int]:
+    """Estimate a reply's output tokens: all, and those of its reasoning."""
+    reasoning = len(reply.reasoning)
+    said = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.tool_calls)
+    return tokens(said + reasoning), tokens(reasoning)
+
+
+def pieces_of(text: str, count: int) -> list[str]:
+    """Cut `text` into `count` pieces of about the same length; an empty text gives none."""
+    if count <= 1 or not text:
+        return [text] if text else []
+    size = max(1, -(-len(text) // count))
+    return [text[start : start + size] for start in range(0, len(text), size)]

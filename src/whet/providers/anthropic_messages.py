@@ -1,0 +1,399 @@
+"""The Anthropic Messages wire format. Pure, no I/O.
+
+Consecutive messages of one wire role share one wire message that is left open: a run of tool results, and
+the user text after it, is one user message, so that roles alternate and a request stays a prefix of the
+next. Thinking blocks go back exactly as they came (Replay). Cache marks: one on the system prompt, and
+the API's automatic mark at the top, which moves with the last message without changing earlier bytes.
+Source: platform.claude.com/docs/en/api/messages (November 2026).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from whet.contract.events import ReasoningDelta, TextDelta
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.tools import ToolSpec
+from whet.providers import failures
+from whet.providers.json_text import encode, object_or_empty, quote, unique_ids, wire_id, wire_name
+from whet.providers.usage import count_usage
+from whet.providers.wire import Deltas, RequestOptions
+
+DEFAULT_MAX_TOKENS = 32_000
+_EPHEMERAL = {"type": "ephemeral"}
+_IDS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_EMPTY = b'{"type":"text","text":"(empty)"}'
+_VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2})(?!\d))?")
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_000}
+_THINKING = ("thinking", "redacted_thinking")
+
+
+class AnthropicMessages:
+    """The encoder. `max_tokens` is what the model may write when the settings don't say."""
+
+    path = "/messages"
+
+    def __init__(self, max_tokens: int = DEFAULT_MAX_TOKENS) -> None:
+        self._max_tokens = max_tokens
+
+    def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
+        """Give everything up to the first message."""
+        max_tokens = options.max_output_tokens or self._max_tokens
+        fields: dict[str, Any] = {
+            "model": options.model,
+            "max_tokens": max_tokens,
+            "stream": True,
+            "cache_control": _EPHEMERAL,
+        }
+        fields |= thinking_fields(options.model, options.reasoning_effort, max_tokens)
+        if tools:
+            fields["tools"] = [
+                {"name": t.name, "description": t.description, "input_schema": t.parameters} for t in tools
+            ]
+        if system.strip():
+            fields["system"] = [{"type": "text", "text": system, "cache_control": _EPHEMERAL}]
+        return encode(fields)[:-1] + b',"messages":['
+
+    def fragment(self, messages: Sequence[Message], index: int) -> bytes:
+        """Encode one message as blocks of the open wire message, or open a new one."""
+        message = messages[index]
+        blocks = _assistant(message) if message.role == "assistant" else _user(message)
+        if index and _wire_role(messages[index - 1]) == _wire_role(message):
+            return b"," + blocks
+        opening = b',{"role":"' + _wire_role(message) + b'","content":[' + blocks
+        return b"]}" + opening if index else opening
+
+    def tail(self, messages: Sequence[Message]) -> bytes:
+        """Close the open message and the body."""
+        return b"]}]}" if messages else b"]}"
+
+    def decoder(self, info: ModelInfo) -> AnthropicDecoder:
+        """Give a decoder for one answer."""
+        return AnthropicDecoder(info)
+
+
+def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
+    """Say in the model's own terms how hard to think: an effort from 4.6 on, a budget before."""
+    if not effort:
+        return {}
+    found = _VERSION.search(model)
+    version = float(f"{found[2]}.{found[3] or 0}") if found else 0.0
+    if found and version >= 4.6:
+        always_on = found[1] in ("fable", "mythos") or (found[1] == "opus" and version >= 5.5)
+        if effort == "none" and not always_on:
+            return {"thinking": {"type": "disabled"}}
+        level = effort if effort in ("medium", "high") else "low"
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
+    budget = min(_BUDGETS.get(effort, 0), max_tokens - 1024)
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= 1024 else {}
+
+
+def _wire_role(message: Message) -> bytes:
+    return b"assistant" if message.role == "assistant" else b"user"
+
+
+def _user(message: Message) -> bytes:
+    if message.role == "tool":
+        return _tool_result(message)
+    if isinstance(message.content, str):
+        return _text(message.content) or _EMPTY
+    return b",".join(_parts(message.content)) or _EMPTY
+
+
+def _tool_result(message: Message) -> bytes:
+    content = b""
+    if isinstance(message.content, str):
+        content = b',"content":' + quote(message.content) if message.content.strip() else b""
+    elif parts := _parts(message.content):
+        content = b',"content":[' + b",".join(parts) + b"]"
+    return b"".join(
+        (
+            b'{"type":"tool_result","tool_use_id":',
+            quote(_id(message.tool_call_id)),
+            content,
+            b',"is_error":true}' if message.is_error else b"}",
+        )
+    )
+
+
+def _parts(parts: Sequence[TextPart | ImagePart]) -> list[bytes]:
+    blocks = [_text(part.text) if isinstance(part, TextPart) else _image(part) for part in parts]
+    return [block for block in blocks if block]
+
+
+def _text(text: str) -> bytes:
+    # The API refuses text blocks that are empty or only white space.
+    return b'{"type":"text","text":' + quote(text) + b"}" if text.strip() else b""
+
+
+def _image(part: ImagePart) -> bytes:
+    source = {"type": "base64", "media_type": part.media_type, "data": part.data_base64}
+    return encode({"type": "image", "source": source})
+
+
+def _assistant(message: Message) -> bytes:
+    replayed = _replayed(message)
+    if replayed:
+        return replayed
+    # An answer that ends the request may not end in white space; it is cut everywhere, to stay a prefix.
+    blocks = [_text(message.text.rstrip())] + [
+        _tool_use(c.id, c.name, c.arguments) for c in message.tool_calls
+    ]
+    return b",".join(block for block in blocks if block) or _EMPTY
+
+
+def _tool_use(call_id: str, name: str, arguments: str) -> bytes:
+    return b"".join(
+        (
+            b'{"type":"tool_use","id":',
+            quote(_id(call_id)),
+            b',"name":',
+            quote(wire_name(name)),
+            b',"input":',
+            object_or_empty(arguments).encode("utf-8", "replace"),
+            b"}",
+        )
+    )
+
+
+def _id(call_id: str) -> str:
+    return wire_id(call_id, _IDS, 24)
+
+
+class _BlockHead(msgspec.Struct):
+    type: str
+    id: str = ""
+
+
+_BLOCK_HEADS = msgspec.json.Decoder(list[_BlockHead])
+
+
+def _replayed(message: Message) -> bytes:
+    """Give the vendor's own blocks, unless the message has since been changed to other tool calls."""
+    replay = message.replay
+    if replay is None or replay.format != "anthropic_messages":
+        return b""
+    try:
+        heads = _BLOCK_HEADS.decode(replay.blocks_json)
+    except (msgspec.DecodeError, UnicodeError):
+        return b""
+    uses = [head.id for head in heads if head.type == "tool_use"]
+    if not heads or uses != [_id(call.id) for call in message.tool_calls]:
+        return b""
+    blocks = replay.blocks_json.strip()[1:-1].encode("utf-8", "replace")
+    # The API refuses an assistant message whose last block is a thought.
+    return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
+
+
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens_details: dict[str, Any] | None = None
+
+
+class _Start(msgspec.Struct):
+    model: str = ""
+    usage: _Usage | None = None
+
+
+class _Piece(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    delta: _Piece | None = None
+    content_block: msgspec.Raw = _ABSENT
+    message: _Start | None = None
+    usage: _Usage | None = None
+
+
+class _Opening(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    input: msgspec.Raw = _ABSENT
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+_OPENING = msgspec.json.Decoder(_Opening)
+
+
+class _Block:
+    """One content block while its pieces come in."""
+
+    __slots__ = ("id", "name", "pieces", "raw", "signature", "type")
+
+    def __init__(self, raw: bytes) -> None:
+        opening = _OPENING.decode(raw)
+        self.raw = raw
+        self.type = opening.type
+        self.id = opening.id or ""
+        self.name = opening.name or ""
+        self.signature = opening.signature or ""
+        self.pieces = [opening.text or opening.thinking or ""]
+        if opening.type == "tool_use" and bytes(opening.input) not in (b"", b"{}", b"null"):
+            self.pieces = [bytes(opening.input).decode()]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def wire(self, call_id: str) -> bytes:
+        """Give the block as it goes back."""
+        if self.type == "text":
+            return _text(self.text)
+        if self.type == "tool_use":
+            return _tool_use(call_id, self.name, self.text or "{}")
+        if self.type == "thinking":
+            thought = b'{"type":"thinking","thinking":' + quote(self.text)
+            return thought + b',"signature":' + quote(self.signature) + b"}"
+        return self.raw
+
+
+class AnthropicDecoder:
+    """One answer's decoder."""
+
+    def __init__(self, info: ModelInfo) -> None:
+        self._info = info
+        self._model = info.model
+        self._blocks: dict[int, _Block] = {}
+        self._counts: dict[str, int] = {}
+        self._stop = ""
+        self._started = False
+        self.is_done = False
+        self.is_ended = False
+
+    def feed(self, data: bytes) -> Deltas:
+        """Take one event's data."""
+        try:
+            event = _EVENT.decode(data)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            if failures.read_error(data) is not None:
+                raise failures.from_payload(self._info, data) from error
+            raise failures.unreadable(self._info, data) from error
+        if event.type == "content_block_delta" and event.delta is not None:
+            return self._delta(event.index, event.delta)
+        if event.type == "content_block_start" and bytes(event.content_block):
+            return self._open(event.index, bytes(event.content_block))
+        if event.type == "message_start" and event.message is not None:
+            self._started = True
+            self._model = event.message.model or self._model
+            self._count(event.message.usage)
+        elif event.type == "message_delta":
+            self._count(event.usage)
+            if event.delta is not None and event.delta.stop_reason:
+                self._stop = event.delta.stop_reason
+                self.is_done = True
+        elif event.type == "message_stop":
+            self.is_done = self.is_ended = True
+        elif event.type == "error" or (not event.type and failures.read_error(data) is not None):
+            raise failures.from_payload(self._info, data)
+        return ()
+
+    def _open(self, index: int, raw: bytes) -> Deltas:
+        try:
+            block = self._blocks[index] = _Block(raw)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise failures.unreadable(self._info, raw) from error
+        if not block.text or block.type not in ("text", "thinking"):
+            return ()
+        return (TextDelta(block.text) if block.type == "text" else ReasoningDelta(block.text),)
+
+    def _delta(self, index: int, delta: _Piece) -> Deltas:
+        block = self._blocks.get(index)
+        if block is None:
+            raise failures.unreadable(self._info, b"", f"a piece of block {index}, which it never opened")
+        if delta.type == "text_delta" and delta.text:
+            block.pieces.append(delta.text)
+            return (TextDelta(delta.text),)
+        if delta.type == "thinking_delta" and delta.thinking:
+            block.pieces.append(delta.thinking)
+            return (ReasoningDelta(delta.thinking),)
+        if delta.type == "input_json_delta":
+            block.pieces.append(delta.partial_json or "")
+        elif delta.type == "signature_delta":
+            block.signature += delta.signature or ""
+        return ()
+
+    def _count(self, usage: _Usage | None) -> None:
+        if usage is None:
+            return
+        for name in (
+            "input_tokens",
+            "output_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+        ):
+            value = getattr(usage, name)
+            if value is not None:
+                self._counts[name] = value
+        thoughts = (usage.output_tokens_details or {}).get("thinking_tokens")
+        if isinstance(thoughts, int):
+            self._counts["thinking_tokens"] = thoughts
+
+    def reply(self, taken: Iterable[str]) -> Reply:
+        """Give the whole answer."""
+        if self._stop == "refusal":
+            raise failures.refused(self._info)
+        if not self._started:
+            raise failures.unreadable(self._info, b"", "a stream without an answer in it")
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        uses = [block for block in blocks if block.type == "tool_use"]
+        ids = unique_ids([block.id for block in uses], taken)
+        is_cut = self._stop in ("max_tokens", "model_context_window_exceeded")
+        message = Message(
+            role="assistant",
+            content="".join(block.text for block in blocks if block.type == "text"),
+            tool_calls=tuple(
+                ToolCall(call_id, block.name, block.text or "{}")
+                for call_id, block in zip(ids, uses, strict=True)
+            ),
+            reasoning="".join(block.text for block in blocks if block.type == "thinking"),
+            replay=_replay(blocks, ids, is_cut),
+        )
+        return Reply(message, self._usage(), self._model, "length" if is_cut else "end")
+
+    def _usage(self) -> Any:
+        counts = self._counts
+        read = counts.get("cache_read_input_tokens", 0)
+        written = counts.get("cache_creation_input_tokens", 0)
+        return count_usage(
+            self._info,
+            prompt=counts.get("input_tokens", 0) + read + written,
+            cache_read=read,
+            cache_write=written,
+            output=counts.get("output_tokens", 0),
+            reasoning=counts.get("thinking_tokens", 0),
+        )
+
+
+def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> Replay | None:
+    """Keep the vendor's blocks where something besides text and tool calls is among them."""
+    # A thought that the output limit cut has no signature, and would be refused.
+    kept = [b for b in blocks if not (b.type == "thinking" and is_cut and not b.signature)]
+    if all(block.type in ("text", "tool_use") for block in kept):
+        return None
+    numbered = iter(ids)
+    wires = [block.wire(next(numbered) if block.type == "tool_use" else "") for block in kept]
+    return Replay("anthropic_messages", (b"[" + b",".join(w for w in wires if w) + b"]").decode())

@@ -1,0 +1,438 @@
+"""The Chat Completions wire format, as OpenAI's and every compatible server speaks it. Pure, no I/O.
+
+A message becomes bytes once. Tool calls carry the argument text as received when it is a JSON object, else
+`{}`: OpenAI takes any string back, but llama.cpp, vLLM, Mistral and Gemini parse it and refuse the whole
+request; the call's error result tells the model what it wrote. A tool result can't hold an image here, so
+images follow the run of results in a user message. Source: platform.openai.com/docs/api-reference/chat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from whet.contract.events import ReasoningDelta, TextDelta
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.tools import ToolSpec
+from whet.providers import failures
+from whet.providers.json_text import (
+    encode,
+    is_object,
+    object_or_empty,
+    quote,
+    unique_ids,
+    wire_id,
+    wire_name,
+)
+from whet.providers.usage import count_usage
+from whet.providers.wire import Deltas, Dialect, RequestOptions, images_before
+
+_IDS = re.compile(r"[\x21-\x7e]{1,40}")
+_SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
+_REPLAY: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_EXTRAS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class ChatCompletions:
+    """The encoder for one server's dialect."""
+
+    path = "/chat/completions"
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
+        """Give everything up to the first message."""
+        dialect = self._dialect
+        fields: dict[str, Any] = {
+            "model": options.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if options.max_output_tokens:
+            fields[dialect.max_tokens_field] = options.max_output_tokens
+        fields |= _effort(dialect, options.reasoning_effort)
+        if dialect.cache_key and options.session_id:
+            fields["prompt_cache_key"] = options.session_id
+        if tools:
+            fields["tools"] = [{"type": "function", "function": _tool(tool)} for tool in tools]
+        opening = encode(fields)[:-1] + b',"messages":['
+        return opening + b'{"role":"system","content":' + quote(system) + b"}" if system else opening
+
+    def fragment(self, messages: Sequence[Message], index: int) -> bytes:
+        """Encode one message; before it the images of the tool results that it follows."""
+        message = messages[index]
+        if message.role == "tool":
+            return (
+                b',{"role":"tool","tool_call_id":'
+                + quote(self._id(message.tool_call_id))
+                + b',"content":'
+                + quote(message.text)
+                + b"}"
+            )
+        images = _image_message(messages, index)
+        if message.role == "user":
+            return images + b',{"role":"user","content":' + _content(message) + b"}"
+        return images + self._assistant(message)
+
+    def tail(self, messages: Sequence[Message]) -> bytes:
+        """Close the body."""
+        return _image_message(messages, len(messages)) + b"]}"
+
+    def decoder(self, info: ModelInfo) -> ChatDecoder:
+        """Give a decoder for one answer."""
+        return ChatDecoder(info)
+
+    def _assistant(self, message: Message) -> bytes:
+        text = message.text
+        pieces = [
+            b',{"role":"assistant","content":',
+            quote(text) if text or not message.tool_calls else b"null",
+        ]
+        replay = self._replay(message)
+        extras = _EXTRAS.decode(replay["extra_content"]) if "extra_content" in replay else {}
+        for name in self._dialect.replay_fields:
+            if name in replay and name != "extra_content":
+                pieces += [b",", quote(name), b":", bytes(replay[name])]
+        if message.tool_calls:
+            pieces.append(b',"tool_calls":[')
+            pieces.append(b",".join(self._call(call, extras.get(call.id)) for call in message.tool_calls))
+            pieces.append(b"]")
+        pieces.append(b"}")
+        return b"".join(pieces)
+
+    def _replay(self, message: Message) -> dict[str, msgspec.Raw]:
+        replay = message.replay
+        if replay is None or replay.format != "chat_completions" or not self._dialect.replay_fields:
+            return {}
+        try:
+            return _REPLAY.decode(replay.blocks_json)
+        except (msgspec.DecodeError, UnicodeError):
+            return {}
+
+    def _call(self, call: ToolCall, extra: msgspec.Raw | None) -> bytes:
+        return b"".join(
+            (
+                b'{"id":',
+                quote(self._id(call.id)),
+                b',"type":"function","function":{"name":',
+                quote(wire_name(call.name)),
+                b',"arguments":',
+                quote(object_or_empty(call.arguments)),
+                b"}",
+                b',"extra_content":' + bytes(extra) if extra is not None else b"",
+                b"}",
+            )
+        )
+
+    def _id(self, call_id: str) -> str:
+        return wire_id(call_id, _SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS, 24)
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _effort(dialect: Dialect, effort: str) -> dict[str, Any]:
+    if not effort:
+        return {}
+    if dialect.effort == "reasoning":
+        return {"reasoning": {"effort": effort} if effort != "none" else {"enabled": False}}
+    if dialect.effort == "thinking":
+        return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+    return {"reasoning_effort": effort}
+
+
+def _content(message: Message) -> bytes:
+    if isinstance(message.content, str):
+        return quote(message.content)
+    return b"[" + b",".join(map(_part, message.content)) + b"]" if message.content else b'""'
+
+
+def _part(part: TextPart | ImagePart) -> bytes:
+    if isinstance(part, TextPart):
+        return b'{"type":"text","text":' + quote(part.text) + b"}"
+    url = f"data:{part.media_type};base64,{part.data_base64}"
+    return b'{"type":"image_url","image_url":{"url":' + quote(url) + b"}}"
+
+
+def _image_message(messages: Sequence[Message], end: int) -> bytes:
+    images = images_before(messages, end)
+    if not images:
+        return b""
+    parts = [_part(TextPart("Images from the tool results above:")), *map(_part, images)]
+    return b',{"role":"user","content":[' + b",".join(parts) + b"]}"
+
+
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
+class _Piece(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: list[_Piece] | None = None
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: Any = None
+
+
+class _Call(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+    extra_content: msgspec.Raw = _ABSENT
+
+
+class _Delta(msgspec.Struct):
+    content: str | list[_Piece] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    finish_reason: str | None = None
+    index: int = 0
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cost: float | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    error: msgspec.Raw = _ABSENT
+
+
+_CHUNK = msgspec.json.Decoder(_Chunk)
+
+
+class _Slot:
+    """One tool call while its pieces come in."""
+
+    __slots__ = ("extra", "id", "name", "pieces")
+
+    def __init__(self, call_id: str) -> None:
+        self.id = call_id
+        self.name = ""
+        self.pieces: list[str] = []
+        self.extra: bytes | None = None
+
+    def is_whole(self) -> bool:
+        return bool(self.pieces) and self.pieces[-1].endswith("}") and is_object("".join(self.pieces))
+
+
+class ChatDecoder:
+    """One answer's decoder: text, reasoning under its three names, tool calls by index, id or order."""
+
+    def __init__(self, info: ModelInfo) -> None:
+        self._info = info
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._reasoning_field = ""
+        self._details: list[dict[str, Any]] = []
+        self._refusal: list[str] = []
+        self._slots: list[_Slot] = []
+        self._by_index: dict[int, _Slot] = {}
+        self._usage = _Usage()
+        self._finish = ""
+        self._model = info.model
+        self._saw_choice = False
+        self.is_done = False
+        self.is_ended = False
+
+    def feed(self, data: bytes) -> Deltas:
+        """Take one event's data."""
+        if data == b"[DONE]":
+            self.is_done = self.is_ended = True
+            return ()
+        try:
+            chunk = _CHUNK.decode(data)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            if failures.read_error(data) is not None:
+                raise failures.from_payload(self._info, data) from error
+            raise failures.unreadable(self._info, data) from error
+        if bytes(chunk.error) not in (b"", b"null"):
+            raise failures.from_payload(self._info, data)
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if chunk.model:
+            self._model = chunk.model
+        if not chunk.choices:
+            if chunk.choices is None and chunk.usage is None and failures.read_error(data) is not None:
+                raise failures.from_payload(self._info, data)
+            return ()
+        return self._choice(chunk.choices[0])
+
+    def _choice(self, choice: _Choice) -> Deltas:
+        self._saw_choice = True
+        if choice.finish_reason:
+            self._finish = choice.finish_reason
+            self.is_done = True
+        delta = choice.delta or choice.message
+        if delta is None:
+            return ()
+        deltas: list[TextDelta | ReasoningDelta] = []
+        reasoning = delta.reasoning_content or delta.reasoning
+        if reasoning or delta.reasoning_details:
+            self._reason(delta, reasoning, deltas)
+        if delta.content:
+            self._say(delta.content, deltas)
+        if delta.refusal:
+            self._refusal.append(delta.refusal)
+        if delta.tool_calls:
+            for call in delta.tool_calls:
+                self._call(call)
+        return deltas
+
+    def _reason(self, delta: _Delta, text: str | None, deltas: list[TextDelta | ReasoningDelta]) -> None:
+        for detail in delta.reasoning_details or ():
+            _merge_detail(self._details, detail)
+        if text:
+            self._reasoning_field = "reasoning_content" if delta.reasoning_content else "reasoning"
+            self._reasoning.append(text)
+            deltas.append(ReasoningDelta(text))
+
+    def _say(self, content: str | list[_Piece], deltas: list[TextDelta | ReasoningDelta]) -> None:
+        if isinstance(content, str):
+            self._text.append(content)
+            deltas.append(TextDelta(content))
+            return
+        for piece in content:
+            if piece.text:
+                self._text.append(piece.text)
+                deltas.append(TextDelta(piece.text))
+            for thought in piece.thinking or ():
+                if thought.text:
+                    self._reasoning.append(thought.text)
+                    deltas.append(ReasoningDelta(thought.text))
+
+    def _call(self, call: _Call) -> None:
+        function = call.function or _Function()
+        slot = self._slot(call, function)
+        if function.name and not slot.name:
+            slot.name = function.name
+        if bytes(call.extra_content) not in (b"", b"null"):
+            slot.extra = bytes(call.extra_content)
+        if isinstance(function.arguments, str):
+            slot.pieces.append(function.arguments)
+        elif function.arguments is not None:
+            slot.pieces.append(encode(function.arguments).decode())
+
+    def _slot(self, call: _Call, function: _Function) -> _Slot:
+        slot: _Slot | None
+        if call.index is not None:
+            slot = self._by_index.get(call.index)
+        elif call.id:
+            slot = next((known for known in reversed(self._slots) if known.id == call.id), None)
+        else:
+            slot = self._slots[-1] if self._slots else None
+        # Some servers send whole calls that all claim index 0, or that all have the same id.
+        another = (
+            slot is not None
+            and bool(function.name)
+            and (bool(call.id and slot.id and call.id != slot.id) or slot.is_whole())
+        )
+        if slot is None or another:
+            slot = _Slot(call.id or "")
+            self._slots.append(slot)
+            if call.index is not None:
+                self._by_index[call.index] = slot
+        elif call.id and not slot.id:
+            slot.id = call.id
+        return slot
+
+    def reply(self, taken: Iterable[str]) -> Reply:
+        """Give the whole answer."""
+        if self._finish == "content_filter" or self._refusal:
+            raise failures.refused(self._info, "".join(self._refusal))
+        if not self._saw_choice:
+            raise failures.unreadable(self._info, b"", "a stream without an answer in it")
+        slots = [slot for slot in self._slots if slot.name or slot.pieces]
+        ids = unique_ids([slot.id for slot in slots], taken)
+        calls = tuple(
+            ToolCall(call_id, slot.name, "".join(slot.pieces) or "{}")
+            for call_id, slot in zip(ids, slots, strict=True)
+        )
+        message = Message(
+            role="assistant",
+            content="".join(self._text),
+            tool_calls=calls,
+            reasoning="".join(self._reasoning),
+            replay=self._replay(ids, slots),
+        )
+        return Reply(message, self._count(), self._model, "length" if self._finish == "length" else "end")
+
+    def _replay(self, ids: list[str], slots: list[_Slot]) -> Replay | None:
+        fields: dict[str, Any] = {}
+        if self._details:
+            fields["reasoning_details"] = self._details
+        if self._reasoning and self._reasoning_field:
+            fields[self._reasoning_field] = "".join(self._reasoning)
+        extras = {
+            call_id: msgspec.Raw(slot.extra)
+            for call_id, slot in zip(ids, slots, strict=True)
+            if slot.extra is not None
+        }
+        if extras:
+            fields["extra_content"] = extras
+        return Replay("chat_completions", encode(fields).decode()) if fields else None
+
+    def _count(self) -> Any:
+        usage = self._usage
+        details = usage.prompt_tokens_details or _PromptDetails()
+        output = usage.completion_tokens_details or _OutputDetails()
+        counted = count_usage(
+            self._info,
+            prompt=usage.prompt_tokens or 0,
+            cache_read=details.cached_tokens or usage.prompt_cache_hit_tokens or 0,
+            cache_write=details.cache_write_tokens or 0,
+            output=usage.completion_tokens or 0,
+            reasoning=output.reasoning_tokens or 0,
+        )
+        # OpenRouter names the real price of the call.
+        return counted if usage.cost is None else msgspec.structs.replace(counted, cost_usd=usage.cost)
+
+
+def _merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Join the pieces of one reasoning block, as they would stand in an answer that was not streamed."""
+    last = details[-1] if details else None
+    if last is None or any(last.get(key) != piece.get(key) for key in ("type", "index")):
+        details.append(dict(piece))
+        return
+    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(piece.get("type")))
+    if field is None:
+        details.append(dict(piece))
+        return
+    for key, value in piece.items():
+        if key == field and isinstance(value, str):
+            last[key] = (last.get(key) or "") + value
+        elif value is not None:
+            last[key] = value

@@ -1,0 +1,324 @@
+"""From what a server said, or failed to say, to the one error class that says who acts.
+
+Each vendor words its errors its own way; this is the only place that reads those words: overflow of the
+window with its limit, exhausted credit, unknown models, waiting times. Sources: the vendors' error pages
+and the error texts of llama.cpp, vLLM, Ollama, LM Studio (November 2026). Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ContextOverflow,
+    ModelRefused,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+    WireError,
+)
+from whet.contract.protocols import ModelInfo
+from whet.log import mask
+
+_EXCERPT_CHARS = 500
+_OVERFLOW_WORDS = re.compile(
+    r"context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
+    r"|maximum model length|maximum prompt length|max_model_len|context size|context length|context limit"
+    r"|prompt is too long|input is too long|too many input tokens|reduce the length of|input token count"
+    r"|input length exceeds|input tokens exceed|request too large for model|must be <= \d+",
+    re.IGNORECASE,
+)
+_OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
+_LIMITS = (
+    re.compile(r"maximum (?:context|model|prompt) length (?:is|of|:)\s*([\d,_]+)", re.IGNORECASE),
+    re.compile(r"([\d,_]+)\s+(?:tokens )?maximum(?: context length)?", re.IGNORECASE),
+    re.compile(r"exceed context limit:.*>\s*([\d,_]+)", re.IGNORECASE),
+    re.compile(r"maximum number of (?:input )?tokens (?:allowed )?\(?([\d,_]+)", re.IGNORECASE),
+    re.compile(r"context (?:size|length|window)\D{0,12}\(?([\d,_]+)", re.IGNORECASE),
+    re.compile(r"must be <= ([\d,_]+)", re.IGNORECASE),
+    re.compile(r"\bLimit:? ([\d,_]+)", re.IGNORECASE),
+    re.compile(r">\s*([\d,_]+)", re.IGNORECASE),
+)
+_QUOTA = re.compile(
+    r"insufficient_quota|credit balance is too low|insufficient balance|insufficient credits"
+    r"|billing_error|billing_hard_limit|requires more credits|run out of credits",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(
+    r"model_not_found|not a valid model|no such model|model .{0,80}(?:not found|does not exist|not exist)"
+    r"|not found.{0,20}pull",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"content_policy|content_filter|content management policy|flagged|safety system|moderation", re.IGNORECASE
+)
+_TRY_AGAIN = re.compile(
+    r"(?:try again|retry) (?:in|after) (?:(\d+)m)?([\d.]+)\s*(ms|s|seconds)", re.IGNORECASE
+)
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
+
+
+class Said(msgspec.Struct, frozen=True):
+    """An error object as the server gave it: its words, its type and code joined, a limit where named."""
+
+    message: str
+    kind: str = ""
+    status: int | None = None
+    limit_tokens: int | None = None
+    retry_after_s: float | None = None
+
+
+def from_response(
+    info: ModelInfo, status: int, headers: Mapping[str, str], body: bytes, where: str
+) -> ProviderError:
+    """Give the error for an answer that is no 2xx. `where`: the host, named to the person."""
+    said = read_error(body) or _not_json(status, headers, body, where)
+    error = classify(info, status, said)
+    wait = waiting_time_s(headers)
+    if isinstance(error, RateLimited) and wait is not None:
+        error.retry_after_s = wait
+    error.request_id = headers.get("x-request-id") or headers.get("request-id") or ""
+    return error
+
+
+def from_payload(info: ModelInfo, payload: bytes) -> ProviderError:
+    """Give the error for an error object inside a stream that began with 200."""
+    said = read_error(payload)
+    if said is None:
+        return unreadable(info, payload)
+    return classify(info, said.status or _status_of(said), said)
+
+
+def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> WireError:
+    """Give a WireError with a short, masked excerpt of `data`."""
+    excerpt = _excerpt(data)
+    error = WireError(
+        f"{info.provider} sent {what}: {excerpt[:120]!r}",
+        hint="check model.base_url and model.format (whet config get model)",
+        provider=info.provider,
+        model=info.model,
+    )
+    error.excerpt = excerpt
+    return error
+
+
+def cut_stream(info: ModelInfo, why: str = "the stream ended before the answer did") -> Unavailable:
+    """Give the error for a stream without its terminal event."""
+    return Unavailable(f"{info.provider}: {why}", provider=info.provider, model=info.model)
+
+
+def refused(info: ModelInfo, why: str = "") -> ModelRefused:
+    """Give the error for an answer that the vendor's safety system withheld."""
+    return ModelRefused(
+        f"{info.provider} declined to answer" + (f": {mask(why)[:200]}" if why else ""),
+        hint="rephrase the request, or choose another model",
+        provider=info.provider,
+        model=info.model,
+    )
+
+
+def classify(info: ModelInfo, status: int, said: Said) -> ProviderError:
+    """Choose the class for `said`: its words first, for vendors reuse status codes; then the status."""
+    line = f"{info.provider}: {mask(said.message)[:300] or f'HTTP {status}'}"
+    error = _by_words(info, status, said, line) or _by_status(status, said, line)
+    error.provider, error.model, error.status = info.provider, info.model, status
+    return error
+
+
+def _by_words(info: ModelInfo, status: int, said: Said, line: str) -> ProviderError | None:
+    text = f"{said.kind} {said.message}"
+    if status in (400, 413, 422, 429, 500) and _is_overflow(said, text, status):
+        return _overflow(line, said)
+    if status == 402 or _QUOTA.search(text):
+        return QuotaExhausted(line, hint=f"add credit at {info.provider}, or set another key or model")
+    if status in (400, 403, 404, 422) and _NO_MODEL.search(text):
+        return BadRequest(line, hint="see what the server has: whet model list")
+    if status in (400, 403, 422) and _REFUSED.search(text):
+        return ModelRefused(line, hint="rephrase the request, or choose another model")
+    return None
+
+
+def _by_status(status: int, said: Said, line: str) -> ProviderError:
+    if status in (401, 403):
+        return AuthRejected(line, hint="check the key: whet doctor shows which variable is used")
+    if status == 429:
+        limited = RateLimited(line, hint="wait, or add another key")
+        limited.retry_after_s = said.retry_after_s or _wait_in(said.message)
+        return limited
+    if status in (408, 409, 425) or status >= 500:
+        return Unavailable(line, hint="the server is busy or down; trying again usually helps")
+    if status == 413:
+        return _overflow(line, said)
+    if status == 404:
+        return BadRequest(line, hint="check model.base_url (most end in /v1) and the model: whet model list")
+    return BadRequest(line, hint="the server did not accept the request's shape")
+
+
+def _overflow(line: str, said: Said) -> ContextOverflow:
+    overflow = ContextOverflow(line, hint="the conversation is compacted and sent again")
+    overflow.limit_tokens = said.limit_tokens or _limit_in(said.message)
+    return overflow
+
+
+def read_error(body: bytes) -> Said | None:
+    """Read the error object of any known vendor out of a JSON body; None where there is none."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    if isinstance(value, list) and value:
+        value = value[0]  # pyright: ignore[reportUnknownVariableType] - Gemini wraps its error in a list
+    if not isinstance(value, dict):
+        return None
+    outer: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    response = outer.get("response")
+    found = outer.get("error") or (response.get("error") if isinstance(response, dict) else None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(found, str):
+        return Said(found)
+    inner: dict[str, Any] = found if isinstance(found, dict) else outer  # pyright: ignore[reportUnknownVariableType]
+    message = inner.get("message") or inner.get("detail") or outer.get("message")
+    if not message:
+        return None
+    return _said(inner, message if isinstance(message, str) else msgspec.json.encode(message).decode())
+
+
+def _said(inner: dict[str, Any], message: str) -> Said:
+    code = inner.get("code")
+    status = code if isinstance(code, int) and 400 <= code < 600 else None
+    metadata = inner.get("metadata")
+    if isinstance(metadata, dict):
+        raw = metadata.get("raw")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - OpenRouter: the upstream vendor's words
+        message = f"{message}: {raw}" if isinstance(raw, str) else message
+    limit = inner.get("n_ctx")
+    return Said(
+        message=message,
+        kind=" ".join(str(inner[key]) for key in ("type", "code", "status") if inner.get(key)),
+        status=status,
+        limit_tokens=limit if isinstance(limit, int) and limit > 0 else None,
+        retry_after_s=_retry_delay(inner.get("details")),
+    )
+
+
+def _retry_delay(details: Any) -> float | None:
+    # Gemini: {"@type": ".../RetryInfo", "retryDelay": "39s"}
+    if isinstance(details, list):
+        for detail in details:  # pyright: ignore[reportUnknownVariableType]
+            delay = detail.get("retryDelay") if isinstance(detail, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            if isinstance(delay, str):
+                return _duration_s(delay)
+    return None
+
+
+def _status_of(said: Said) -> int:
+    """Guess the status that an error object inside a stream would have had."""
+    kinds = (
+        ("overloaded", 529),
+        ("rate_limit", 429),
+        ("authentication", 401),
+        ("permission", 403),
+        ("not_found", 404),
+        ("invalid_request", 400),
+        ("billing", 402),
+        ("too_large", 413),
+    )
+    for word, status in kinds:
+        if word in said.kind:
+            return status
+    return 400 if _is_overflow(said, f"{said.kind} {said.message}", 400) else 500
+
+
+def _is_overflow(said: Said, text: str, status: int) -> bool:
+    if said.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
+        return True
+    # A 429 or 500 needs plainer words than a 400, or "rate limit of input tokens" would be an overflow.
+    if status in (429, 500):
+        return bool(re.search(r"maximum context length|context size|context window of", text, re.IGNORECASE))
+    return bool(_OVERFLOW_WORDS.search(text))
+
+
+def _limit_in(message: str) -> int | None:
+    for pattern in _LIMITS:
+        found = pattern.search(message)
+        digits = re.sub(r"[,_]", "", found.group(1)) if found else ""
+        if digits:
+            return int(digits)
+    return None
+
+
+def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
+    """Read how long to wait out of the answer's headers; None where they don't say."""
+    now = time.time() if now_s is None else now_s
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return max(milliseconds / 1000, 0.0)
+    after = headers.get("retry-after")
+    if after:
+        return _number(after) if _number(after) is not None else _until_s(after, now)
+    return _reset_s(headers, now)
+
+
+def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
+    reset = _number(headers.get("x-ratelimit-reset"))
+    if reset is not None:
+        # Seconds to wait, or the epoch in seconds or in milliseconds, as the vendor pleases.
+        return max(reset / 1000 - now if reset > 1e12 else reset - now if reset > 1e9 else reset, 0.0)
+    waits = [
+        _duration_s(headers.get(f"x-ratelimit-reset-{what}", ""))
+        for what in ("requests", "tokens")
+        if headers.get(f"x-ratelimit-remaining-{what}") == "0"
+    ]
+    known = [wait for wait in waits if wait is not None]
+    return max(known) if known else None
+
+
+def _until_s(date: str, now: float) -> float | None:
+    try:
+        return max(parsedate_to_datetime(date).timestamp() - now, 0.0)
+    except (ValueError, TypeError):
+        return None
+
+
+def _wait_in(message: str) -> float | None:
+    found = _TRY_AGAIN.search(message)
+    if not found:
+        return None
+    amount = float(found.group(2).rstrip("."))
+    return int(found.group(1) or 0) * 60 + (amount / 1000 if found.group(3).lower() == "ms" else amount)
+
+
+def _duration_s(text: str) -> float | None:
+    found = _DURATION.fullmatch(text.strip())
+    if not found or not text.strip():
+        return _number(text)
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _not_json(status: int, headers: Mapping[str, str], body: bytes, where: str) -> Said:
+    if 300 <= status < 400:
+        return Said(f"{where} redirects to {headers.get('location', '')[:120]}; set that as base_url")
+    is_page = b"<html" in body[:2000].lower() or b"<!doctype" in body[:200].lower()
+    excerpt = _excerpt(body)[:120]
+    words = "an HTML page" if is_page else repr(excerpt) if excerpt else "no explanation"
+    return Said(f"{where} answered HTTP {status} with {words}")
+
+
+def _excerpt(data: bytes) -> str:
+    text = mask(data[: _EXCERPT_CHARS * 4].decode("utf-8", "replace"))
+    return " ".join(text.split())[:_EXCERPT_CHARS]

@@ -1,0 +1,111 @@
+"""A Provider made of two: when the first one's server is down, the second answers for the rest.
+
+"Down" is what another server can mend: unavailable, out of credit, rate-limited, key rejected, or speaking
+nonsense, after the first one's own retries. The change is per session and lasts as long as its link; it
+is final once the second has answered. Knows nothing of HTTP or wire formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import cast
+
+import msgspec
+
+from whet.contract.errors import (
+    AuthRejected,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+    WireError,
+)
+from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
+from whet.contract.messages import Message
+from whet.contract.protocols import ModelInfo, ModelLink, Provider, Reply, StreamItem
+from whet.contract.tools import ToolSpec
+
+_MENDABLE = (Unavailable, QuotaExhausted, RateLimited, AuthRejected, WireError)
+
+
+class FallbackProvider:
+    """Two providers as one. `info` is the first's; a link's `info` is the one that answers it."""
+
+    def __init__(self, first: Provider, second: Provider) -> None:
+        self.first = first
+        self.second = second
+
+    @property
+    def info(self) -> ModelInfo:
+        """The configured model."""
+        return self.first.info
+
+    def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> FallbackLink:
+        """Freeze a session's prefix for both. No I/O."""
+        return FallbackLink(
+            self.first.open(system, tools, session_id), self.second.open(system, tools, session_id)
+        )
+
+    async def list_models(self) -> list[str]:
+        """Ask the first server which models it serves."""
+        return await self.first.list_models()
+
+    async def aclose(self) -> None:
+        """Close both connection pools."""
+        await self.first.aclose()
+        await self.second.aclose()
+
+
+class FallbackLink:
+    """One session's way to whichever of the two answers."""
+
+    def __init__(self, first: ModelLink, second: ModelLink) -> None:
+        self._first = first
+        self._second = second
+        self._has_switched = False
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model that answers now."""
+        return self._second.info if self._has_switched else self._first.info
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        """Stream from the first, or from the second once that has taken over. Raises ProviderError."""
+        if self._has_switched:
+            async with _closing(self._second, messages) as items:
+                async for item in items:
+                    yield item
+            return
+        shown = False
+        try:
+            async with _closing(self._first, messages) as items:
+                async for item in items:
+                    # What a StreamRestarted voided is no longer shown.
+                    shown = isinstance(item, TextDelta | ReasoningDelta) or (
+                        shown and not isinstance(item, StreamRestarted)
+                    )
+                    yield item
+            return
+        except _MENDABLE as error:
+            failure = error
+        async for item in self._take_over(messages, failure, shown):
+            yield item
+
+    async def _take_over(
+        self, messages: Sequence[Message], failure: ProviderError, shown: bool
+    ) -> AsyncIterator[StreamItem]:
+        second = self._second.info
+        notice = f"{failure.message}; {second.model} at {second.provider} answers from now on"
+        yield StreamRestarted(notice) if shown else Retry(1, 0.0, notice)
+        async with _closing(self._second, messages) as items:
+            async for item in items:
+                if isinstance(item, Reply):
+                    self._has_switched = True
+                    item = msgspec.structs.replace(item, notices=(notice, *item.notices))
+                yield item
+
+
+def _closing(link: ModelLink, messages: Sequence[Message]) -> aclosing[AsyncGenerator[StreamItem, None]]:
+    # Every link's stream is an async generator; closing it at once closes its connection at once.
+    return aclosing(cast("AsyncGenerator[StreamItem, None]", link.stream(messages)))

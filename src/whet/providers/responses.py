@@ -1,0 +1,294 @@
+"""The OpenAI Responses wire format, stateless: `store` is false and the whole conversation goes along.
+
+Reasoning comes back encrypted and is sent again unchanged with the items around it (Replay). OpenAI's
+models from GPT-5.4 on take tools together with reasoning only here. Pure, no I/O.
+Source: platform.openai.com/docs/api-reference/responses (November 2026).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from whet.contract.events import ReasoningDelta, TextDelta
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.tools import ToolSpec
+from whet.providers import failures
+from whet.providers.json_text import encode, is_object, object_or_empty, quote, unique_ids, wire_id, wire_name
+from whet.providers.usage import count_usage
+from whet.providers.wire import Deltas, Dialect, RequestOptions
+
+_IDS = re.compile(r"[\x21-\x7e]{1,64}")
+# These models refuse the request for encrypted reasoning, for they have none.
+_NO_REASONING = re.compile(r"^(?:gpt-3|gpt-4|chatgpt)")
+
+
+class Responses:
+    """The encoder for one server's dialect."""
+
+    path = "/responses"
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
+        """Give everything up to the first input item."""
+        fields: dict[str, Any] = {"model": options.model, "stream": True, "store": False}
+        if not _NO_REASONING.match(options.model):
+            fields["include"] = ["reasoning.encrypted_content"]
+        if options.max_output_tokens:
+            fields["max_output_tokens"] = options.max_output_tokens
+        if options.reasoning_effort:
+            fields["reasoning"] = {"effort": options.reasoning_effort}
+        if self._dialect.cache_key and options.session_id:
+            fields["prompt_cache_key"] = options.session_id
+        if system:
+            fields["instructions"] = system
+        if tools:
+            fields["tools"] = [_tool(tool) for tool in tools]
+        return encode(fields)[:-1] + b',"input":['
+
+    def fragment(self, messages: Sequence[Message], index: int) -> bytes:
+        """Encode one message as one or more input items."""
+        message = messages[index]
+        if message.role == "user":
+            return b',{"role":"user","content":' + _content(message) + b"}"
+        if message.role == "tool":
+            return (
+                b',{"type":"function_call_output","call_id":'
+                + quote(_id(message.tool_call_id))
+                + b',"output":'
+                + _content(message)
+                + b"}"
+            )
+        return b"," + (_replayed(message) or _assistant(message))
+
+    def tail(self, messages: Sequence[Message]) -> bytes:
+        """Close the body."""
+        return b"]}"
+
+    def decoder(self, info: ModelInfo) -> ResponsesDecoder:
+        """Give a decoder for one answer."""
+        return ResponsesDecoder(info)
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def _content(message: Message) -> bytes:
+    if isinstance(message.content, str):
+        return quote(message.content)
+    return b"[" + b",".join(map(_part, message.content)) + b"]" if message.content else b'""'
+
+
+def _part(part: TextPart | ImagePart) -> bytes:
+    if isinstance(part, TextPart):
+        return b'{"type":"input_text","text":' + quote(part.text) + b"}"
+    url = f"data:{part.media_type};base64,{part.data_base64}"
+    return b'{"type":"input_image","detail":"auto","image_url":' + quote(url) + b"}"
+
+
+def _assistant(message: Message) -> bytes:
+    items: list[bytes] = []
+    if message.text or not message.tool_calls:
+        items.append(b'{"role":"assistant","content":' + quote(message.text) + b"}")
+    items.extend(
+        b"".join(
+            (
+                b'{"type":"function_call","call_id":',
+                quote(_id(call.id)),
+                b',"name":',
+                quote(wire_name(call.name)),
+                b',"arguments":',
+                quote(object_or_empty(call.arguments)),
+                b"}",
+            )
+        )
+        for call in message.tool_calls
+    )
+    return b",".join(items)
+
+
+def _id(call_id: str) -> str:
+    return wire_id(call_id, _IDS, 24)
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    encrypted_content: str | None = None
+
+
+_ITEMS = msgspec.json.Decoder(list[_Item])
+_ITEM = msgspec.json.Decoder(_Item)
+
+
+def _replayed(message: Message) -> bytes:
+    """Give the vendor's own items, unless the message has since been changed to other tool calls."""
+    replay = message.replay
+    if replay is None or replay.format != "responses":
+        return b""
+    try:
+        items = _ITEMS.decode(replay.blocks_json)
+    except (msgspec.DecodeError, UnicodeError):
+        return b""
+    calls = [(item.call_id, item.name) for item in items if item.type == "function_call"]
+    if not items or calls != [(_id(call.id), wire_name(call.name)) for call in message.tool_calls]:
+        return b""
+    return replay.blocks_json.strip()[1:-1].encode("utf-8", "replace")
+
+
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    model: str = ""
+    usage: _Usage | None = None
+    incomplete_details: _Incomplete | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    delta: str | None = None
+    refusal: str | None = None
+    output_index: int = 0
+    item: msgspec.Raw = _ABSENT
+    response: _Response | None = None
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+
+
+class ResponsesDecoder:
+    """One answer's decoder."""
+
+    def __init__(self, info: ModelInfo) -> None:
+        self._info = info
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._items: dict[int, bytes] = {}
+        self._refusal = ""
+        self._response = _Response()
+        self.is_done = False
+        self.is_ended = False
+
+    def feed(self, data: bytes) -> Deltas:
+        """Take one event's data."""
+        if data == b"[DONE]":
+            return ()
+        try:
+            event = _EVENT.decode(data)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            if failures.read_error(data) is not None:
+                raise failures.from_payload(self._info, data) from error
+            raise failures.unreadable(self._info, data) from error
+        if event.type == "response.output_text.delta":
+            self._text.append(event.delta or "")
+            return (TextDelta(event.delta),) if event.delta else ()
+        if event.type in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            self._reasoning.append(event.delta or "")
+            return (ReasoningDelta(event.delta),) if event.delta else ()
+        self._other(event, data)
+        return ()
+
+    def _other(self, event: _Event, data: bytes) -> None:
+        if event.type == "response.output_item.done" and bytes(event.item):
+            self._items[event.output_index] = bytes(event.item)
+        elif event.type in ("response.completed", "response.incomplete") and event.response is not None:
+            self._response = event.response
+            self.is_done = self.is_ended = True
+        elif event.type == "response.refusal.done":
+            self._refusal = event.refusal or "no reason given"
+        elif event.type in ("response.failed", "error") or not event.type:
+            raise failures.from_payload(self._info, data)
+
+    def reply(self, taken: Iterable[str]) -> Reply:
+        """Give the whole answer."""
+        incomplete = self._response.incomplete_details
+        reason = incomplete.reason if incomplete is not None else None
+        if self._refusal or reason == "content_filter":
+            raise failures.refused(self._info, self._refusal)
+        raws = [self._items[index] for index in sorted(self._items)]
+        items = [self._read(raw) for raw in raws]
+        calls = [item for item in items if item.type == "function_call"]
+        wanted = [item.call_id or "" for item in calls]
+        ids = unique_ids(wanted, taken)
+        message = Message(
+            role="assistant",
+            content="".join(self._text),
+            tool_calls=tuple(
+                ToolCall(call_id, item.name or "", item.arguments or "{}")
+                for call_id, item in zip(ids, calls, strict=True)
+            ),
+            reasoning="".join(self._reasoning),
+            replay=_replay(raws, items) if ids == wanted else None,
+        )
+        return Reply(
+            message, self._count(), self._response.model or self._info.model, "length" if reason else "end"
+        )
+
+    def _read(self, raw: bytes) -> _Item:
+        try:
+            return _ITEM.decode(raw)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise failures.unreadable(self._info, raw) from error
+
+    def _count(self) -> Any:
+        usage = self._response.usage or _Usage()
+        details = usage.input_tokens_details or _InputDetails()
+        output = usage.output_tokens_details or _OutputDetails()
+        return count_usage(
+            self._info,
+            prompt=usage.input_tokens,
+            cache_read=details.cached_tokens or 0,
+            cache_write=details.cache_write_tokens or 0,
+            output=usage.output_tokens,
+            reasoning=output.reasoning_tokens or 0,
+        )
+
+
+def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> Replay | None:
+    """Keep the items where reasoning is among them, and all of it can be read without the server's store."""
+    thoughts = [item for item in items if item.type == "reasoning"]
+    if not thoughts or not all(item.encrypted_content for item in thoughts):
+        return None
+    # Reasoning must be followed by the item that it led to; a cut answer may lack that.
+    if items[-1].type == "reasoning":
+        return None
+    if any(item.type == "function_call" and not is_object(item.arguments or "") for item in items):
+        return None
+    return Replay("responses", (b"[" + b",".join(raws) + b"]").decode())

@@ -1,0 +1,80 @@
+"""Server-sent events from bytes, split anywhere: in a UTF-8 character, in a line end, in a field.
+
+Follows the WHATWG event stream format: LF, CRLF or CR line ends, comments, several data lines, a leading
+byte order mark. Data stays bytes; `id` and `retry` mean nothing here. Knows no vendor.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whet.contract.errors import WireError
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_LIMIT_BYTES = 64 * 1024 * 1024
+
+Event = tuple[bytes, bytes]
+
+
+class SseParser:
+    """One stream's parser. `feed` gives the events that became complete, as (name, data).
+
+    `has_events`: whether there was one at all.
+    """
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._name = b""
+        self._data: list[bytes] = []
+        self._at_start = True
+        self.has_events = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take bytes as they came. Raises WireError when one line passes 64 MB."""
+        if b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r"):
+            self._rest += chunk
+            if len(self._rest) > _LIMIT_BYTES:
+                raise WireError("the server sent a line without end")
+            return []
+        if self._rest:
+            self._rest += chunk
+            chunk = bytes(self._rest)
+            self._rest.clear()
+        return self._lines(self._split(chunk))
+
+    def finish(self) -> list[Event]:
+        """Give an event that the server ended without its empty line."""
+        lines = [bytes(self._rest).rstrip(b"\r"), b""]
+        self._rest.clear()
+        return self._lines(lines)
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        if b"\r" not in chunk:
+            lines = chunk.split(b"\n")
+        else:
+            # A CR at the very end may be half of a CRLF: it waits for the next bytes.
+            held = b"\r" if chunk.endswith(b"\r") else b""
+            lines = _LINE_END.split(chunk[: len(chunk) - len(held)])
+            lines[-1] += held
+        self._rest += lines.pop()
+        return lines
+
+    def _lines(self, lines: list[bytes]) -> list[Event]:
+        events: list[Event] = []
+        for line in lines:
+            if self._at_start:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+                self._at_start = False
+            if not line:
+                if self._data:
+                    events.append((self._name, b"\n".join(self._data)))
+                    self._data = []
+                    self.has_events = True
+                self._name = b""
+            elif line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif line.startswith(b"event:"):
+                self._name = line[6:].strip()
+            elif line == b"data":
+                self._data.append(b"")
+        return events

@@ -1,0 +1,79 @@
+"""How large a local server's window really is, asked of the server itself; best effort.
+
+Ollama, llama.cpp, vLLM and LM Studio each say it in a place of their own, and a model's nominal window is
+not the one that it was loaded with. Every failure is "don't know".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import ProviderError
+from whet.contract.protocols import ModelInfo
+from whet.providers.http import Http
+
+_UNKNOWN = (
+    ProviderError,
+    msgspec.DecodeError,
+    UnicodeError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    StopIteration,
+)
+
+
+class _Probe(msgspec.Struct, frozen=True):
+    """One question: `path` below the server's root, `asks` whether the model is named in a POST body."""
+
+    path: str
+    read: Callable[[Any, str], Any]
+    asks: bool = False
+
+
+def _ollama_loaded(answer: Any, model: str) -> Any:
+    names = {model, f"{model}:latest"}
+    rows = (row for row in answer["models"] if row.get("name") in names or row.get("model") in names)
+    return next(rows)["context_length"]
+
+
+def _ollama_nominal(answer: Any, model: str) -> Any:
+    asked = re.search(r"num_ctx\s+(\d+)", answer.get("parameters") or "")
+    if asked:
+        return int(asked[1])
+    facts = answer["model_info"]
+    return next(value for name, value in facts.items() if name.endswith(".context_length"))
+
+
+def _listed(answer: Any, model: str, field: str) -> Any:
+    return next(row for row in answer["data"] if row.get("id") == model)[field]
+
+
+_PROBES: dict[str, tuple[_Probe, ...]] = {
+    "ollama": (_Probe("/api/ps", _ollama_loaded), _Probe("/api/show", _ollama_nominal, asks=True)),
+    "llamacpp": (_Probe("/props", lambda answer, _: answer["default_generation_settings"]["n_ctx"]),),
+    "vllm": (_Probe("/v1/models", lambda answer, model: _listed(answer, model, "max_model_len")),),
+    "lmstudio": (
+        _Probe("/api/v0/models", lambda answer, model: _listed(answer, model, "loaded_context_length")),
+        _Probe("/api/v0/models", lambda answer, model: _listed(answer, model, "max_context_length")),
+    ),
+}
+
+
+async def ask_window(http: Http, info: ModelInfo, headers: Mapping[str, str]) -> int | None:
+    """Ask the server for the window of `info.model` in tokens; None where it can't be learned."""
+    root = http.base_url.removesuffix("/v1")
+    for probe in _PROBES.get(info.provider, ()):
+        body = msgspec.json.encode({"model": info.model}) if probe.asks else None
+        try:
+            answer = msgspec.json.decode(await http.get(info, root + probe.path, headers, body=body))
+            tokens = probe.read(answer, info.model)
+        except _UNKNOWN:
+            continue
+        if isinstance(tokens, int) and tokens > 0:
+            return tokens
+    return None

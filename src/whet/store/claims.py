@@ -1,0 +1,134 @@
+"""Who may write a session's turn: one living process at a time.
+
+A claim names its owner by host, process id and the moment the process was born, so that a dead owner's
+claim is taken over at once and a reused process id is not mistaken for the owner. Where that moment can't
+be read (no /proc, another host), a claim is good for 60 s after its last renewal.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import apsw
+
+from whet.clock import iso
+from whet.contract.errors import StoreBusy
+
+LEASE_S = 60.0
+
+
+class Holder:
+    """One open session log of this process; its claim is void when it is gone."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        _holders[token] = self
+
+
+_holders: WeakValueDictionary[str, Holder] = WeakValueDictionary()
+
+
+def birth(pid: int) -> str:
+    """Give what distinguishes this process from others that had the same id; empty where unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
+    except (OSError, ValueError):
+        return ""
+    return f"{boot}-{stat.rpartition(b')')[2].split()[19].decode('ascii')}"
+
+
+class _Self:
+    """This process; read again after a fork."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.host = os.uname().nodename
+        self.born = birth(self.pid)
+
+
+_self: list[_Self] = []
+
+
+def _this() -> _Self:
+    if not _self or _self[0].pid != os.getpid():
+        _self[:] = [_Self()]
+    return _self[0]
+
+
+def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime) -> None:
+    """Claim a session for `holder`. Raises StoreBusy where another living one holds it."""
+    refuse_if_held(connection, key, session_id, holder, now)
+    this = _this()
+    connection.execute(
+        "INSERT OR REPLACE INTO claims (session, token, host, pid, born, renewed) VALUES (?, ?, ?, ?, ?, ?)",
+        (key, holder.token, this.host, this.pid, this.born, iso(now)),
+    )
+
+
+def refuse_if_held(
+    connection: apsw.Connection,
+    key: int,
+    session_id: str,
+    holder: Holder | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Raise StoreBusy where another living holder has the session; without `now`, leases count as good."""
+    row = connection.execute(
+        "SELECT token, host, pid, born, renewed FROM claims WHERE session = ?", (key,)
+    ).fetchone()
+    if row is None or (holder is not None and row[0] == holder.token):
+        return
+    if _is_alive(row, now):
+        raise StoreBusy(
+            f"session {session_id} is in use by process {row[2]}",
+            hint="wait for its turn to end, or start a new session",
+        )
+
+
+def renew(connection: apsw.Connection, key: int, holder: Holder, now: datetime) -> None:
+    """Say that the holder still works on the session. Raises StoreBusy where it has lost the claim."""
+    connection.execute(
+        "UPDATE claims SET renewed = ? WHERE session = ? AND token = ?", (iso(now), key, holder.token)
+    )
+    if not connection.changes():
+        raise _lost()
+
+
+def release(connection: apsw.Connection, key: int, holder: Holder) -> None:
+    """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
+    connection.execute("DELETE FROM claims WHERE session = ? AND token = ?", (key, holder.token))
+    if not connection.changes():
+        raise _lost()
+
+
+def _lost() -> StoreBusy:
+    return StoreBusy(
+        "another process has taken over this session", hint="open the session again to see what it did"
+    )
+
+
+def _is_alive(claim: tuple[str, str, int, str, str], now: datetime | None) -> bool:
+    token, host, pid, born, renewed = claim
+    this = _this()
+    if host == this.host:
+        if pid == this.pid and born == this.born:
+            return token in _holders
+        if not _exists(pid):
+            return False
+        if born:
+            return birth(pid) == born
+    return now is None or renewed > iso(now - timedelta(seconds=LEASE_S))
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

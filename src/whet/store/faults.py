@@ -1,0 +1,48 @@
+"""Turns what SQLite reports into the store's own errors, in one place.
+
+The message is one line for a person; the hint says what to do. Nothing here knows what was being done.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import apsw
+
+from whet.contract.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnwritable,
+)
+
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+def as_store_error(error: apsw.Error, path: str, system_errno: int = 0) -> StoreError:
+    """Give the StoreError for `error`; `system_errno` tells a full disk from a broken one."""
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and system_errno in DISK_FULL):
+        return StoreFull(
+            f"no space is left to write {path}",
+            hint="free some disk space; everything stored before is safe",
+        )
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreBusy(
+            f"another process is writing {path} and did not finish in time",
+            hint="try again; `whet doctor` shows who holds the database",
+        )
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreCorrupt(
+            f"{path} is damaged or not a database",
+            hint="move it away or restore a backup; `whet doctor` shows the way",
+        )
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError) or (
+        isinstance(error, apsw.IOError) and system_errno in _UNWRITABLE
+    ):
+        return StoreUnwritable(
+            f"can't write {path}",
+            hint="check who owns the folder and its permissions, or set WHET_HOME to another one",
+        )
+    return StoreError(f"the database {path} failed: {error}", hint="run `whet doctor`")

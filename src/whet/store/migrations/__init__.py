@@ -1,0 +1,46 @@
+"""The schema's history: numbered steps, each applied once, in order, in one transaction.
+
+`user_version` is the number of the last one; the table `migrations` says what was applied when. A file
+from a newer version is refused before anything is written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+
+from whet.contract.errors import SchemaTooNew
+from whet.store.migrations.m001_sessions import m001_sessions
+
+STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions,)
+
+
+def is_current(connection: apsw.Connection, path: str) -> bool:
+    """Say whether nothing has to be applied. Raises SchemaTooNew; writes nothing."""
+    version = int(connection.pragma("user_version"))
+    if version > len(STEPS):
+        raise SchemaTooNew(
+            f"{path} was written by a newer Whet (schema {version}, this one knows {len(STEPS)})",
+            hint="upgrade Whet, or set WHET_HOME to another folder",
+        )
+    return version == len(STEPS)
+
+
+def migrate(connection: apsw.Connection, path: str, now: str) -> None:
+    """Apply what is missing, all or nothing; another process doing the same is waited for."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not is_current(connection, path):
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied TEXT NOT NULL)"
+            )
+            for number, step in enumerate(STEPS, 1):
+                if number > int(connection.pragma("user_version")):
+                    step(connection)
+                    connection.execute("INSERT INTO migrations VALUES (?, ?)", (step.__name__, now))
+                    connection.pragma("user_version", number)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

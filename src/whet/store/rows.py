@@ -1,0 +1,149 @@
+"""How a message is written in a row of `messages`, and read back the same.
+
+Plain text stands in `content`; whatever else a message has is one compact JSON object in `extra`. A
+message's id is its session's key and its number in the session. No function here begins a transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.contract.errors import StoreBusy, StoreError
+from whet.contract.messages import Message, Part, Replay, Role, ToolCall, Usage
+
+SEQ_BITS = 22
+SEQ_LIMIT = 1 << SEQ_BITS
+ROLES: tuple[Role, ...] = ("user", "assistant", "tool")
+USER, ASSISTANT, TOOL = range(3)
+_NUMBER: dict[Role, int] = {role: number for number, role in enumerate(ROLES)}
+USAGE_COLUMNS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "cost_usd",
+)
+
+
+class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a message is not plain text; one-letter names, for there are millions of them."""
+
+    c: tuple[ToolCall, ...] = ()
+    """tool_calls"""
+    i: str = ""
+    """tool_call_id"""
+    n: str = ""
+    """tool_name"""
+    e: bool = False
+    """is_error"""
+    r: str = ""
+    """reasoning"""
+    p: Replay | None = None
+    """replay"""
+    x: tuple[Part, ...] = ()
+    """content of several parts"""
+    u: tuple[int, int, int, int, int, int, int, int, float | None] | None = None
+    """usage of the model call that gave this message, in the order of USAGE_COLUMNS"""
+    m: str = ""
+    """model that gave this message"""
+
+
+_NOTHING = Extra()
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Extra)
+
+
+def row_id(key: int, seq: int) -> int:
+    """Give the id of message `seq` of the session with this key."""
+    if seq >= SEQ_LIMIT:
+        raise StoreError("this session has reached its largest size", hint="start a new one with /new")
+    return key << SEQ_BITS | seq
+
+
+def insert(
+    connection: apsw.Connection, key: int, seq: int, turn: int, values: tuple[int, int, str, str | None]
+) -> None:
+    """Store a message that `pack` has made. Raises StoreBusy where another process wrote that number."""
+    try:
+        connection.execute(
+            "INSERT INTO messages (id, turn, role, at, content, extra) VALUES (?, ?, ?, ?, ?, ?)",
+            (row_id(key, seq), turn, *values),
+        )
+    except apsw.ConstraintError as error:
+        raise StoreBusy(
+            "another process has continued this session", hint="open the session again to go on"
+        ) from error
+
+
+def pack(
+    message: Message, at_ms: int, usage: Usage | None = None, model: str = ""
+) -> tuple[int, int, str, str | None]:
+    """Give (role, at, content, extra) of a message."""
+    content = message.content
+    plain = isinstance(content, str)
+    if message.role == "user" and plain:
+        return USER, at_ms, content, None
+    extra = Extra(
+        c=message.tool_calls,
+        i=message.tool_call_id,
+        n=message.tool_name,
+        e=message.is_error,
+        r=message.reasoning,
+        p=message.replay,
+        x=() if plain else content,
+        u=None if usage is None else msgspec.structs.astuple(usage),
+        m=model,
+    )
+    text = None if extra == _NOTHING else _encoder.encode(extra).decode()
+    return _NUMBER[message.role], at_ms, content if plain else "", text
+
+
+def unpack(role: int, content: str, extra: str | None) -> Message:
+    """Give the message of a row."""
+    return unpack_with_usage(role, content, extra)[0]
+
+
+def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Message, Usage | None]:
+    """Give the message of a row and, of an answer, the usage of its model call."""
+    if extra is None:
+        return Message(role=ROLES[role], content=content), None
+    more = _decoder.decode(extra)
+    message = Message(
+        role=ROLES[role],
+        content=more.x or content,
+        tool_calls=more.c,
+        tool_call_id=more.i,
+        tool_name=more.n,
+        is_error=more.e,
+        reasoning=more.r,
+        replay=more.p,
+    )
+    return message, None if more.u is None else Usage(*more.u)
+
+
+def storable(message: Message) -> Message:
+    """Give the message itself, or a copy in which lone surrogates, which no encoding can hold, are �."""
+    if message.role == "user" and isinstance(message.content, str) and message.content.isascii():
+        return message
+    try:
+        _encoder.encode(message)
+    except UnicodeEncodeError:
+        return msgspec.convert(_without_surrogates(msgspec.to_builtins(message)), Message)
+    return message
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {key: _without_surrogates(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] builtins of a message
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType] builtins of a message
+    return value

@@ -1,0 +1,342 @@
+"""Sessions as a list: make, find, name, hide, delete, count.
+
+Every function takes a connection inside a transaction. What is said in a session is `transcript.py`'s
+business. The system prompt and the tool array are stored once per distinct text, because resume must send
+the very same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound
+from whet.contract.messages import Usage
+from whet.store import claims, rows
+
+SessionKind: TypeAlias = Literal["chat", "child", "review"]
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """A session with its sums; times are ISO, `ended` is empty while it is open."""
+
+    id: str
+    conversation_id: str
+    parent_session_id: str
+    kind: SessionKind
+    source: str
+    provider: str
+    model: str
+    title: str
+    workspace: str
+    private: bool
+    started: str
+    last_active: str
+    ended: str
+    end_reason: str
+    turns: int
+    messages: int
+    tool_calls: int
+    usage: Usage
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    """What is given at creation. An empty conversation_id becomes the parent's, or the session's own id.
+
+    A child of a private session is private.
+    """
+
+    id: str
+    conversation_id: str = ""
+    parent_session_id: str = ""
+    kind: SessionKind = "chat"
+    source: str = "cli"
+    provider: str = ""
+    model: str = ""
+    workspace: str = ""
+    private: bool = False
+    title: str = ""
+    system_prompt: str = ""
+    tools_json: str = ""
+
+
+class StoreStats(msgspec.Struct, frozen=True):
+    """What the store holds in all."""
+
+    sessions: int
+    private: int
+    turns: int
+    messages: int
+    tool_calls: int
+    failed_calls: int
+    usage: Usage
+    size_bytes: int
+    first: str
+    last: str
+
+
+_GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
+_SUMS = ", ".join(rows.USAGE_COLUMNS)
+_COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}"
+_NO_SESSION_HINT = "`whet sessions list` shows them"
+
+
+def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow:
+    """Store a session and its frozen prefix. Raises NotFound for a parent that does not exist."""
+    conversation, private = new.conversation_id, new.private
+    if new.parent_session_id:
+        parent = get(connection, new.parent_session_id)
+        conversation = conversation or parent.conversation_id
+        private = private or parent.private
+    connection.execute(
+        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            new.id,
+            conversation or new.id,
+            new.parent_session_id,
+            new.kind,
+            new.source,
+            new.provider,
+            new.model,
+            new.title,
+            new.workspace,
+            int(private),
+            now,
+            now,
+            _freeze(connection, new.system_prompt),
+            _freeze(connection, new.tools_json),
+        ),
+    )
+    return get(connection, new.id)
+
+
+def get(connection: apsw.Connection, session_id: str) -> SessionRow:
+    """Give a session. Raises NotFound."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return _session(row)
+
+
+def key_of(connection: apsw.Connection, session_id: str) -> int:
+    """Give the number under which a session's rows are kept. Raises NotFound."""
+    row = connection.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return row[0]
+
+
+def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
+    """Give the system prompt and the tool array's JSON, exactly as they were at creation."""
+    row = connection.execute(
+        "SELECT a.text, b.text FROM sessions s JOIN frozen_texts a ON a.id = s.system_text"
+        " JOIN frozen_texts b ON b.id = s.tools_text WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return row[0], row[1]
+
+
+class SessionFilter(TypedDict, total=False):
+    """Which sessions to list; what is left out or empty does not restrict, but `kinds` is ("chat",) unless
+    given. `query` is a part of the title or the beginning of the id."""
+
+    kinds: Sequence[SessionKind]
+    source: str
+    workspace: str
+    parent_session_id: str
+    query: str
+
+
+def list_sessions(
+    connection: apsw.Connection,
+    limit: int = 50,
+    *,
+    before: str = "",
+    offset: int = 0,
+    **filters: Unpack[SessionFilter],
+) -> list[SessionRow]:
+    """Give sessions, the last active first; `before` is a `last_active` time to go on from."""
+    where, values = _conditions(filters)
+    if before:
+        where.append("last_active < ?")
+        values.append(before)
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(where)}"
+        " ORDER BY last_active DESC, key DESC LIMIT ? OFFSET ?",
+        (*values, limit, offset),
+    )
+    return [_session(row) for row in found]
+
+
+def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
+    where, values = ["1"], list[Any]()
+    if kinds := filters.get("kinds", ("chat",)):
+        where.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        values += kinds
+    for column in ("source", "workspace", "parent_session_id"):
+        if value := filters.get(column):
+            where.append(f"{column} = ?")
+            values.append(value)
+    if text := filters.get("query"):
+        where.append(r"(title LIKE ? ESCAPE '\' OR id LIKE ? ESCAPE '\')")
+        values += [f"%{_escape(text)}%", f"{_escape(text)}%"]
+    return where, values
+
+
+def latest(connection: apsw.Connection, *, source: str = "", workspace: str = "") -> SessionRow | None:
+    """Give the chat that was active last, None without one."""
+    found = list_sessions(connection, 1, source=source, workspace=workspace)
+    return found[0] if found else None
+
+
+def resolve(connection: apsw.Connection, name: str) -> str:
+    """Give the id for an id, a unique beginning of one, or an exact title. Raises NotFound, which names
+    the candidates where there are several."""
+    name = name.strip()
+    exact = connection.execute("SELECT id FROM sessions WHERE id = ?", (name,)).fetchone()
+    if exact is not None or not name:
+        if exact is None:
+            raise NotFound("no session was named", hint=_NO_SESSION_HINT)
+        return exact[0]
+    found = connection.execute(
+        r"SELECT id, title FROM sessions WHERE id LIKE ? ESCAPE '\' OR title = ? COLLATE NOCASE"
+        " ORDER BY last_active DESC LIMIT 6",
+        (f"{_escape(name)}%", name),
+    ).fetchall()
+    if not found:
+        raise NotFound(f"there is no session {name!r}", hint=_NO_SESSION_HINT)
+    if len(found) > 1:
+        names = ", ".join(f"{id_} ({title})" if title else id_ for id_, title in found[:5])
+        more = ", ..." if len(found) > 5 else ""
+        raise NotFound(f"{name!r} fits several sessions: {names}{more}", hint="give more of the id")
+    return found[0][0]
+
+
+def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
+    """Set the title. Raises NotFound."""
+    connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
+    _must_have_changed(connection, session_id)
+
+
+def set_private(connection: apsw.Connection, session_id: str, private: bool) -> None:
+    """Hide a session and its children from search, bulk export and learning, or show them again."""
+    for key in _family(connection, session_id):
+        connection.execute("UPDATE sessions SET private = ? WHERE key = ?", (int(private), key))
+
+
+def end(connection: apsw.Connection, session_id: str, reason: str, now: str) -> None:
+    """Mark a session ended; it can still be continued. Raises NotFound."""
+    connection.execute(
+        "UPDATE sessions SET ended = ?, end_reason = ? WHERE id = ?", (now, reason, session_id)
+    )
+    _must_have_changed(connection, session_id)
+
+
+def delete(connection: apsw.Connection, session_id: str) -> int:
+    """Delete a session, its children, and all that was said in them; gives how many sessions went.
+
+    The text is overwritten in the file. Raises NotFound, StoreBusy where a turn is running.
+    """
+    family = _family(connection, session_id)
+    for key in family:
+        claims.refuse_if_held(connection, key, session_id)
+    before = connection.pragma("secure_delete")
+    connection.pragma("secure_delete", True)
+    try:
+        for key in family:
+            _delete_one(connection, key)
+        connection.execute(
+            "DELETE FROM frozen_texts WHERE id NOT IN"
+            " (SELECT system_text FROM sessions UNION SELECT tools_text FROM sessions)"
+        )
+    finally:
+        connection.pragma("secure_delete", before)
+    return len(family)
+
+
+def count(connection: apsw.Connection, kinds: Sequence[SessionKind] = ("chat",)) -> int:
+    """Count the sessions of these kinds."""
+    marks = ", ".join("?" * len(kinds))
+    row = connection.execute(
+        f"SELECT count(*) FROM sessions WHERE kind IN ({marks})", tuple(kinds)
+    ).fetchone()
+    return row[0] if row else 0
+
+
+def stats(connection: apsw.Connection) -> StoreStats:
+    """Sum up the whole store."""
+    sums = ", ".join(f"sum({column})" for column in rows.USAGE_COLUMNS[:-1])
+    row = connection.execute(
+        "SELECT count(*), sum(private), sum(turns), sum(messages), sum(tool_calls),"
+        f" min(started), max(last_active), count(*) = count(cost_usd), sum(cost_usd), {sums} FROM sessions"
+    ).fetchone()
+    failed = connection.execute("SELECT count(*) FROM tool_calls WHERE error_kind <> ''").fetchone()
+    assert row is not None and failed is not None  # an aggregate always gives a row
+    cost = (row[8] or 0.0) if row[7] else None
+    return StoreStats(
+        sessions=row[0],
+        private=row[1] or 0,
+        turns=row[2] or 0,
+        messages=row[3] or 0,
+        tool_calls=row[4] or 0,
+        failed_calls=failed[0],
+        usage=Usage(*(value or 0 for value in row[9:]), cost_usd=cost),
+        size_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
+        first=row[5] or "",
+        last=row[6] or "",
+    )
+
+
+def _session(row: tuple[Any, ...]) -> SessionRow:
+    return SessionRow(*row[:9], bool(row[9]), *row[10:17], Usage(*row[17:]))  # pyright: ignore[reportCallIssue] the columns are the fields
+
+
+def _freeze(connection: apsw.Connection, text: str) -> int:
+    digest = hashlib.sha256(text.encode()).digest()
+    row = connection.execute("SELECT id FROM frozen_texts WHERE hash = ?", (digest,)).fetchone()
+    if row is not None:
+        return row[0]
+    connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
+    return connection.last_insert_rowid()
+
+
+def _family(connection: apsw.Connection, session_id: str) -> list[int]:
+    """Give the keys of a session and of everything that was started from it."""
+    found = connection.execute(
+        "WITH RECURSIVE family (key, id) AS (SELECT key, id FROM sessions WHERE id = ?"
+        " UNION SELECT s.key, s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id"
+        " WHERE s.parent_session_id <> '') SELECT key FROM family",
+        (session_id,),
+    ).fetchall()
+    if not found:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return [row[0] for row in found]
+
+
+def _delete_one(connection: apsw.Connection, key: int) -> None:
+    first, last = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
+    indexed = connection.execute("SELECT indexed_seq FROM sessions WHERE key = ?", (key,)).fetchone()
+    connection.execute(
+        "DELETE FROM messages_fts WHERE rowid IN (SELECT id FROM messages WHERE id >= ? AND id < ?)",
+        (first, first + (indexed[0] if indexed else 0)),
+    )
+    connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
+    for table in ("turns", "tool_calls", "compactions", "claims"):
+        connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
+    connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+
+
+def _must_have_changed(connection: apsw.Connection, session_id: str) -> None:
+    if not connection.changes():
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")

@@ -1,0 +1,509 @@
+"""One open session: its live list in memory, and every change to it durable before it is visible.
+
+A write that was begun is not undone when its waiter is cancelled; the memory follows as soon as the commit
+is there. One process at a time holds a session's turn (`claims.py`). This module does not know what a tool
+or a model is, and never calls one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.contract.errors import NotFound, StoreBusy
+from whet.contract.events import EndReason
+from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.tools import ToolOutput
+from whet.store import claims, jobs, live, rows, search, sessions
+from whet.store.database import Database
+from whet.store.jobs import NewJob
+from whet.store.sessions import NewSession, SessionRow
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
+
+    `is_new` is False for one that a crash left and that is being resumed.
+    """
+
+    id: str
+    session_id: str
+    number: int
+    started: str
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    is_new: bool = True
+    messages: int = 1
+    tool_calls: int = 0
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call without a result; `started` after a crash means that its outcome is unknown."""
+
+    call: ToolCall
+    step: int
+    index: int
+    started: bool
+
+
+class _Stale(Exception):
+    """The stored session has moved on since it was read."""
+
+
+class SessionLog:
+    """A session as one task uses it. `messages` is the live list; only this class changes it."""
+
+    def __init__(self, db: Database, clock: Clock, state: live.LiveState) -> None:
+        self._db = db
+        self._clock = clock
+        self._state = state
+        self._holder = claims.Holder(clock.new_id())
+        self._in_flight = 0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._renew_after_s = 0.0
+
+    @classmethod
+    async def create(cls, db: Database, new: NewSession, clock: Clock) -> SessionLog:
+        """Store a new session and open it."""
+        now = iso(clock.now())
+
+        def work(connection: apsw.Connection) -> live.LiveState:
+            sessions.create(connection, new, now)
+            return live.load(connection, new.id)
+
+        return cls(db, clock, await db.append(work))
+
+    @classmethod
+    async def open(cls, db: Database, session_id: str, clock: Clock) -> SessionLog:
+        """Open a stored session. Raises NotFound."""
+        return cls(db, clock, await db.read(lambda connection: live.load(connection, session_id)))
+
+    @property
+    def session(self) -> SessionRow:
+        """The session as it was when it was opened or last changed here."""
+        return self._state.session
+
+    @property
+    def messages(self) -> list[Message]:
+        """The live list: everything said, or what the last compaction left and all after it.
+
+        A message stays the same object while the session is open.
+        """
+        return self._state.messages
+
+    async def begin_turn(self, message: Message) -> Turn:
+        """Store the user's message and a turn in one transaction, and claim the session.
+
+        What another process added meanwhile is read first. A turn that a crash left open is closed as
+        crashed (`unfinished_turn` would resume it). Raises StoreBusy where a living process holds it.
+        """
+        await self._settle_writes()
+        message = rows.storable(message)
+        while True:
+            try:
+                return await self._begin(message)
+            except _Stale:
+                await self._reload()
+
+    async def _begin(self, message: Message) -> Turn:
+        state, now = self._state, self._clock.now()
+        turn = Turn(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(now))
+        seq, packed = state.next_seq, rows.pack(message, _ms(self._clock))
+
+        def work(connection: apsw.Connection) -> None:
+            claims.take(connection, state.key, state.session.id, self._holder, now)
+            self._refuse_if_stale(connection)
+            connection.execute(
+                "UPDATE turns SET ended = ?, reason = 'crashed'"
+                " WHERE session = ? AND number = ? AND ended = ''",
+                (turn.started, state.key, state.last_turn),
+            )
+            connection.execute(
+                "INSERT INTO turns (session, number, id, started) VALUES (?, ?, ?, ?)",
+                (state.key, turn.number, turn.id, turn.started),
+            )
+            rows.insert(connection, state.key, seq, turn.number, packed)
+            connection.execute(
+                "UPDATE sessions SET last_active = ?, dirty = 1, turns = turns + 1, messages = messages + 1,"
+                " ended = '', end_reason = '' WHERE key = ?",
+                (turn.started, state.key),
+            )
+
+        def apply(_: None) -> None:
+            self._add(seq, message)
+            state.last_turn = turn.number
+            state.open_turn = live.OpenTurn(turn.id, turn.number, turn.started)
+            state.step = None
+
+        await self._write(work, apply)
+        return turn
+
+    async def unfinished_turn(self) -> Turn | None:
+        """Claim and give a turn that has no end marker and no living holder; None without one."""
+        await self._settle_writes()
+        await self._reload()
+        state = self._state
+        found = state.open_turn
+        if found is None:
+            return None
+
+        def work(connection: apsw.Connection) -> bool:
+            try:
+                claims.take(connection, state.key, state.session.id, self._holder, self._clock.now())
+            except StoreBusy:
+                return False
+            self._refuse_if_stale(connection)
+            return True
+
+        try:
+            if not await self._write(work, lambda _: None):
+                return None
+        except _Stale:
+            return await self.unfinished_turn()
+        return Turn(
+            found.id,
+            state.session.id,
+            found.number,
+            found.started,
+            steps=found.steps,
+            usage=found.usage,
+            is_new=False,
+            messages=found.messages,
+            tool_calls=found.tool_calls,
+        )
+
+    async def append_user(self, turn: Turn, message: Message) -> None:
+        """Store text that was typed during the turn."""
+        self.settle(turn)
+        message = rows.storable(message)
+        seq, packed = self._state.next_seq, rows.pack(message, _ms(self._clock))
+
+        def work(connection: apsw.Connection) -> None:
+            self._insert(connection, seq, turn, packed)
+
+        def apply(_: None) -> None:
+            self._add(seq, message)
+            self._state.step = None
+            turn.messages += 1
+
+        await self._write(work, apply)
+
+    async def append_reply(self, turn: Turn, reply: Message, usage: Usage, model: str) -> None:
+        """Store an answer and a row for each of its calls, in one transaction."""
+        self.settle(turn)
+        state = self._state
+        reply = rows.storable(reply)
+        seq, packed = state.next_seq, rows.pack(reply, _ms(self._clock), usage, model)
+        number = turn.steps + 1
+        calls = [
+            (state.key, seq + 1 + i, i, turn.number, number, call.id, call.name)
+            for i, call in enumerate(reply.tool_calls)
+        ]
+
+        def work(connection: apsw.Connection) -> None:
+            self._insert(connection, seq, turn, packed)
+            if calls:
+                connection.executemany(
+                    "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    calls,
+                )
+
+        def apply(_: None) -> None:
+            self._add(seq, reply)
+            state.next_seq += len(calls)
+            state.step = live.Step(seq, number, len(state.messages), reply.tool_calls) if calls else None
+            turn.steps = number
+            turn.usage += usage
+            turn.messages += 1
+            turn.tool_calls += len(calls)
+
+        await self._write(work, apply)
+
+    def open_calls(self, turn: Turn) -> list[OpenCall]:
+        """Give the last answer's calls that have no result, in the model's order."""
+        step = self._state.step
+        if step is None:
+            return []
+        return [
+            OpenCall(call, step.number, index, index in step.started)
+            for index, call in enumerate(step.calls)
+            if index not in step.results
+        ]
+
+    async def call_started(self, turn: Turn, open_call: OpenCall, decided_by: str) -> None:
+        """Store that a call is about to run; from here on a crash makes its outcome unknown."""
+        state, step, started = self._state, self._step(), _ms(self._clock)
+        seq = step.seq + 1 + open_call.index
+
+        def work(connection: apsw.Connection) -> None:
+            self._renew(connection)
+            connection.execute(
+                "UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?",
+                (started, decided_by, state.key, seq),
+            )
+
+        await self._write(work, lambda _: step.started.add(open_call.index))
+
+    async def call_finished(
+        self, turn: Turn, open_call: OpenCall, result: Message, *, output: ToolOutput, duration_s: float
+    ) -> None:
+        """Store a call's result; `settle` then puts the step's results into the live list in order."""
+        state, step, now = self._state, self._step(), _ms(self._clock)
+        result = rows.storable(result)
+        seq, packed = step.seq + 1 + open_call.index, rows.pack(result, now)
+
+        def work(connection: apsw.Connection) -> None:
+            self._insert(connection, seq, turn, packed)
+            connection.execute(
+                "UPDATE tool_calls SET finished = ?, duration_s = ?, error_kind = ?, exit_code = ?"
+                " WHERE session = ? AND seq = ?",
+                (now, round(duration_s, 6), output.error_kind, output.exit_code, state.key, seq),
+            )
+
+        def apply(_: None) -> None:
+            step.results[open_call.index] = result
+            turn.messages += 1
+
+        await self._write(work, apply)
+
+    def settle(self, turn: Turn) -> None:
+        """Put the last step's results into the live list, in the order of their calls."""
+        state, step = self._state, self._state.step
+        if step is None or len(state.messages) - step.base == len(step.results) == len(step.calls):
+            return
+        order = sorted(step.results)
+        state.messages[step.base :] = [step.results[index] for index in order]
+        state.seqs[step.base :] = [step.seq + 1 + index for index in order]
+
+    async def end_turn(self, turn: Turn, reason: EndReason, error: str, jobs: Sequence[NewJob] = ()) -> None:
+        """Store the end marker, the sums and the jobs in one transaction, and give the session free.
+
+        Afterwards what was said is indexed for search, in the background.
+        """
+        await self._settle_writes()
+        self.settle(turn)
+        now = iso(self._clock.now())
+        new_jobs = [(self._clock.new_id(), job) for job in jobs]
+        await self._write(
+            lambda connection: self._end(connection, turn, (reason, error, now), new_jobs),
+            lambda session: self._ended(session),
+        )
+        search.index_soon(self._db)
+
+    def _end(
+        self,
+        connection: apsw.Connection,
+        turn: Turn,
+        marker: tuple[str, str, str],
+        new_jobs: Sequence[tuple[str, NewJob]],
+    ) -> SessionRow:
+        reason, error, now = marker
+        state = self._state
+        claims.release(connection, state.key, self._holder)
+        connection.execute(
+            "UPDATE turns SET ended = ?, reason = ?, error = ?, steps = ?, usage = ?"
+            " WHERE session = ? AND number = ?",
+            (now, reason, error, turn.steps, _json(turn.usage), state.key, turn.number),
+        )
+        sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
+        connection.execute(
+            "UPDATE sessions SET last_active = ?, dirty = 1, messages = messages + ?,"
+            f" tool_calls = tool_calls + ?, {sums} WHERE key = ?",
+            (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), state.key),
+        )
+        for job_id, job in new_jobs:
+            jobs.insert(connection, job_id, job, now)
+        return sessions.get(connection, state.session.id)
+
+    def _ended(self, session: SessionRow) -> None:
+        self._state.session = session
+        self._state.open_turn = None
+
+    async def record_compaction(
+        self, turn: Turn, compacted: Sequence[Message], engine: str, tokens_before: int, tokens_after: int
+    ) -> None:
+        """Make `compacted` the live list; the old rows stay and are found.
+
+        Messages of the present list are stored as references and stay the same objects.
+        """
+        self.settle(turn)
+        state = self._state
+        known = {id(message): seq for message, seq in zip(state.messages, state.seqs, strict=True) if seq}
+        kept = [rows.storable(message) for message in compacted]
+        seqs = [known.get(id(message), 0) for message in kept]
+        text = live.encode_live([seq or message for seq, message in zip(seqs, kept, strict=True)])
+        after, now = state.next_seq - 1, iso(self._clock.now())
+
+        def work(connection: apsw.Connection) -> None:
+            self._renew(connection)
+            connection.execute(
+                "INSERT INTO compactions"
+                " (session, turn, after_seq, live, engine, tokens_before, tokens_after, at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (state.key, turn.number, after, text, engine, tokens_before, tokens_after, now),
+            )
+            connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (state.key,))
+
+        def apply(_: None) -> None:
+            state.messages[:] = kept
+            state.seqs[:] = seqs
+            state.epoch += 1
+            state.step = None
+
+        await self._write(work, apply)
+
+    async def undo_last_turn(self) -> str | None:
+        """Take the last turn out of the live list and give what the user had said; None without a turn.
+
+        Its rows stay, marked undone, and so do its sums. Raises StoreBusy while a turn runs.
+        """
+        await self._settle_writes()
+        state, now = self._state, self._clock.now()
+
+        def work(connection: apsw.Connection) -> str | None:
+            claims.refuse_if_held(connection, state.key, state.session.id, None, now)
+            row = connection.execute(
+                "SELECT number FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1",
+                (state.key,),
+            ).fetchone()
+            if row is None:
+                return None
+            return self._mark_undone(connection, row[0], iso(now))
+
+        text = await self._write(work, lambda _: None)
+        if text is not None:
+            await self._reload()
+        return text
+
+    def _mark_undone(self, connection: apsw.Connection, number: int, now: str) -> str:
+        key = self._state.key
+        connection.execute(
+            "UPDATE turns SET undone = ?, ended = CASE ended WHEN '' THEN ? ELSE ended END,"
+            " reason = CASE reason WHEN '' THEN 'crashed' ELSE reason END WHERE session = ? AND number = ?",
+            (now, now, key, number),
+        )
+        connection.execute(
+            "UPDATE compactions SET undone = ? WHERE session = ? AND turn >= ? AND undone = ''",
+            (now, key, number),
+        )
+        connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
+        row = connection.execute(
+            "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = 0"
+            " ORDER BY id LIMIT 1",
+            (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, number),
+        ).fetchone()
+        return rows.unpack(*row).text if row else ""
+
+    async def end_session(self, reason: str) -> None:
+        """Mark the session ended."""
+        now, id_ = iso(self._clock.now()), self.session.id
+        await self._change_session(lambda connection: sessions.end(connection, id_, reason, now))
+
+    async def set_title(self, title: str) -> None:
+        """Name the session."""
+        id_ = self.session.id
+        await self._change_session(lambda connection: sessions.rename(connection, id_, title))
+
+    async def set_private(self, private: bool) -> None:
+        """Hide the session from search, bulk export and learning, or show it again."""
+        id_ = self.session.id
+        await self._change_session(lambda connection: sessions.set_private(connection, id_, private))
+
+    async def _change_session(self, change: Callable[[apsw.Connection], None]) -> None:
+        def work(connection: apsw.Connection) -> SessionRow:
+            change(connection)
+            return sessions.get(connection, self.session.id)
+
+        def apply(session: SessionRow) -> None:
+            self._state.session = session
+
+        await self._write(work, apply)
+
+    async def _write(self, work: Callable[[apsw.Connection], T], apply: Callable[[T], object]) -> T:
+        """Commit `work`, then `apply` its result to memory, also where the waiter is cancelled."""
+
+        def after(result: T, error: BaseException | None) -> None:
+            self._in_flight -= 1
+            if error is None:
+                apply(result)
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+        self._in_flight += 1
+        return await self._db.append(work, after)
+
+    async def _settle_writes(self) -> None:
+        """Wait for writes whose waiters were cancelled."""
+        while self._in_flight:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiting.remove(waiter)
+
+    async def _reload(self) -> None:
+        """Read the session anew, keeping the objects that are in memory."""
+        state = self._state
+        known = {seq: message for seq, message in zip(state.seqs, state.messages, strict=True) if seq}
+        if state.step is not None:
+            known.update({state.step.seq + 1 + i: message for i, message in state.step.results.items()})
+        fresh = await self._db.read(lambda connection: live.load(connection, state.session.id, known))
+        state.messages[:] = fresh.messages
+        fresh.messages = state.messages
+        self._state = fresh
+
+    def _refuse_if_stale(self, connection: apsw.Connection) -> None:
+        state = self._state
+        row = connection.execute(
+            "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
+            " (SELECT coalesce(max(id), ?2) FROM messages WHERE id > ?2 AND id < ?3)"
+            " FROM sessions WHERE key = ?1",
+            (state.key, state.key << rows.SEQ_BITS, (state.key + 1) << rows.SEQ_BITS),
+        ).fetchone()
+        if row is None:
+            raise NotFound(f"session {state.session.id} was deleted", hint="start a new one with /new")
+        last = row[2] & (rows.SEQ_LIMIT - 1)
+        if row[0] != state.epoch or row[1] != state.last_turn or last >= state.next_seq:
+            raise _Stale
+
+    def _insert(
+        self, connection: apsw.Connection, seq: int, turn: Turn, packed: tuple[int, int, str, str | None]
+    ) -> None:
+        self._renew(connection)
+        rows.insert(connection, self._state.key, seq, turn.number, packed)
+
+    def _renew(self, connection: apsw.Connection) -> None:
+        """Renew the claim now and then, for those who can't see whether this process lives."""
+        if self._clock.monotonic_s() > self._renew_after_s:
+            claims.renew(connection, self._state.key, self._holder, self._clock.now())
+            self._renew_after_s = self._clock.monotonic_s() + claims.LEASE_S / 4
+
+    def _add(self, seq: int, message: Message) -> None:
+        self._state.messages.append(message)
+        self._state.seqs.append(seq)
+        self._state.next_seq = seq + 1
+
+    def _step(self) -> live.Step:
+        step = self._state.step
+        assert step is not None  # an OpenCall exists only while its step is the last one
+        return step
+
+
+def _ms(clock: Clock) -> int:
+    return int(clock.now().timestamp() * 1000)
+
+
+def _json(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,300 @@
+"""Read unified diffs as models write them, and apply their hunks to a text.
+
+Line numbers may be off, counts may be wrong, blank context lines may have lost their space, whitespace may
+differ as in `edits.py`; the lines themselves may not. Pure: no I/O. Format: GNU diffutils manual, "Detailed
+Description of Unified Format"; names in quotes as git writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from whet.contract.errors import BadInput
+from whet.tools.edits import LEVELS, find_block, listed, nearest_note, reindent
+from whet.tools.encoding import line_ending
+
+_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_REFUSED = {
+    "rename from ": "renames a file",
+    "copy from ": "copies a file",
+    "GIT binary patch": "is binary",
+    "Binary files ": "is binary",
+    "*** Begin Patch": "is not a unified diff",
+}
+_OCTAL = re.compile(rb"\\([0-7]{3}|.)")
+_SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of a hunk: `sign` is space, - or +; `ending` as the diff has it, empty without a newline."""
+
+    sign: str
+    text: str
+    ending: str = "\n"
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    """A change: its rows, and the line of the old file where it is said to start (None: not said)."""
+
+    start: int | None
+    rows: tuple[Row, ...]
+
+    @property
+    def old(self) -> list[str]:
+        """The lines that the file must hold."""
+        return [row.text for row in self.rows if row.sign != "+"]
+
+
+class FilePatch(msgspec.Struct, frozen=True):
+    """All hunks for one file; an empty `old` name makes the file, an empty `new` name deletes it."""
+
+    old: str
+    new: str
+    hunks: tuple[Hunk, ...]
+
+
+def parse(diff: str, path: str = "") -> list[FilePatch]:
+    """Read a diff of one or more files. `path` names the file where the diff has no file header.
+
+    Raises BadInput with the diff's line number.
+    """
+    lines = diff.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    found: list[tuple[str, str, list[Hunk]]] = []
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        if _is_file_header(lines, index):
+            found.append((*_names(line[4:], lines[index + 1][4:]), []))
+            index += 2
+        elif line.startswith("@@"):
+            if not found:
+                found.append((_named(path, index), path, []))
+            hunk, index = _hunk(lines, index)
+            found[-1][2].append(hunk)
+        else:
+            _refuse(line)
+            index += 1
+    patches = [FilePatch(old, new, tuple(hunks)) for old, new, hunks in found]
+    if not patches or not all(patch.hunks for patch in patches):
+        raise BadInput(
+            "the diff holds no hunk", hint="a unified diff has lines --- FILE, +++ FILE, @@ -1,3 +1,4 @@"
+        )
+    return patches
+
+
+def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
+    """Give `text` with the hunks applied in order, and notes on what had to be forgiven.
+
+    Raises BadInput where a hunk does not fit; the caller then changes nothing.
+    """
+    rows = text.split("\n")
+    endings = ["\r\n" if row.endswith("\r") else "\n" for row in rows[:-1]]
+    lines = [row.removesuffix("\r") for row in rows[:-1]]
+    if rows[-1]:
+        lines.append(rows[-1])
+        endings.append("")
+    usual = "" if _tells_endings(hunks, endings) else line_ending(text)
+    done: list[tuple[str, str]] = []
+    notes: list[str] = []
+    position = drift = 0
+    for number, hunk in enumerate(hunks, 1):
+        start, level = _locate(lines, hunk, position, drift, number)
+        expected = _expected(hunk, drift)
+        if expected is not None and start != expected:
+            notes.append(f"hunk {number} found at line {start + 1}, not {expected + 1}")
+            drift += start - expected
+        if LEVELS[level][0]:
+            notes.append(f"hunk {number}: {LEVELS[level][0]}")
+        done += zip(lines[position:start], endings[position:start], strict=True)
+        position = start + len(hunk.old)
+        done += _rewritten(hunk, (lines[start:position], endings[start:position]), usual, level)
+    done += zip(lines[position:], endings[position:], strict=True)
+    last = len(done) - 1
+    joined = "".join(
+        line + (end or ("" if at == last else usual or "\n")) for at, (line, end) in enumerate(done)
+    )
+    return joined, notes
+
+
+def _rewritten(
+    hunk: Hunk, found: tuple[list[str], list[str]], usual: str, level: int
+) -> list[tuple[str, str]]:
+    """Give the hunk's outcome: context as the file has it, new lines in the file's ways.
+
+    An empty `usual` means that the diff itself tells the line endings.
+    """
+    lines, endings = found
+    rows = [row for row in hunk.rows if row.sign == "+"]
+    texts = [row.text for row in rows]
+    if level == len(LEVELS) - 1:
+        texts = reindent(texts, list(zip(hunk.old, lines, strict=True)))
+    fresh = iter(zip(rows, texts, strict=True))
+    near = next((ending for ending in endings if ending), usual)
+    done: list[tuple[str, str]] = []
+    at = 0
+    for row in hunk.rows:
+        if row.sign == "+":
+            new, text = next(fresh)
+            done.append((text, near if usual and new.ending else new.ending))
+            continue
+        if row.sign == " ":
+            done.append((lines[at], endings[at]))
+        near = endings[at] or near
+        at += 1
+    return done
+
+
+def _tells_endings(hunks: Sequence[Hunk], endings: Sequence[str]) -> bool:
+    """Tell whether the diff's own line endings mean something: it has CRLF, and not just everywhere."""
+    has_crlf = [row.ending == "\r\n" for hunk in hunks for row in hunk.rows if row.ending]
+    return any(has_crlf) and ("\r\n" in endings or not all(has_crlf))
+
+
+def _expected(hunk: Hunk, drift: int) -> int | None:
+    if hunk.start is None:
+        return None
+    return max(0, hunk.start - (1 if hunk.old else 0) + drift)
+
+
+def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -> tuple[int, int]:
+    """Give the index where the hunk starts, at or after `after`, and the level at which it matched."""
+    expected, old = _expected(hunk, drift), hunk.old
+    if not old:
+        if expected is None and lines:
+            raise BadInput(f"hunk {number} has neither line numbers nor lines to find its place by")
+        if (expected or 0) > len(lines) or (expected or 0) < after:
+            raise BadInput(f"hunk {number} adds after line {expected}, but the file has {len(lines)} lines")
+        return expected or 0, 0
+    if expected is not None and expected >= after and lines[expected : expected + len(old)] == old:
+        return expected, 0
+    for level, (_, fold) in enumerate(LEVELS):
+        starts = [start + after for start in find_block(lines[after:], old, fold)]
+        if len(starts) > 1 and expected is None:
+            raise BadInput(
+                f"hunk {number} fits {len(starts)} places, at lines {listed([s + 1 for s in starts])}",
+                hint="give line numbers or more context",
+            )
+        if starts:
+            return min(starts, key=lambda start: abs(start - (expected or 0))), level
+    note = nearest_note(lines, old)
+    raise BadInput(
+        f"hunk {number} does not fit the file" + (f"; {note}" if note else ""),
+        hint="read the file and make the diff against what it holds",
+    )
+
+
+def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
+    header = _HEADER.match(lines[index])
+    start = int(header[1]) if header else None
+    if header:
+        counts = (int(header[2] or 1), int(header[4] or 1))
+        rows, end = _counted(lines, index + 1, counts)
+        if rows is not None:
+            return _changing(Hunk(start, tuple(rows)), index), end
+    end = index + 1
+    while end < len(lines) and not _ends_hunk(lines, end):
+        end += 1
+    after = end
+    while end > index + 1 and lines[end - 1] == "":
+        end -= 1
+    body: list[Row] = []
+    for at in range(index + 1, end):
+        _take(body, lines[at], at)
+    return _changing(Hunk(start, tuple(body)), index), after
+
+
+def _changing(hunk: Hunk, index: int) -> Hunk:
+    if all(row.sign == " " for row in hunk.rows):
+        raise BadInput(f"the hunk at line {index + 1} of the diff changes nothing")
+    return hunk
+
+
+def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple[list[Row] | None, int]:
+    """Read as many lines as the header counts; None where the body is of another length."""
+    rows: list[Row] = []
+    old, new = counts
+    while index < len(lines) and (old > 0 or new > 0 or lines[index].startswith("\\")):
+        line = lines[index]
+        sign = line[:1] or " "
+        if sign not in " +-\\":
+            return None, index
+        old -= sign in " -"
+        new -= sign in " +"
+        if sign == "\\" and not rows:
+            return None, index
+        _take(rows, line, index)
+        index += 1
+    goes_on = index < len(lines) and lines[index][:1] in (" ", "+", "-")
+    if old or new or (goes_on and not _is_file_header(lines, index)):
+        return None, index
+    return rows, index
+
+
+def _take(rows: list[Row], line: str, index: int) -> None:
+    sign, text = line[:1] or " ", line[1:]
+    if sign == "\\" and rows:
+        last = rows[-1]
+        rows[-1] = Row(last.sign, last.text + last.ending[:-1], "")
+    elif sign in (" ", "+", "-"):
+        is_crlf = text.endswith("\r")
+        rows.append(Row(sign, text.removesuffix("\r"), "\r\n" if is_crlf else "\n"))
+    elif line == "\r":
+        rows.append(Row(" ", ""))
+    else:
+        raise BadInput(
+            f"line {index + 1} of the diff starts with {sign!r}",
+            hint="in a hunk each line starts with a space, + or -",
+        )
+
+
+def _ends_hunk(lines: Sequence[str], index: int) -> bool:
+    return lines[index].startswith(("@@", "diff --git ", "```")) or _is_file_header(lines, index)
+
+
+def _is_file_header(lines: Sequence[str], index: int) -> bool:
+    return lines[index].startswith("--- ") and index + 1 < len(lines) and lines[index + 1].startswith("+++ ")
+
+
+def _names(old: str, new: str) -> tuple[str, str]:
+    before, after = _name(old), _name(new)
+    is_prefixed = (before.startswith("a/") or not before) and (after.startswith("b/") or not after)
+    if is_prefixed:
+        before, after = before[2:], after[2:]
+    if before and after and before != after:
+        raise BadInput(
+            f"the diff renames {before} to {after}", hint="rename with the terminal, then patch the content"
+        )
+    return before, after
+
+
+def _name(header: str) -> str:
+    header = header.rstrip("\r")
+    if header.startswith('"') and header.rstrip().endswith('"'):
+        raw = _OCTAL.sub(_unescaped, header.rstrip()[1:-1].encode("utf-8", "surrogateescape"))
+        return raw.decode("utf-8", "surrogateescape")
+    name = header.split("\t", 1)[0].rstrip()
+    return "" if name == "/dev/null" else name
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    return bytes([int(code, 8) & 255]) if len(code) == 3 else _SIMPLE.get(code, code)
+
+
+def _named(path: str, index: int) -> str:
+    if not path:
+        raise BadInput(
+            f"line {index + 1} of the diff is a hunk of no file", hint="give path, or --- and +++ lines"
+        )
+    return path
+
+
+def _refuse(line: str) -> None:
+    for start, what in _REFUSED.items():
+        if line.startswith(start):
+            raise BadInput(f"the diff {what}", hint="send a unified text diff; for the rest use the terminal")

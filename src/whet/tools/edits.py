@@ -1,0 +1,256 @@
+"""Find a block of text in a file and replace it, forgiving about whitespace and about nothing else.
+
+Exact text is tried first, then lines without their trailing whitespace, then without their indentation;
+the replacement then takes the file's own indentation. Line endings are kept. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from whet.contract.errors import BadInput
+from whet.tools.encoding import line_ending
+
+Fold = Callable[[str], str]
+LEVELS: tuple[tuple[str, Fold], ...] = (
+    ("", str),
+    ("trailing whitespace ignored", str.rstrip),
+    ("indentation ignored", str.strip),
+)
+_INDENT = re.compile(r"[ \t]*")
+_NEAREST_LINES = 5_000
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A file's new text, the line numbers where it was changed, and how loosely that was matched."""
+
+    text: str
+    lines: tuple[int, ...]
+    how: str
+
+
+class _Span(msgspec.Struct, frozen=True):
+    start: int
+    end: int
+    new: str
+
+
+def replace(text: str, old: str, new: str, *, every: bool) -> Edit:
+    """Give `text` with `old` replaced by `new`: the only place, or with `every` each one.
+
+    Raises BadInput where `old` is not found (with the nearest lines) or found more than once (with
+    their numbers).
+    """
+    flat, old, new = (part.replace("\r\n", "\n") for part in (text, old, new))
+    if not old:
+        raise BadInput("old_string is empty", hint="to create or fill a file use write_file")
+    if old == new:
+        raise BadInput("old_string and new_string are the same")
+    how, spans = _spans(flat, old, new)
+    numbers = tuple(flat.count("\n", 0, span.start) + 1 for span in spans)
+    if not spans:
+        raise _not_found(flat, old, new)
+    if len(spans) > 1 and not every:
+        raise BadInput(
+            f"old_string is there {len(spans)} times, at lines {listed(numbers)}",
+            hint="give more of the surrounding lines, or set replace_all",
+        )
+    return Edit(_apply(text, spans), numbers, how)
+
+
+def find_block(lines: Sequence[str], block: Sequence[str], fold: Fold) -> list[int]:
+    """Give the indexes where `block` starts in `lines`, both folded; blank blocks match only exactly."""
+    wanted = [fold(line) for line in block]
+    if not wanted or (fold is not str and not any(wanted)):
+        return []
+    folded = [fold(line) for line in lines]
+    first, count = wanted[0], len(wanted)
+    return [
+        index
+        for index in range(len(folded) - count + 1)
+        if folded[index] == first and folded[index : index + count] == wanted
+    ]
+
+
+def reindent(lines: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Give `lines` in the file's indentation, learnt from pairs of (line as given, line in the file)."""
+    known: dict[str, str] = {}
+    for given, real in pairs:
+        if given.strip():
+            known.setdefault(_indent(given), _indent(real))
+    return [_indented(line, known) for line in lines]
+
+
+def nearest_note(lines: Sequence[str], block: Sequence[str]) -> str:
+    """Say where `lines` come nearest to `block` and what differs; empty where nothing is near."""
+    start = _nearest_start(lines, block)
+    if start < 0:
+        return ""
+    rows: list[str] = []
+    for index, wanted in enumerate(block):
+        number = start + index
+        real = lines[number] if number < len(lines) else None
+        if real == wanted:
+            continue
+        has = f"has {_quoted(real)}" if real is not None else "is past the end of the file"
+        rows.append(f"line {number + 1} {has}, you gave {_quoted(wanted)}")
+    more = [f"and {len(rows) - 6} more lines differ"] if len(rows) > 6 else []
+    last = min(start + len(block), len(lines))
+    return f"nearest is lines {start + 1}-{last}: " + "; ".join(rows[:6] + more)
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Write up to ten numbers: 3, 8, 12 and 40 more."""
+    more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
+    return ", ".join(str(number) for number in numbers[:10]) + more
+
+
+def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
+    exact = [_Span(match.start(), match.end(), new) for match in re.finditer(re.escape(old), flat)]
+    if exact and not ("\n" in new and any(_is_shifted(flat, span.start, old) for span in exact)):
+        return "", exact
+    for how, fold in LEVELS[1:]:
+        if spans := _block_spans(flat, old, new, fold):
+            return how, spans
+    return "", exact
+
+
+def _is_shifted(flat: str, start: int, old: str) -> bool:
+    """Tell whether a match begins within a line's indentation, so that further lines would be off."""
+    before = flat[flat.rfind("\n", 0, start) + 1 : start]
+    return bool(before) and not before.strip() and old[0] in " \t"
+
+
+def _block_spans(flat: str, old: str, new: str, fold: Fold) -> list[_Span]:
+    lines = flat.split("\n")
+    block = old.removesuffix("\n").split("\n")
+    offsets = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    spans: list[_Span] = []
+    for start in find_block(lines, block, fold):
+        end = start + len(block)
+        if spans and offsets[start] < spans[-1].end:
+            continue
+        span = _block_span(flat, (offsets[start], offsets[end]), old, new)
+        if fold is str.strip:
+            pairs = list(zip(block, lines[start:end], strict=True))
+            span = _Span(span.start, span.end, "\n".join(reindent(span.new.split("\n"), pairs)))
+        spans.append(span)
+    return spans
+
+
+def _block_span(flat: str, bounds: tuple[int, int], old: str, new: str) -> _Span:
+    start, end = bounds
+    if end > len(flat):
+        return _Span(start, len(flat), new.removesuffix("\n") if old.endswith("\n") else new)
+    return _Span(start, end if old.endswith("\n") else end - 1, new)
+
+
+def _apply(text: str, spans: Sequence[_Span]) -> str:
+    """Replace spans, whose offsets count CRLF as one character, in the text as it is."""
+    ending = line_ending(text)
+    returns = [match.start() - count for count, match in enumerate(re.finditer("\r\n", text))]
+
+    def real(offset: int) -> int:
+        return offset + bisect_left(returns, offset)
+
+    pieces: list[str] = []
+    position = 0
+    for span in spans:
+        pieces += (text[position : real(span.start)], span.new.replace("\n", ending))
+        position = real(span.end)
+    return "".join([*pieces, text[position:]])
+
+
+def _not_found(flat: str, old: str, new: str) -> BadInput:
+    lines = flat.split("\n")
+    if new.strip() and new in flat:
+        number = flat.count("\n", 0, flat.index(new)) + 1
+        return BadInput(
+            f"old_string is not in the file, but new_string is, at line {number}",
+            hint="perhaps the change was made already",
+        )
+    note = nearest_note(lines, old.removesuffix("\n").split("\n"))
+    message = "old_string is not in the file" + (f"; {note}" if note else "")
+    return BadInput(message, hint="read the file and copy the text exactly")
+
+
+def _nearest_start(lines: Sequence[str], block: Sequence[str]) -> int:
+    places: dict[str, list[int]] = {}
+    for index, line in enumerate(lines):
+        places.setdefault(line.strip(), []).append(index)
+    votes: Counter[int] = Counter()
+    for index, line in enumerate(block):
+        found = places.get(line.strip(), []) if len(line.strip()) > 2 else []
+        for place in found[:200]:
+            votes[max(0, place - index)] += 1
+    if votes:
+        best = max(votes.values())
+        return min(start for start, count in votes.items() if count == best)
+    return _most_alike(lines, block)
+
+
+def _most_alike(lines: Sequence[str], block: Sequence[str]) -> int:
+    index, anchor = max(enumerate(block), key=lambda pair: len(pair[1].strip()))
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(anchor.strip()[:300])
+    best, place = 0.6, -1
+    for number, line in enumerate(lines[:_NEAREST_LINES]):
+        matcher.set_seq1(line.strip()[:300])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            if ratio > best:
+                best, place = ratio, number
+    return max(0, place - index) if place >= 0 else -1
+
+
+def _indented(line: str, known: dict[str, str]) -> str:
+    if not line.strip():
+        return line
+    indent = _indent(line)
+    if indent in known:
+        return known[indent] + line[len(indent) :]
+    inner = [given for given in known if indent.startswith(given)]
+    if inner:
+        base = max(inner, key=len)
+        return known[base] + _step(indent[len(base) :], known) + line[len(indent) :]
+    for given, real in known.items():
+        if given.startswith(indent):
+            cut = len(_step(given[len(indent) :], known))
+            return real[: max(0, len(real) - cut)] + line[len(indent) :]
+    return line
+
+
+def _step(extra: str, known: dict[str, str]) -> str:
+    """Write further indentation the way the file does: tabs for spaces, or spaces for tabs."""
+    real = "".join(known.values())
+    given = "".join(known)
+    if "\t" in real and " " not in real and extra and not extra.strip(" "):
+        return "\t" * max(1, round(len(extra) / _unit(known)))
+    if " " in real and "\t" not in real and "\t" in given + extra:
+        return extra.replace("\t", " " * _unit({real: given for given, real in known.items()}))
+    return extra
+
+
+def _unit(known: dict[str, str]) -> int:
+    """Give how many spaces stand for one tab in these pairs; 4 where they don't say."""
+    for spaces, tabs in known.items():
+        if tabs and spaces and not tabs.strip("\t") and not spaces.strip(" "):
+            return max(1, len(spaces) // len(tabs))
+    return 4
+
+
+def _indent(line: str) -> str:
+    found = _INDENT.match(line)
+    return found.group() if found else ""
+
+
+def _quoted(line: str) -> str:
+    shown = line if len(line) <= 160 else line[:157] + "..."
+    return '"' + shown.replace("\t", "\\t").replace("\r", "\\r") + '"'

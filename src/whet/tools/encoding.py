@@ -1,0 +1,69 @@
+"""Read a file's bytes as text and write them back as they were: encoding, byte order mark, line endings.
+
+UTF-8 is taken unless a mark says otherwise or the bytes can't be it; then Latin-1, which reads anything.
+A NUL without a mark means binary. This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import codecs
+
+import msgspec
+
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+class Encoding(msgspec.Struct, frozen=True):
+    """How a file's text is written: the codec's name and the mark before it."""
+
+    name: str = "utf-8"
+    mark: bytes = b""
+
+    @property
+    def note(self) -> str:
+        """What a reader should know of it; empty for plain UTF-8."""
+        if self.name == "latin-1":
+            return "not UTF-8, read as Latin-1"
+        return f"{self.name.upper()} with byte order mark" if self.mark else ""
+
+
+def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
+    """Tell the encoding from a file's first bytes, or None where it is binary."""
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return Encoding(name, mark)
+    if b"\0" in head:
+        return None
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head, is_whole)
+    except UnicodeDecodeError:
+        return Encoding("latin-1")
+    return Encoding()
+
+
+def decode(data: bytes) -> tuple[str, Encoding] | None:
+    """Give a whole file's text, line endings untouched, and its encoding; None where it is binary."""
+    encoding = sniff(data, is_whole=True)
+    if encoding is None:
+        return None
+    try:
+        return data[len(encoding.mark) :].decode(encoding.name), encoding
+    except UnicodeDecodeError:
+        return None
+
+
+def encode(text: str, encoding: Encoding) -> bytes:
+    """Write `text` as the file had it. Raises UnicodeEncodeError where the encoding lacks a character."""
+    return encoding.mark + text.encode(encoding.name)
+
+
+def line_ending(text: str) -> str:
+    """Give the ending that most lines of `text` have."""
+    crlf = text.count("\r\n")
+    return "\r\n" if crlf and crlf * 2 >= text.count("\n") else "\n"

@@ -1,0 +1,188 @@
+"""`read_file` and `write_file`, and the set of all file tools.
+
+Pages are read by `pages.py`, files replaced by `atomic.py`. Finding places in files is `search.py`'s
+business, changing parts of them `patch.py`'s.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+
+from whet.contract.errors import BadInput, ToolError
+from whet.contract.messages import ImagePart
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.lanes import ToolPool
+from whet.tools import atomic
+from whet.tools.encoding import Encoding, sniff
+from whet.tools.output import clean, size
+from whet.tools.pages import Page, numbered, read_page
+from whet.tools.patch import patch_tool
+from whet.tools.paths import Place, failure, kind, missing, open_file, printable, resolve
+from whet.tools.search import search_tool
+from whet.tools.signature import tool
+
+IMAGE_BYTES = 5_000_000
+_SNIFF_BYTES = 1 << 16
+_MAGIC = (
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive or a document in one"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x7fELF", "an ELF program"),
+    (b"SQLite format 3\0", "an SQLite database"),
+)
+
+
+def file_tools(
+    pool: ToolPool, *, allowed: Sequence[Path] = (), ripgrep: str | None = "rg"
+) -> tuple[Tool, ...]:
+    """Give the file toolset: read_file, write_file, patch, search_files.
+
+    They stay in the call's workspace and the `allowed` folders. `ripgrep` is the program's name; None
+    leaves the search to our own walk, which also takes over where the program is not installed.
+    """
+    return (
+        _read_tool(pool, allowed),
+        _write_tool(pool, allowed),
+        patch_tool(pool, allowed),
+        search_tool(allowed, ripgrep),
+    )
+
+
+def _read_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
+    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, pool=pool)
+    def read_file(
+        ctx: ToolContext,
+        path: str,
+        offset: Annotated[int, msgspec.Meta(ge=1, description="First line")] = 1,
+        limit: Annotated[int, msgspec.Meta(ge=1, description="Lines")] = 500,
+        *,
+        stop: threading.Event,
+    ) -> ToolOutput:
+        """Read a text file (each line as number|text), view an image, or list a folder."""
+        place = resolve(path, ctx.workspace, allowed)
+        if kind(place) == "folder":
+            return ToolOutput(_listing(place, offset, limit))
+        with os.fdopen(open_file(place), "rb") as stream:
+            head = stream.read(_SNIFF_BYTES)
+            size_bytes = os.fstat(stream.fileno()).st_size
+            if image := _image_type(head):
+                return _image(stream, place, image, size_bytes)
+            encoding = sniff(head, is_whole=len(head) == size_bytes)
+            if encoding is None:
+                return ToolOutput(_binary(place, head, size_bytes))
+            page = read_page(stream, encoding, offset, limit, stop)
+        return ToolOutput(_page_text(page, place, encoding))
+
+    return read_file
+
+
+def _write_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
+    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
+    def write_file(ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> str:
+        """Create or replace a whole file; folders are made. To change a part, use patch."""
+        place = resolve(path, ctx.workspace, allowed)
+        try:
+            data = content.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"content holds a broken character at {error.start}") from error
+        prepared = atomic.prepare(place, data)
+        if stop.is_set():
+            prepared.discard()
+            raise ToolError("stopped")
+        try:
+            prepared.commit()
+        except ToolError:
+            prepared.discard()
+            raise
+        verb = "overwrote" if prepared.seen else "created"
+        lines = content.count("\n") + (not content.endswith("\n") and content != "")
+        return f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
+
+    return write_file
+
+
+def _page_text(page: Page, place: Place, encoding: Encoding) -> str:
+    if not page.total:
+        return f"[{place.shown} is empty]"
+    if not page.lines:
+        has = f"{_count(page.total, 'line')}" if page.is_counted else f"over {page.total:,} lines"
+        raise BadInput(f"{place.shown} has {has}; line {page.first} is past its end")
+    body = numbered(page)
+    shown = clean(body)
+    notes = [encoding.note] if encoding.note else []
+    if page.has_crlf:
+        notes.append("lines end with CRLF")
+    if len(shown) != len(body):
+        notes.append(f"{len(body) - len(shown)} control characters not shown")
+    last = page.next_line - 1
+    if page.ends_open and last == page.total:
+        notes.append("no newline at the end")
+    if page.first > 1 or last < page.total or not page.is_counted:
+        over = "" if page.is_counted else "over "
+        notes.append(f"lines {page.first}-{last} of {over}{page.total:,}")
+    if last < page.total or not page.is_counted:
+        notes.append(f"read on with offset={page.next_line}")
+    return f"{shown}\n[{'; '.join(notes)}]" if notes else shown
+
+
+def _listing(place: Place, offset: int, limit: int) -> str:
+    try:
+        with os.scandir(place.path) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        raise missing(place) from None
+    except OSError as error:
+        raise failure("list", place, error) from error
+    rows = [_entry(entry) for entry in found[offset - 1 : offset - 1 + limit]]
+    if not rows:
+        return f"[{place.shown} is an empty folder]" if not found else f"[{len(found)} entries in all]"
+    last = offset - 1 + len(rows)
+    more = f"; read on with offset={last + 1}" if last < len(found) else ""
+    return "\n".join([*rows, f"[{place.shown}: {_count(len(found), 'entry', 'entries')}{more}]"])
+
+
+def _entry(entry: os.DirEntry[str]) -> str:
+    name = printable(entry.name)
+    try:
+        if entry.is_symlink():
+            return f"{name} -> {printable(os.readlink(entry.path))}"
+        if entry.is_dir(follow_symlinks=False):
+            return f"{name}/"
+        return f"{name}  {size(entry.stat(follow_symlinks=False).st_size)}"
+    except OSError:
+        return f"{name}  (can't be looked at)"
+
+
+def _image_type(head: bytes) -> str:
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else ""
+
+
+def _image(stream: BinaryIO, place: Place, media_type: str, size_bytes: int) -> ToolOutput:
+    text = f"[{place.shown}: {media_type}, {size(size_bytes)}]"
+    if size_bytes > IMAGE_BYTES:
+        return ToolOutput(f"{text} too large to view; the limit is {size(IMAGE_BYTES)}")
+    stream.seek(0)
+    data = base64.b64encode(stream.read(IMAGE_BYTES)).decode()
+    return ToolOutput(text, images=(ImagePart(media_type, data),))
+
+
+def _binary(place: Place, head: bytes, size_bytes: int) -> str:
+    what = next((name for magic, name in _MAGIC if head.startswith(magic)), "binary")
+    return f"[{place.shown} is {what}, {size(size_bytes)}; not text, so not shown]"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,55 @@
+"""Make foreign text fit for a model: printable, valid, and no longer than agreed.
+
+Only what can't be read is taken out: terminal escapes, control characters, broken Unicode. Words are
+data and stay as they are, whatever they claim to be.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC: titles, links
+    r"|\x1b[ -/]*[0-~]"  # the two-character ones
+)
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_SUSPECT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Give `text` without terminal escapes and control characters; tab and newline stay.
+
+    CRLF becomes a newline, a bare carriage return too. Lone surrogates become U+FFFD.
+    """
+    if not _SUSPECT.search(text):
+        return text
+    text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))
+
+
+def clip(text: str, cap_chars: int) -> str:
+    """Give at most `cap_chars` characters of `text`: its head and its tail, the cut named between them."""
+    if len(text) <= cap_chars:
+        return text
+    room = max(0, cap_chars - len(_cut_line(len(text))))
+    head, tail = room - room // 2, room // 2
+    note = _cut_line(len(text) - head - tail)
+    return text[:head] + note + text[len(text) - tail :]
+
+
+def size(count_bytes: int) -> str:
+    """Write a size for a reader: 812 bytes, 1.5 KB, 3.2 MB."""
+    if count_bytes < 1000:
+        return f"{count_bytes} bytes"
+    value = float(count_bytes)
+    for unit in ("KB", "MB", "GB"):
+        value /= 1000
+        if value < 1000:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1000:.1f} TB"
+
+
+def _cut_line(count: int) -> str:
+    return f"\n[... {count:,} characters cut ...]\n"

@@ -1,0 +1,134 @@
+"""Read a page of a text file as a stream, and number its lines.
+
+Memory is one chunk and the page, whatever the size of the file or of a line. Lines end with a newline
+only: other characters that some programs break lines at are data. Paths are not this module's business.
+"""
+
+from __future__ import annotations
+
+import codecs
+import threading
+from typing import BinaryIO
+
+import msgspec
+
+from whet.contract.errors import ToolError
+from whet.tools.encoding import Encoding
+
+PAGE_CHARS = 28_000
+LINE_CHARS = 2_000
+_CHUNK_BYTES = 1 << 20
+_COUNT_ON_BYTES = 256 << 20
+
+
+class Page(msgspec.Struct):
+    """Lines from `first` on; `total` counts the file's lines, a lower bound where `is_counted` is false."""
+
+    first: int
+    lines: list[str]
+    total: int = 0
+    is_counted: bool = True
+    has_crlf: bool = False
+    ends_open: bool = False
+
+    @property
+    def next_line(self) -> int:
+        """The line after the page."""
+        return self.first + len(self.lines)
+
+
+class _Reader:
+    """Takes decoded text piece by piece: skips to the page, fills it, then only counts."""
+
+    def __init__(self, offset: int, limit: int) -> None:
+        self.page = Page(offset, [])
+        self.is_full = limit == 0
+        self._limit = limit
+        self._room = PAGE_CHARS
+        self._line = 1
+        self._head = ""
+        self._length = 0
+
+    def feed(self, text: str) -> None:
+        start = self._skip(text)
+        while start >= 0 and not self.is_full:
+            end = text.find("\n", start)
+            stop = len(text) if end < 0 else end
+            self._head += text[start : min(stop, start + LINE_CHARS + 1 - len(self._head))]
+            self._length += stop - start
+            if end < 0:
+                return
+            self._finish_line()
+            start = end + 1
+        if start >= 0:
+            self._line += text.count("\n", start)
+
+    def close(self, last: str) -> None:
+        """Take the end of the file; `last` is its last character."""
+        if self._length and not self.is_full:
+            self._finish_line()
+            self._line -= 1
+        self.page.ends_open = bool(last) and last != "\n"
+        self.page.total = self._line - (0 if self.page.ends_open else 1)
+
+    def count(self) -> int:
+        return self._line - 1
+
+    def _skip(self, text: str) -> int:
+        """Give where the page goes on in `text`, or -1 where it does not reach that far."""
+        missing = self.page.first - self._line
+        if missing <= 0:
+            return 0
+        have = text.count("\n")
+        if have < missing:
+            self._line += have
+            return -1
+        position = -1
+        for _ in range(missing):
+            position = text.index("\n", position + 1)
+        self._line += missing
+        return position + 1
+
+    def _finish_line(self) -> None:
+        line = self._head
+        if self._length == len(line) and line.endswith("\r"):
+            line = line[:-1]
+            self.page.has_crlf = True
+        elif self._length > LINE_CHARS:
+            line = f"{line[:LINE_CHARS]} [... {self._length - LINE_CHARS:,} characters more]"
+        self.page.lines.append(line)
+        self._line += 1
+        self._room -= len(line) + 8
+        self._head, self._length = "", 0
+        self.is_full = len(self.page.lines) >= self._limit or self._room <= 0
+
+
+def read_page(stream: BinaryIO, encoding: Encoding, offset: int, limit: int, stop: threading.Event) -> Page:
+    """Read lines `offset` to at most `offset + limit - 1` from a stream at its start.
+
+    A page ends early when it holds about 28,000 characters. Raises ToolError soon after `stop` is set.
+    """
+    decoder = codecs.getincrementaldecoder(encoding.name)("replace")
+    reader = _Reader(offset, limit)
+    stream.seek(len(encoding.mark))
+    counted_on, last = 0, ""
+    while chunk := stream.read(_CHUNK_BYTES):
+        if stop.is_set():
+            raise ToolError("stopped")
+        text = decoder.decode(chunk)
+        reader.feed(text)
+        last = text[-1:] or last
+        counted_on += len(chunk) if reader.is_full else 0
+        if counted_on > _COUNT_ON_BYTES:
+            reader.page.total, reader.page.is_counted = reader.count(), False
+            return reader.page
+    rest = decoder.decode(b"", True)
+    reader.feed(rest)
+    reader.close(rest[-1:] or last)
+    return reader.page
+
+
+def numbered(page: Page) -> str:
+    """Write the page's lines as `12|text`, numbers aligned."""
+    width = len(str(page.next_line - 1))
+    return "\n".join(f"{number:>{width}}|{line}" for number, line in enumerate(page.lines, page.first))

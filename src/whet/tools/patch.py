@@ -1,0 +1,208 @@
+"""`patch`: change parts of files, by a replacement or by a unified diff of several files.
+
+Everything is worked out in memory, then written beside the old files, and only when all of that went well
+do the new files take their names; a failure on the way puts back what was changed. How text is matched is
+the business of `edits.py` and `diffs.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from whet.contract.errors import BadInput, ToolError
+from whet.contract.tools import Tool, ToolContext
+from whet.lanes import ToolPool
+from whet.tools import atomic, diffs, edits
+from whet.tools.encoding import Encoding, decode, encode
+from whet.tools.output import clean, clip, size
+from whet.tools.paths import Place, kind, open_file, resolve
+from whet.tools.signature import tool
+
+FILE_BYTES = 50_000_000
+_SHOWN_CHARS = 3_000
+_SHOWN_LINES = 600
+
+
+class _File(msgspec.Struct):
+    """A file on its way: what it was (None: nothing) and what it shall be (None: deleted)."""
+
+    place: Place
+    old: bytes | None
+    old_text: str
+    encoding: Encoding
+    seen: tuple[int, int, int] | None
+    text: str | None
+    notes: list[str] = []
+
+
+def patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
+    """Give the tool `patch`, confined to the workspace and the `allowed` folders."""
+
+    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
+    def patch(  # noqa: PLR0913 - the parameters are the model's arguments
+        ctx: ToolContext,
+        path: str = "",
+        old_string: Annotated[str, "Text to replace; must be unique"] = "",
+        new_string: str | None = None,
+        replace_all: bool = False,
+        diff: Annotated[str, "Unified diff of one or more files, instead of the strings"] = "",
+        *,
+        stop: threading.Event,
+    ) -> str:
+        """Edit files: replace old_string in path by new_string, or apply diff. All or nothing."""
+        if diff and (old_string or new_string):
+            raise BadInput("give either diff or old_string and new_string, not both")
+        if diff:
+            files = _from_diff(diff, path, ctx.workspace, allowed)
+        else:
+            if not path or not old_string or new_string is None:
+                raise BadInput("patch needs path, old_string and new_string, or diff")
+            file = _load(resolve(path, ctx.workspace, allowed))
+            edit = edits.replace(file.old_text, old_string, new_string, every=replace_all)
+            file.text = edit.text
+            file.notes = [note for note in (edit.how, _places(edit.lines)) if note]
+            files = [file]
+        _write(files, stop)
+        return "\n".join(_report(file) for file in files)
+
+    return patch
+
+
+def _from_diff(diff: str, path: str, workspace: Path, allowed: Sequence[Path]) -> list[_File]:
+    patches = diffs.parse(diff, path)
+    files: dict[Path, _File] = {}
+    named = path if path and len(patches) == 1 and kind(resolve(path, workspace, allowed)) != "folder" else ""
+    for one in patches:
+        place = resolve(named or one.new or one.old, workspace, allowed)
+        file = files.get(place.path)
+        if file is None:
+            file = files[place.path] = _new(place) if not one.old and not kind(place) else _load(place)
+        if not one.old and (file.old or file.text):
+            raise BadInput(f"{place.shown} exists already", hint="make the diff against what it holds")
+        try:
+            file.text, notes = diffs.apply(file.text or "", one.hunks)
+        except BadInput as error:
+            raise BadInput(f"{place.shown}: {error.message}; nothing was changed", hint=error.hint) from error
+        file.notes = file.notes + notes
+        if not one.new:
+            if file.text:
+                raise BadInput(f"{place.shown} holds more than the diff deletes; nothing was changed")
+            file.text = None
+    return list(files.values())
+
+
+def _load(place: Place) -> _File:
+    if kind(place) == "folder":
+        raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
+    with os.fdopen(open_file(place), "rb") as stream:
+        seen = atomic.fingerprint_of(os.fstat(stream.fileno()))
+        data = stream.read(FILE_BYTES + 1)
+    if len(data) > FILE_BYTES:
+        raise BadInput(f"{place.shown} is larger than {size(FILE_BYTES)}", hint="use the terminal (sed)")
+    decoded = decode(data)
+    if decoded is None:
+        raise BadInput(f"{place.shown} is binary", hint="use the terminal")
+    text, encoding = decoded
+    return _File(place, data, text, encoding, seen, text)
+
+
+def _new(place: Place) -> _File:
+    return _File(place, None, "", Encoding(), None, "")
+
+
+def _write(files: Sequence[_File], stop: threading.Event) -> None:
+    prepared: list[tuple[_File, atomic.Prepared | None]] = []
+    done: list[_File] = []
+    try:
+        for file in files:
+            prepared.append((file, _prepare(file)))
+        if stop.is_set():
+            raise ToolError("stopped")
+        for file, ready in prepared:
+            _commit(file, ready)
+            done.append(file)
+    except ToolError:
+        for _, ready in prepared:
+            if ready is not None:
+                ready.discard()
+        for file in done:
+            _put_back(file)
+        raise
+
+
+def _prepare(file: _File) -> atomic.Prepared | None:
+    if file.text is None:
+        return None
+    try:
+        data = encode(file.text, file.encoding)
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"{file.place.shown} is {file.encoding.name}, which can't hold {file.text[error.start]!r}"
+        ) from error
+    return atomic.prepare(file.place, data)
+
+
+def _commit(file: _File, ready: atomic.Prepared | None) -> None:
+    if atomic.fingerprint(file.place) != file.seen:
+        raise ToolError(f"{file.place.shown} changed meanwhile", hint="read it again")
+    if ready is None:
+        atomic.delete(file.place)
+    else:
+        ready.commit()
+
+
+def _put_back(file: _File) -> None:
+    if file.old is None:
+        atomic.delete(file.place)
+    else:
+        atomic.prepare(file.place, file.old).commit()
+
+
+def _places(lines: tuple[int, ...]) -> str:
+    return f"{len(lines)} places, at lines {edits.listed(lines)}" if len(lines) > 1 else ""
+
+
+def _report(file: _File) -> str:
+    verb = "deleted" if file.text is None else "patched" if file.old is not None else "created"
+    notes = f" ({'; '.join(file.notes)})" if file.notes else ""
+    shown = _short_diff(file.old_text, file.text or "") if verb == "patched" else ""
+    return f"{verb} {file.place.shown}{notes}" + (f"\n{shown}" if shown else "")
+
+
+def _short_diff(old: str, new: str) -> str:
+    """Give the changed lines with two lines of context; nothing where the change spans too much."""
+    old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if old.endswith("\n") and new.endswith("\n"):
+        old, new = old[:-1], new[:-1]
+    before, after = old.split("\n"), new.split("\n")
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    head, tail = max(0, head - 2), max(0, tail - 2)
+    before, after = before[head : len(before) - tail], after[head : len(after) - tail]
+    if len(before) + len(after) > _SHOWN_LINES:
+        return f"[{len(before):,} lines became {len(after):,}, from line {head + 1}]"
+    rows = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
+    return clip(clean("\n".join(_shifted(row, head) for row in rows)), _SHOWN_CHARS)
+
+
+def _shifted(row: str, by: int) -> str:
+    if not row.startswith("@@ "):
+        return row
+    _, old, new, _ = row.split(" ", 3)
+    return f"@@ {_moved(old, by)} {_moved(new, by)} @@"
+
+
+def _moved(range_text: str, by: int) -> str:
+    start, comma, count = range_text[1:].partition(",")
+    return f"{range_text[0]}{int(start) + by}{comma}{count}"

@@ -1,0 +1,205 @@
+"""Keep the paths that a model names inside the folders that it may use.
+
+A name is resolved with all its symlinks and must then lie in the workspace or in an allowed folder. Files
+are opened by walking down from that folder without following any link, so that a link planted between
+the check and the use is refused by the system itself. What a file holds is not this module's business.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import re
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.contract.errors import BadInput, ToolDenied, ToolError
+
+_SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
+_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symlink that changed while it was opened",
+}
+_HEX = re.compile(r"\\x([89a-fA-F][0-9a-fA-F])")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A resolved path: `path` has no symlinks and lies in `root`; `shown` is how the model knows it."""
+
+    root: Path
+    path: Path
+    shown: str
+
+    @property
+    def name(self) -> str:
+        """The last component."""
+        return self.path.name
+
+
+def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Place:
+    """Resolve a name from the model; relative ones start at the workspace, ~ is the home folder.
+
+    The file need not exist. Raises BadInput on what can't be a path, ToolDenied on one that leads out.
+    """
+    named = _named(text)
+    base = Path(os.path.realpath(workspace))
+    try:
+        found = Path(os.path.realpath(_exact(base, named)))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{printable(text[:80])!r} can't be a path: {error}") from error
+    for root in (base, *(Path(os.path.realpath(folder)) for folder in allowed)):
+        if found.is_relative_to(root):
+            _refuse_system(root, found)
+            inside = found.relative_to(base) if root == base else found
+            return Place(root, found, printable(os.fspath(inside)))
+    raise ToolDenied(
+        f"{printable(text)} is outside the workspace {base}",
+        hint="name a file in the workspace, or use the terminal",
+    )
+
+
+def printable(name: str) -> str:
+    r"""Write a file name on one line: newlines as \n, bytes that are no UTF-8 as \xNN."""
+    if name.isprintable():
+        return name
+    return "".join(char if char.isprintable() else _escaped(char) for char in name)
+
+
+@contextmanager
+def folder_of(place: Place, *, make: bool = False) -> Generator[int]:
+    """Open the folder that holds `place`, following no link, and give its descriptor for the block.
+
+    With `make`, missing folders are made. Raises OSError, and ToolDenied where a link turned up.
+    """
+    descriptor = os.open(place.root, _WALK & ~os.O_NOFOLLOW)
+    try:
+        for part in place.path.parent.relative_to(place.root).parts if place.path != place.root else ():
+            below = _enter(descriptor, part, make)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def kind(place: Place) -> str:
+    """Say what is there: "file", "folder", or an empty string for nothing.
+
+    Raises BadInput on FIFOs, sockets and devices, ToolError where it can't be looked at.
+    """
+    try:
+        mode = os.stat(place.path, follow_symlinks=False).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise failure("look at", place, error) from error
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    raise BadInput(f"{place.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
+
+
+def open_file(place: Place) -> int:
+    """Open a regular file for reading and give its descriptor; never waits for a FIFO's other end.
+
+    Raises BadInput on anything that is no regular file or is missing, with the nearest name.
+    """
+    if kind(place) == "":
+        raise missing(place)
+    try:
+        with folder_of(place) as folder:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(place.name, flags, dir_fd=folder)
+    except OSError as error:
+        raise failure("read", place, error) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise BadInput(f"{place.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
+    return descriptor
+
+
+def missing(place: Place) -> BadInput:
+    """Say that `place` does not exist, with the nearest name in the deepest folder that does."""
+    folder = place.path.parent
+    while folder != place.root and not folder.is_dir():
+        folder = folder.parent
+    wanted = place.path.relative_to(folder).parts[0] if place.path != folder else place.name
+    try:
+        names = sorted(os.listdir(folder))[:5000]
+    except OSError:
+        names = []
+    close = difflib.get_close_matches(wanted.lower(), [name.lower() for name in names], n=3, cutoff=0.5)
+    near = [printable(name) for name in names if name.lower() in close]
+    where = place.shown[: -len(printable(place.name))].rstrip("/") or "the workspace"
+    if folder != place.path.parent:
+        where = f"{printable(os.path.relpath(folder, place.root))} (the folders below it don't exist)"
+    message = f"{place.shown} does not exist"
+    return BadInput(message, hint=f"in {where} there is: {', '.join(near)}" if near else "list the folder")
+
+
+def failure(verb: str, place: Place, error: OSError) -> ToolError:
+    """Give the tool error of a system error; `verb` is what was tried."""
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return ToolDenied(f"{place.shown} goes through a symlink that changed or runs in a circle")
+    if error.errno == errno.ENAMETOOLONG:
+        return BadInput(f"{place.shown[:80]}... is a longer name than the file system takes")
+    reason = (error.strerror or str(error)).lower()
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return ToolError(f"can't {verb} {place.shown}: {reason}", hint="free disk space" if is_full else "")
+
+
+def _named(text: str) -> str:
+    if not text.strip():
+        raise BadInput("the path is empty", hint="name a file, or . for the workspace")
+    if "\0" in text:
+        raise BadInput("the path holds a NUL character")
+    return os.path.expanduser(text)
+
+
+def _refuse_system(root: Path, found: Path) -> None:
+    for system in _SYSTEM:
+        if found.is_relative_to(system) and not root.is_relative_to(system):
+            raise ToolDenied(f"{found} is a system path, and file tools don't open those")
+
+
+def _exact(base: Path, named: str) -> str:
+    """Give the name as the system has it: one that a listing showed as \\xNN stands for that byte."""
+    whole = os.path.join(base, named)
+    if "\\" not in named or os.path.lexists(whole):
+        return whole
+    raw = _HEX.sub(lambda match: chr(0xDC00 + int(match[1], 16)), named)
+    for char, escape in _ESCAPES.items():
+        raw = raw.replace(escape, char)
+    shown = os.path.join(base, raw)
+    return shown if os.path.lexists(shown) else whole
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return _ESCAPES.get(char) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+def _enter(descriptor: int, part: str, make: bool) -> int:
+    try:
+        return os.open(part, _WALK, dir_fd=descriptor)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(part, dir_fd=descriptor)
+    return os.open(part, _WALK, dir_fd=descriptor)

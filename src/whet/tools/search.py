@@ -1,0 +1,303 @@
+"""`search_files`: lines that match, or files by name, below a folder of the workspace.
+
+Ripgrep does the work where it is installed; `walk.py` does it otherwise, or where the pattern needs what
+only Python's expressions have. Both are processes of their own with the same output, killed when the call
+is cancelled. What a match means is nobody's business here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from whet.contract.errors import BadInput, ToolError
+from whet.contract.tools import Tool, ToolContext
+from whet.tools import walk
+from whet.tools.output import clean
+from whet.tools.paths import Place, kind, missing, printable, resolve
+from whet.tools.signature import tool
+
+MOST_ROWS = 20_000
+LINE_CHARS = 240
+_PARTIAL_S = 45.0
+_CHUNK_BYTES = 1 << 16
+_RIPGREP = (
+    "--no-config",
+    "--no-messages",
+    "--no-mmap",
+    "--null",
+    "--color=never",
+    "--no-require-git",
+    "--no-ignore-global",
+    "--no-ignore-dot",
+    "--no-ignore-exclude",
+    "--max-filesize=100M",
+)
+_LINES = (
+    "--line-number",
+    "--no-heading",
+    "--with-filename",
+    "--max-columns=2000",
+    "--max-columns-preview",
+)
+_SIMPLE_GLOB = re.compile(r"[\w.*?{},-]+")
+_WILD = re.compile(r"[*?\[{]")
+_BINARY = re.compile(rb"([^\n]*): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n")
+_PREVIEW = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
+
+
+class _Found(msgspec.Struct):
+    """What a search gave: rows (line number, text) by path; names have none."""
+
+    rows: dict[str, list[tuple[int, str]]]
+    count: int = 0
+    note: str = ""
+
+
+class _Command(msgspec.Struct, frozen=True):
+    arguments: tuple[str, ...]
+    has_lines: bool
+    cwd: Path
+
+
+def search_tool(allowed: Sequence[Path], ripgrep: str | None = "rg") -> Tool:
+    """Give the tool `search_files`, confined to the workspace and the `allowed` folders."""
+
+    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=60)
+    async def search_files(  # noqa: PLR0913 - the parameters are the model's arguments
+        ctx: ToolContext,
+        pattern: Annotated[str, "Regex, or a glob when target is names"],
+        path: str = ".",
+        target: Literal["content", "names"] = "content",
+        glob: Annotated[str, "Only these files, e.g. *.py"] = "",
+        limit: Annotated[int, msgspec.Meta(ge=1)] = 100,
+        offset: Annotated[int, msgspec.Meta(ge=0)] = 0,
+    ) -> str:
+        """Search file contents or names below a folder. Hidden and .gitignored files are skipped."""
+        place = resolve(path, ctx.workspace, allowed)
+        if not pattern or "\n" in pattern or "\0" in pattern:
+            raise BadInput("pattern must be one line of text", hint="search for one line of it")
+        if kind(place) == "":
+            raise missing(place)
+        program = _program(ripgrep) if ripgrep else None
+        if target == "names":
+            found = await _names(place, pattern, program)
+        else:
+            found = await _content(place, pattern, glob, program)
+        shown = _filtered(found, glob)
+        return _report(shown, place, offset, limit)
+
+    return search_files
+
+
+def _program(name: str) -> str | None:
+    """Find a program on the PATH; shutil.which would cost 4 ms of start-up to import."""
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+async def _names(place: Place, pattern: str, program: str | None) -> _Found:
+    with_ripgrep = (program or "", *_RIPGREP, "--files", "--", _target(place))
+    arguments = with_ripgrep if program else _own("files", place, "")
+    found, errors = await _run(_Command(arguments, False, _folder(place)))
+    if errors and not found.count:
+        raise ToolError(f"the search failed: {errors}")
+    wanted = walk.glob_pattern(pattern if _WILD.search(pattern) else f"*{pattern}*")
+    rows = {name: rows for name, rows in found.rows.items() if wanted.fullmatch(name)}
+    return _Found(rows, len(rows), found.note)
+
+
+async def _content(place: Place, pattern: str, glob: str, program: str | None) -> _Found:
+    """Search with ripgrep, then with Python's expressions, then for the plain text, until one can."""
+    is_python = _compiles(pattern)
+    attempts: list[tuple[tuple[str, ...], str]] = []
+    if program:
+        base = (program, *_RIPGREP, *_LINES, *_only(glob))
+        attempts.append(((*base, "-e", pattern, "--", _target(place)), ""))
+    if is_python:
+        attempts.append((_own("regex", place, pattern), ""))
+    else:
+        attempts.append((_own("plain", place, pattern), "not a valid regex, so searched as plain text"))
+    errors = ""
+    for arguments, note in attempts:
+        found, errors = await _run(_Command(arguments, True, _folder(place)))
+        if found.count or not errors:
+            found.note = "; ".join(part for part in (note, found.note) if part)
+            return found
+    raise ToolError(f"the search failed: {errors}")
+
+
+def _own(mode: str, place: Place, pattern: str) -> tuple[str, ...]:
+    script = str(Path(walk.__file__))
+    return (sys.executable, "-I", "-S", script, mode, _target(place), pattern)
+
+
+def _only(glob: str) -> tuple[str, ...]:
+    """Let ripgrep skip other files early. Its --glob would also bring back ignored ones; a type does not."""
+    if _SIMPLE_GLOB.fullmatch(glob):
+        return ("--type-add", f"wanted:{glob}", "--type", "wanted")
+    return ()
+
+
+def _filtered(found: _Found, glob: str) -> _Found:
+    if not glob:
+        return found
+    wanted = walk.glob_pattern(glob)
+    rows = {
+        name: rows
+        for name, rows in found.rows.items()
+        if wanted.fullmatch(name) and not name.rsplit("/", 1)[-1].startswith(".")
+    }
+    return _Found(rows, sum(max(1, len(lines)) for lines in rows.values()), found.note)
+
+
+async def _run(command: _Command) -> tuple[_Found, str]:
+    """Run a search program to its end, its limit or a cancel; gives its output and its complaint."""
+    process = await asyncio.create_subprocess_exec(
+        *command.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=command.cwd
+    )
+    found = _Found({})
+    errors = b""
+    try:
+        async with asyncio.timeout(_PARTIAL_S), asyncio.TaskGroup() as group:
+            complaint = group.create_task(_read_errors(process))
+            await _collect(process, found, command.has_lines)
+            _end(process)
+        errors = complaint.result()
+    except TimeoutError:
+        found.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
+    finally:
+        _end(process)
+        await process.wait()
+    return found, clean(errors.decode("utf-8", "replace")).strip()[:500]
+
+
+def _end(process: Process) -> None:
+    """Kill what still runs, by number: Process.kill would reap an ended one under asyncio's eyes."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+async def _read_errors(process: Process) -> bytes:
+    assert process.stderr is not None
+    kept = b""
+    while chunk := await process.stderr.read(_CHUNK_BYTES):
+        kept = (kept + chunk)[:4_000]
+    return kept
+
+
+async def _collect(process: Process, found: _Found, has_lines: bool) -> None:
+    assert process.stdout is not None
+    buffer = b""
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
+        buffer = _take(buffer + chunk, found, has_lines)
+        if found.count >= MOST_ROWS and has_lines:
+            found.note = f"stopped at {found.count:,} matches; narrow the search"
+            return
+    if has_lines and buffer:
+        _drop_binary(buffer + b"\n", found)
+
+
+def _take(buffer: bytes, found: _Found, has_lines: bool) -> bytes:
+    """Read whole records (path NUL, or path NUL number:line NEWLINE) and give what is left over."""
+    start = 0
+    while (middle := buffer.find(b"\0", start)) >= 0:
+        if not has_lines:
+            found.rows[_name(buffer[start:middle])] = []
+            found.count += 1
+            start = middle + 1
+            continue
+        end = buffer.find(b"\n", middle)
+        if end < 0:
+            break
+        name = _name(_drop_binary(buffer[start:middle], found))
+        number, _, line = buffer[middle + 1 : end].partition(b":")
+        found.rows.setdefault(name, []).append((int(number), _shown(line)))
+        found.count += 1
+        start = end + 1
+    return buffer[start:]
+
+
+def _drop_binary(path: bytes, found: _Found) -> bytes:
+    """Forget files that ripgrep found to be binary after it had shown lines; gives the path after that."""
+    while notice := _BINARY.match(path):
+        dropped = found.rows.pop(_name(notice[1]), [])
+        found.count -= len(dropped)
+        path = path[notice.end() :]
+    return path
+
+
+def _name(path: bytes) -> str:
+    return os.fsdecode(path).removeprefix("./")
+
+
+def _shown(line: bytes) -> str:
+    text = clean(line[:4_000].decode("utf-8", "replace").removesuffix("\r"))
+    if len(text) <= LINE_CHARS:
+        return text
+    return _PREVIEW.sub("", text)[:LINE_CHARS] + "..."
+
+
+def _report(found: _Found, place: Place, offset: int, limit: int) -> str:
+    prefix = "" if _folder(place) == place.root else f"{_shown_folder(place)}/"
+    if not found.count:
+        return f"[no matches{'; ' + found.note if found.note else ''}]"
+    names = sorted(found.rows)
+    rows: list[str] = []
+    position = 0
+    for name in names:
+        lines = found.rows[name]
+        page = lines[max(0, offset - position) : max(0, offset + limit - position)]
+        is_listed = not lines and offset <= position < offset + limit
+        if page or is_listed:
+            rows.append(prefix + printable(name))
+            rows += [f"{number}|{line}" for number, line in page]
+        position += len(lines) or 1
+    has_lines = any(found.rows.values())
+    what = f"{_count(found.count, 'match', 'matches')} in " if has_lines else ""
+    note = what + _count(len(names), "file", "files")
+    last = min(offset + limit, found.count)
+    if offset >= found.count:
+        note += f"; offset {offset} is past the last"
+    elif offset or last < found.count:
+        note = f"{offset + 1}-{last} of {note}"
+    if last < found.count:
+        note += f"; go on with offset={last}"
+    return "\n".join([*rows, f"[{note}{'; ' + found.note if found.note else ''}]"])
+
+
+def _shown_folder(place: Place) -> str:
+    if kind(place) == "folder":
+        return place.shown
+    return os.path.dirname(place.shown)
+
+
+def _folder(place: Place) -> Path:
+    return place.path if kind(place) == "folder" else place.path.parent
+
+
+def _target(place: Place) -> str:
+    return "." if kind(place) == "folder" else f"./{place.name}"
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

@@ -1,0 +1,182 @@
+"""Search files where ripgrep is not installed: the same rules, the same output, as a program of its own.
+
+It runs in its own process so that a pattern that never ends can be killed; Python's matcher holds the
+interpreter's lock. Hidden, ignored (.gitignore) and binary files are left out, symlinks are not followed.
+Standard library only, since it is started as a plain script. Rules: gitignore(5).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from typing import NamedTuple
+
+FILE_BYTES = 100_000_000
+_UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_PIECE = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[[!^]?\]?[^\]]*\]|\{[^{}]*,[^{}]*\}|\\.|.", re.DOTALL)
+
+
+class Rule(NamedTuple):
+    """One line of a .gitignore: paths relative to its folder."""
+
+    pattern: re.Pattern[str]
+    is_kept: bool
+    only_folders: bool
+
+
+class Layer(NamedTuple):
+    """The rules of one .gitignore, and the folder that they hold in."""
+
+    folder: str
+    rules: list[Rule]
+
+
+def glob_source(glob: str) -> str:
+    """Write a glob as a regular expression: * and ? stop at a slash, ** does not, {a,b} are alternatives."""
+    return "".join(_piece(match.group()) for match in _PIECE.finditer(glob))
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """Compile a glob for relative paths: without a slash it means the name in any folder."""
+    glob = glob.removeprefix("./")
+    source = glob_source(glob.removeprefix("/"))
+    return re.compile(source if "/" in glob else f"(?:.*/)?{source}", re.DOTALL)
+
+
+def files(target: str) -> Iterator[str]:
+    """Yield the files below `target`, or itself when it is a file; ignored and hidden ones left out."""
+    if not os.path.isdir(target):
+        yield target
+        return
+    yield from _below(target, _layers_above(os.path.abspath(target)))
+
+
+def matches(path: str, pattern: re.Pattern[str]) -> list[tuple[int, bytes]]:
+    """Give number and text of each line that matches; none for binary, huge or unreadable files."""
+    try:
+        if os.path.getsize(path) > FILE_BYTES:
+            return []
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except OSError:
+        return []
+    if encoding := _UTF16.get(data[:2]):
+        data = data[2:].decode(encoding, "replace").encode()
+    if b"\0" in data:
+        return []
+    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    lines = text.removesuffix("\n").split("\n") if text else []
+    found = ((number, line) for number, line in enumerate(lines, 1) if pattern.search(line))
+    return [(number, line.encode("utf-8", "surrogateescape")) for number, line in found]
+
+
+def main(arguments: list[str]) -> int:
+    """Write `path NUL` for each file (mode files) or `path NUL number:line` for each match."""
+    mode, target, source = arguments
+    out = sys.stdout.buffer
+    if mode == "files":
+        for path in files(target):
+            out.write(os.fsencode(path) + b"\0")
+        return 0
+    pattern = re.compile(re.escape(source) if mode == "plain" else source)
+    for path in files(target):
+        for number, line in matches(path, pattern):
+            out.write(b"%b\0%d:%b\n" % (os.fsencode(path), number, line))
+    return 0
+
+
+def _below(folder: str, layers: list[Layer]) -> Generator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    names = {entry.name for entry in found}
+    if ".git" in names:
+        layers = []
+    if ".gitignore" in names:
+        layers = [*layers, Layer(os.path.abspath(folder), _rules(os.path.join(folder, ".gitignore")))]
+    for entry in found:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if not (is_folder or entry.is_file(follow_symlinks=False)):
+            continue
+        kept = _verdict(layers, os.path.abspath(entry.path), is_folder)
+        if kept is False or (kept is None and entry.name.startswith(".")):
+            continue
+        if is_folder:
+            yield from _below(entry.path, layers)
+        else:
+            yield entry.path
+
+
+def _layers_above(folder: str) -> list[Layer]:
+    """Give the rules of the folders above, up to the repository's root."""
+    layers: list[Layer] = []
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            break
+        folder = above
+        layers.insert(0, Layer(folder, _rules(os.path.join(folder, ".gitignore"))))
+    return layers
+
+
+def _rules(path: str) -> list[Rule]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            lines = stream.read().split("\n")
+    except OSError:
+        return []
+    return [rule for rule in map(_rule, lines) if rule is not None]
+
+
+def _rule(line: str) -> Rule | None:
+    line = line.removesuffix("\r")
+    while line.endswith(" ") and not line.endswith("\\ "):
+        line = line[:-1]
+    if not line or line.startswith("#"):
+        return None
+    is_kept = line.startswith("!")
+    line = line[1:] if is_kept else line
+    only_folders = line.endswith("/")
+    line = line.removesuffix("/")
+    source = glob_source(line.removeprefix("/"))
+    if "/" not in line:
+        source = f"(?:.*/)?{source}"
+    try:
+        return Rule(re.compile(source, re.DOTALL), is_kept, only_folders)
+    except re.error:
+        return None
+
+
+def _verdict(layers: Iterable[Layer], path: str, is_folder: bool) -> bool | None:
+    """Tell whether the last rule that fits keeps the path (True) or drops it (False); None: no rule."""
+    for layer in reversed(list(layers)):
+        inside = os.path.relpath(path, layer.folder)
+        for rule in reversed(layer.rules):
+            if (is_folder or not rule.only_folders) and rule.pattern.fullmatch(inside):
+                return rule.is_kept
+    return None
+
+
+def _piece(piece: str) -> str:
+    if piece == "**/":
+        return "(?:.*/)?"
+    if piece == "/**":
+        return "/.*"
+    if piece.startswith("*"):
+        return "[^/]*"
+    if piece == "?":
+        return "[^/]"
+    if piece.startswith("[") and len(piece) > 2:
+        inner = piece[1:-1].replace("\\", "\\\\")
+        return f"[^/{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]"
+    if piece.startswith("{") and len(piece) > 1:
+        return "(?:" + "|".join(glob_source(part) for part in piece[1:-1].split(",")) + ")"
+    return re.escape(piece[1:] if piece.startswith("\\") and len(piece) > 1 else piece)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
