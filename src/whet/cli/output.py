@@ -97,6 +97,22 @@ def _line(shape: Sequence[Column], row: Sequence[str], widths: dict[int, int]) -
     return (" " * _GAP).join(cells).rstrip()
 
 
+def fit(text: str) -> str:
+    """Give one line of `text`, cut to the terminal's width."""
+    return clip(text, terminal_width())
+
+
+def wrapped(text: str, *, indent: int = 0, width: int = 0) -> str:
+    """Break `text` at spaces into lines of at most `width` columns (the terminal's where 0), indented."""
+    width = (width or terminal_width()) - indent
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and columns(lines[-1]) + 1 + columns(word) > width:
+            lines.append("")
+        lines[-1] += (" " if lines[-1] else "") + word
+    return "\n".join(" " * indent + line for line in lines)
+
+
 def age(moment: str, now: datetime) -> str:
     """Say how long ago a stored time (ISO, UTC) was: now, 5 m, 3 h, 2 d, then the date."""
     try:

@@ -17,7 +17,7 @@ from whet.contract.errors import ConfigError
 # PyYAML has no types of its own; two untyped names keep that out of the rest.
 _yaml: Any = yaml
 _loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DEEPEST = 3
+_DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)

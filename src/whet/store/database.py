@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +20,7 @@ import apsw
 from whet.clock import Clock, iso
 from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
 from whet.store.faults import DISK_FULL, as_store_error
-from whet.store.gather import Gather
+from whet.store.gather import After, Gather
 from whet.store.lane import BUSY_TIMEOUT_MS, Lane, Outcome
 from whet.store.migrations import is_current, migrate
 
@@ -83,7 +83,7 @@ class Database:
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
-        def deliver(outcomes: list[Outcome]) -> None:
+        def deliver(outcomes: Sequence[Outcome]) -> None:
             result, error = outcomes[0]
             if error is None:
                 future.set_result(result)
@@ -95,17 +95,15 @@ class Database:
 
     async def write(self, work: Work[T]) -> T:
         """Write on the lane's thread, however long it takes. A cancel leaves, and undoes nothing."""
-        gather = self._gather_here()
-        future: asyncio.Future[T] = gather.loop.create_future()
-        gather.send([work], [future])
-        return await future
+        return await self._gather_here().large(work)
 
-    def append(self, work: Work[T]) -> asyncio.Future[T]:
-        """Start a small write (a few rows); the future is done after its commit is on disk.
+    async def append(self, work: Work[T], after: After | None = None) -> T:
+        """Write a few rows; returns when they are on disk. A cancel leaves, and undoes nothing.
 
-        Those started in one pass of the loop share a commit. Cancelling the future undoes nothing.
+        Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
+        thread before the waiter does, and also where that was cancelled.
         """
-        return self._gather_here().add(work)
+        return await self._gather_here().small(work, after)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""

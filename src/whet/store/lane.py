@@ -22,12 +22,12 @@ from whet.store.faults import as_store_error
 
 Work = Callable[[apsw.Connection], Any]
 Outcome = tuple[Any, BaseException | None]
-Deliver = Callable[[list[Outcome]], None]
+Deliver = Callable[[Sequence[Outcome]], None]
 
 BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 1000
 _GROUP_MAX = 256
-_QUICK_COMMIT_S = 0.001
+_QUICK_COMMIT_S = 0.002
 
 
 class _Capture:
@@ -133,7 +133,7 @@ class Lane:
     def _is_quick(self) -> bool:
         if self._pace_s <= _QUICK_COMMIT_S:
             return True
-        self._pace_s *= 0.9
+        self._pace_s *= 0.7
         return False
 
     def _begin_at_once(self) -> bool:

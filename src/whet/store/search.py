@@ -82,7 +82,7 @@ def index_soon(db: Database) -> None:
     db.submit(index_batch).add_done_callback(go_on)
 
 
-def search(connection: apsw.Connection, query: str, limit: int = 20, scope: Scope | None = None) -> list[Hit]:
+def search(connection: apsw.Connection, query: str, limit: int = 20, **scope: Unpack[Scope]) -> list[Hit]:
     """Search the index as it is. Any text is a valid query: words must all occur (if no message has them
     all, any of the rarer ones), "quoted words" in that order. Best first. Raises NotFound for the session.
     """

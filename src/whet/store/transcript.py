@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 import msgspec
@@ -67,7 +67,8 @@ class SessionLog:
         self._clock = clock
         self._state = state
         self._holder = claims.Holder(clock.new_id())
-        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._in_flight = 0
+        self._waiting: list[asyncio.Future[None]] = []
         self._renew_after_s = 0.0
 
     @classmethod
@@ -347,7 +348,8 @@ class SessionLog:
             self._renew(connection)
             connection.execute(
                 "INSERT INTO compactions"
-                " (session, turn, after_seq, live, engine, tokens_before, tokens_after, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                " (session, turn, after_seq, live, engine, tokens_before, tokens_after, at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (state.key, turn.number, after, text, engine, tokens_before, tokens_after, now),
             )
             connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (state.key,))
@@ -429,21 +431,27 @@ class SessionLog:
 
     async def _write(self, work: Callable[[apsw.Connection], T], apply: Callable[[T], object]) -> T:
         """Commit `work`, then `apply` its result to memory, also where the waiter is cancelled."""
-        future = self._db.append(work)
 
-        def committed(done: asyncio.Future[T]) -> None:
-            self._in_flight.discard(done)
-            if not done.cancelled() and done.exception() is None:
-                apply(done.result())
+        def after(result: T, error: BaseException | None) -> None:
+            self._in_flight -= 1
+            if error is None:
+                apply(result)
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
 
-        self._in_flight.add(future)
-        future.add_done_callback(committed)
-        return await asyncio.shield(future)
+        self._in_flight += 1
+        return await self._db.append(work, after)
 
     async def _settle_writes(self) -> None:
         """Wait for writes whose waiters were cancelled."""
         while self._in_flight:
-            await asyncio.wait(self._in_flight)
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiting.remove(waiter)
 
     async def _reload(self) -> None:
         """Read the session anew, keeping the objects that are in memory."""

@@ -1,0 +1,79 @@
+"""`whet doctor`: check that everything works, and say in one line each how to fix what does not.
+
+Exit code 1 where something failed; warnings leave it at 0. What is checked is `cli/checks.py`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import click
+
+from whet.cli import checks
+from whet.cli.checks import Finding
+from whet.cli.output import emit_json, styled, terminal_width
+from whet.cli.wording import printable
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.log import mask
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
+_PLAIN_MARKS = {"ok": "ok", "warning": "!!", "failed": "XX"}
+_LABEL = 11
+
+
+@click.command("doctor")
+@click.option("--online", is_flag=True, help="Also ask the model's server.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_context
+def doctor(ctx: click.Context, online: bool, as_json: bool) -> None:
+    """Check that everything works, and say how to fix what does not."""
+    found = [_masked(finding) for finding in examine(ctx.obj, online=online)]
+    failed = sum(finding.state == "failed" for finding in found)
+    if as_json:
+        emit_json({"ok": not failed, "checks": found})
+    else:
+        for finding in found:
+            _print(finding)
+        warned = sum(finding.state == "warning" for finding in found)
+        click.echo(f"\n{failed} failed, {warned} to look at" if failed or warned else "\nEverything is fine.")
+    ctx.exit(1 if failed else 0)
+
+
+def examine(home: Home, *, online: bool) -> list[Finding]:
+    """Run every check; a broken part hides none of the others."""
+    found, loaded = checks.check_config(home, os.environ)
+    report = [*checks.check_python(), *checks.check_home(home), *checks.check_disk(home), *found]
+    report += checks.check_secrets(home)
+    if loaded is not None:
+        report.append(checks.check_provider(home, loaded.settings, os.environ))
+        if online and report[-1].state == "ok":
+            work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
+            report.append(asyncio.run(work))
+    report += checks.check_database(home)
+    report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
+    return report
+
+
+def _masked(finding: Finding) -> Finding:
+    return Finding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
+
+
+def _print(finding: Finding) -> None:
+    mark, style = _MARKS[finding.state]
+    if "utf" not in (sys.stdout.encoding or "").lower():
+        mark = _PLAIN_MARKS[finding.state]
+    head = f"{styled(mark, style)} {finding.name:<{_LABEL - 2}}"
+    _wrapped(head, printable(finding.text))
+    if finding.fix and finding.state != "ok":
+        _wrapped(" " * 2 + "fix:".ljust(_LABEL - 2), printable(finding.fix))
+
+
+def _wrapped(head: str, text: str) -> None:
+    indent = " " * _LABEL
+    body = click.wrap_text(
+        text, max(30, terminal_width()) - 1, initial_indent=indent, subsequent_indent=indent
+    )
+    click.echo(head + body[_LABEL:])

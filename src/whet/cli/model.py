@@ -1,0 +1,125 @@
+"""`whet model`: which model answers and why, what its server offers, and choosing another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+
+from whet.app.discover import by_keys, is_needed, nothing_set
+from whet.cli.output import emit_json
+from whet.cli.wording import printable
+from whet.config.edit import set_value
+from whet.config.fields import fields
+from whet.config.load import Loaded, load
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError
+from whet.contract.protocols import ModelInfo, Provider
+from whet.providers.catalog import SERVERS, describe
+from whet.providers.connect import connect
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group(help="Show, list and choose the model.")
+def model() -> None:
+    """Group the model commands."""
+
+
+@model.command("show")
+@_as_json
+@click.pass_obj
+def show(home: Home, as_json: bool) -> None:
+    """Say which model answers, from where that comes, its window and its prices."""
+    loaded = _load(home)
+    info = _connect(home, loaded).info
+    origins = {key: loaded.origins[f"model.{key}"] for key in ("provider", "model", "base_url")}
+    if as_json:
+        return emit_json({"model": info, "origins": origins, "fallback": loaded.settings.fallback.model})
+    click.echo(f"model     {printable(info.model) or '(the server decides)'}  ({_origin(origins['model'])})")
+    click.echo(f"provider  {info.provider}  ({_origin(origins['provider'])})")
+    if loaded.settings.model.base_url:
+        click.echo(f"base URL  {loaded.settings.model.base_url}  ({origins['base_url']})")
+    click.echo(f"window    {info.window_tokens:,} tokens, answers up to {info.max_output_tokens:,}")
+    click.echo(f"price     {price(info)}")
+    if loaded.settings.fallback.model:
+        click.echo(f"fallback  {loaded.settings.fallback.model}")
+
+
+def _origin(origin: str) -> str:
+    return "the provider's default" if origin == "default" else origin
+
+
+def price(info: ModelInfo) -> str:
+    """Write what a million tokens cost."""
+    parts = {
+        "input": info.input_usd_per_mtok,
+        "output": info.output_usd_per_mtok,
+        "cache read": info.cache_read_usd_per_mtok,
+        "cache write": info.cache_write_usd_per_mtok,
+    }
+    if not any(parts.values()):
+        return "unknown" if info.input_usd_per_mtok is None else "free"
+    return (
+        ", ".join(f"{name} ${usd:g}" for name, usd in parts.items() if usd is not None)
+        + " per million tokens"
+    )
+
+
+@model.command("list")
+@_as_json
+@click.pass_obj
+def list_(home: Home, as_json: bool) -> None:
+    """Ask the server which models it serves."""
+    provider = _connect(home, _load(home))
+    names = asyncio.run(_ask(provider))
+    current = provider.info.model
+    if as_json:
+        return emit_json({"provider": provider.info.provider, "model": current, "models": names})
+    if not names:
+        return click.echo("The server lists no models; `whet model set NAME` takes any name.")
+    for name in names:
+        click.echo(f"{'*' if name == current else ' '} {printable(name)}")
+
+
+async def _ask(provider: Provider) -> list[str]:
+    try:
+        return await provider.list_models()
+    finally:
+        await provider.aclose()
+
+
+@model.command("set")
+@click.argument("name")
+@click.option("--provider", default="", help="Switch the provider too.")
+@_as_json
+@click.pass_obj
+def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
+    """Choose the model for new requests; NAME as the server knows it."""
+    loaded = _load(home)
+    if provider and provider not in SERVERS and not loaded.settings.model.base_url:
+        raise ConfigError(f"provider {provider!r} is not known", hint=f"one of {', '.join(SERVERS)}")
+    if provider:
+        set_value(home, "model.provider", provider)
+    change = set_value(home, "model.model", name)
+    info = describe(provider or loaded.settings.model.provider, name)
+    if as_json:
+        emit_json({"model": info, "before": change.before})
+    else:
+        click.echo(f"{name}: window {info.window_tokens:,} tokens, price {price(info)}")
+    for key in ("model.model", "model.provider"):
+        if fields()[key].variable in os.environ:
+            click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
+
+
+def _load(home: Home) -> Loaded:
+    return load(home, environ=os.environ)
+
+
+def _connect(home: Home, loaded: Loaded) -> Provider:
+    secrets = load_secrets(home, os.environ)
+    if is_needed(loaded.settings):
+        raise nothing_set(by_keys(secrets))
+    return connect(loaded.settings.model, loaded.settings.fallback, secrets)

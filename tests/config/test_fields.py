@@ -1,0 +1,55 @@
+"""The flat list of settings and their help texts follow the schema."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from whet.config.fields import fields, helps, nearest, read_text, sections, show, split_list
+from whet.config.schema import Settings
+
+
+def test_every_setting_of_the_schema_is_listed_with_its_default() -> None:
+    settings = Settings()
+    for key, field in fields().items():
+        section, _, name = key.partition(".")
+        assert getattr(getattr(settings, section), name) == field.default
+    assert len(fields()) == sum(len(msgspec.structs.fields(struct)) for struct in sections().values())
+
+
+def test_every_setting_has_a_help_text() -> None:
+    for key in fields():
+        assert len(helps()[key]) > 15, key
+        assert "\n" not in helps()[key]
+    assert helps()["model.max_retries"] == "How often a failed call is tried again before its first delta."
+    assert "takes over" in helps()["fallback.model"]
+
+
+def test_a_default_reads_back_from_its_own_text() -> None:
+    for field in fields().values():
+        assert read_text(field, show(field.default)) == field.default, field.key
+
+
+def test_numbers_are_written_without_loss() -> None:
+    assert show(123456789.5) == "123456789.5"
+    assert show(120.0) == "120"
+    assert show(("a", "b")) == "a, b"
+
+
+def test_choices_and_limits_are_known() -> None:
+    assert fields()["model.format"].choices == ("chat_completions", "anthropic_messages", "responses", "auto")
+    assert fields()["agent.max_steps"].minimum == 1
+    with pytest.raises(ValueError, match="at least 1"):
+        read_text(fields()["agent.max_steps"], "0")
+    assert "(empty)" in fields()["model.reasoning_effort"].allowed
+
+
+def test_lists_split_outside_parentheses_only() -> None:
+    assert split_list(" a , ,b(c, d),e ") == ("a", "b(c, d)", "e")
+    assert split_list("") == ()
+
+
+def test_the_nearest_name() -> None:
+    assert nearest("sesions", ["sessions", "config"]) == "sessions"
+    assert nearest("retries", list(fields())) == "model.max_retries"
+    assert nearest("qqqq", list(fields())) == ""
