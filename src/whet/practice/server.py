@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whet.contract.errors import Unavailable
 from whet.practice.endpoints import Practice, Recorded
@@ -50,6 +51,16 @@ class _Server(uvicorn.Server):
         self._on_started.set()
         await self.stopping.wait()
 
+    def hang_up(self, client: object) -> None:
+        """Close the connection of this address without a word."""
+        for connection in self._connections():
+            if connection.client == client:
+                connection.transport.abort()
+
+    def _connections(self) -> list[H11Protocol]:
+        # The Config above asks for h11, so there is no other kind.
+        return [c for c in self.server_state.connections if isinstance(c, H11Protocol)]
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drop every connection, stalled ones too, and close the socket."""
         for server in self.servers:
@@ -58,7 +69,7 @@ class _Server(uvicorn.Server):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in list(self.server_state.connections):
+        for connection in self._connections():
             connection.transport.abort()
         while self.server_state.connections:
             await asyncio.sleep(0)
@@ -99,6 +110,7 @@ class PracticeServer:
             ) from error
         self._port = listener.getsockname()[1]
         self._server = _Server(self._practice.app(), self._started)
+        self._practice.gate.hang_up = self._server.hang_up
         self._thread = threading.Thread(
             target=_serve, args=(self._server, listener), name="practice-server", daemon=True
         )
