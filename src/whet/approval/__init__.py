@@ -1,1 +1,1 @@
-"""The gate that stands before every tool call."""
+"""The gate before every tool call: rules, the analysis of shell commands, and the question to a person."""

@@ -11,15 +11,15 @@ import os
 import re
 import select
 import stat
-from collections.abc import Sequence
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.messages import ImagePart, Message, TextPart
+from whet.contract.messages import ImagePart
 
 CAP_CHARS = 200_000
 IMAGE_CAP_BYTES = 20_000_000
 _CHUNK_BYTES = 1 << 20
+_IMAGE_MENTION = re.compile(r"(?:^|\s)@(\S+\.(?:png|jpe?g|gif|webp))(?=\s|$)", re.IGNORECASE)
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -46,14 +46,17 @@ def fenced(text: str, label: str) -> str:
     return f"{label} ({len(text):,} characters):\n{fence}\n{capped(text)}{newline}{fence}"
 
 
-def compose(question: str, piped: str = "", images: Sequence[Path] = ()) -> Message:
-    """Make the user message of a question, piped text and images. Raises NotFound, ConfigError."""
-    text = capped(question)
-    if piped.strip():
-        text = f"{text}\n\n{fenced(piped, 'Standard input')}" if question else capped(piped)
-    if not images:
-        return Message("user", text)
-    return Message("user", (TextPart(text), *(load_image(path) for path in images)))
+def with_piped(question: str, piped: str) -> str:
+    """Give the text of a user message made of a question and piped text, either of which may be empty."""
+    if not piped.strip():
+        return capped(question)
+    return f"{capped(question)}\n\n{fenced(piped, 'Standard input')}" if question else capped(piped)
+
+
+def mentioned_images(text: str, folder: Path) -> list[Path]:
+    """Give the image files that `text` names as @path, relative to `folder`."""
+    paths = (folder / Path(name).expanduser() for name in _IMAGE_MENTION.findall(text))
+    return [path for path in paths if path.is_file()]
 
 
 def load_image(path: Path) -> ImagePart:

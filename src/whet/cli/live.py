@@ -15,6 +15,7 @@ from whet.cli import wording
 from whet.cli.blocks import Block, Blocks
 from whet.cli.render import Painter
 from whet.contract.events import (
+    ApprovalAsked,
     ApprovalDecided,
     Event,
     ReasoningDelta,
@@ -87,6 +88,8 @@ class TurnView:
     _blocks: Blocks = field(default_factory=Blocks)
     _reasoning: str = ""
     _running: dict[str, _Running] = field(default_factory=dict[str, _Running])
+    _subjects: dict[str, str] = field(default_factory=dict[str, str])
+    _asked: str = ""
     _began_s: float | None = None
     _after_call: bool = False
 
@@ -99,6 +102,8 @@ class TurnView:
         """End a turn that gave no TurnEnd; its open text is written out."""
         self._flush()
         self._running.clear()
+        self._subjects.clear()
+        self._asked = ""
         self._began_s = None
 
     def emit(self, event: Event) -> None:
@@ -119,9 +124,11 @@ class TurnView:
                 self._progress(event)
             case ToolFinished():
                 self._finished(event)
+            case ApprovalAsked():
+                self._asked = event.call_id
+                self._subjects[event.call_id] = event.subject
             case ApprovalDecided():
-                if event.verdict == "deny":
-                    self.say(f"denied by {event.decided_by}: {wording.printable(event.reason)}", "yellow")
+                self._asked = ""
             case TurnEnd():
                 self._end(event)
             case _:
@@ -131,6 +138,7 @@ class TurnView:
     def say(self, text: str, style: str = "dim") -> None:
         """Write one line or several of ours into the scroll-back."""
         self._after_call = False
+        text = "\n".join(wrapped(text, self.surface.width()))
         self.surface.write(self.painter.line(text, style) + "\n")
 
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
@@ -152,6 +160,8 @@ class TurnView:
     def _status(self) -> str:
         elapsed = self.now_s() - (self._began_s or 0.0)
         spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
+        if self._asked:
+            return "waiting for your answer"
         doing = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
 
@@ -160,7 +170,7 @@ class TurnView:
         line = wording.call_line(call.name, call.subject, width, mark=self.marks.running, tail=took)
         rows: list[list[Fragment]] = [[("", line)]]
         for text in call.output.splitlines()[-_OUTPUT_LINES:]:
-            rows.append([("class:dim", wording.clip(f"  {self.marks.output} {text}", width))])
+            rows.append([("class:dim", f"  {self.marks.output} {wording.clip(text, width - 4)}")])
         return rows
 
     def _progress(self, event: ToolProgress) -> None:
@@ -171,7 +181,7 @@ class TurnView:
         call = self._running.pop(event.call_id, None)
         width = self.surface.width()
         mark, style = (self.marks.ok, "green") if event.ok else (self.marks.failed, "red")
-        about = call.subject if call else ""
+        about = call.subject if call else self._subjects.pop(event.call_id, "")
         line = wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event))
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
         if reason := wording.failure(event):
@@ -182,11 +192,19 @@ class TurnView:
     def _aside(self, event: Event) -> None:
         if isinstance(event, StreamRestarted):
             self._flush()
-        if isinstance(event, Steered) and event.text in self.queued:
-            self.queued.remove(event.text)
+        if isinstance(event, Steered):
+            self._steered(event)
         if line := wording.aside(event):
             self._flush()
             self.say(line)
+
+    def _steered(self, event: Steered) -> None:
+        if event.text in self.queued:
+            self.queued.remove(event.text)
+        self._flush()
+        text = wording.clip(self.marks.prompt + event.text, self.surface.width())
+        self.surface.write("\n" + self.painter.line(text, "bold") + "\n")
+        self._after_call = False
 
     def _end(self, end: TurnEnd) -> None:
         self.stop()

@@ -1,4 +1,4 @@
-"""The parts of the input line: completion, pasted text, history.
+"""The parts of the input line: completion, pasted text, history, keys.
 
 It knows prompt_toolkit's small interfaces, and nothing about turns or sessions.
 """
@@ -13,9 +13,15 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
 
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
 _MOST = 60
+_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
 
@@ -81,6 +87,40 @@ class Pastes:
             return line
         pattern = "|".join(re.escape(name) for name in held)
         return re.sub(pattern, lambda match: held[match[0]], line)
+
+
+class PasteParser(Vt100Parser):
+    """prompt_toolkit's key parser, with time in proportion to a paste's length instead of its square."""
+
+    def __init__(self, feed_key: Callable[[KeyPress], None]) -> None:
+        super().__init__(feed_key)
+        self._held: list[str] | None = None
+        self._edge = ""
+
+    def feed(self, data: str) -> None:
+        """Take what was read; a paste becomes one key press once its end mark is there."""
+        if self._held is None:
+            before, mark, data = data.partition(_PASTE_BEGINS)
+            super().feed(before)
+            if not mark:
+                return
+            self._held, self._edge = [], ""
+        self._held.append(data)
+        seen = self._edge + data
+        self._edge = seen[-len(_PASTE_ENDS) :]
+        if _PASTE_ENDS in seen:
+            text, _, rest = "".join(self._held).partition(_PASTE_ENDS)
+            self._held = None
+            self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
+            self.feed(rest)
+
+
+def open_input() -> Input:
+    """Open the terminal's input with a parser that bears long pastes."""
+    found = create_input()
+    if isinstance(found, Vt100Input):
+        found.vt100_parser = PasteParser(found.vt100_parser.feed_key_callback)
+    return found
 
 
 def open_history(path: Path) -> History:

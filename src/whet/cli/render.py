@@ -25,6 +25,7 @@ from whet.cli.blocks import Block
 from whet.cli.wording import printable
 
 _TRAILING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_EDGES = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
 _THEME = Theme(
     {
         "markdown.code": Style(color="cyan"),
@@ -88,7 +89,7 @@ class Painter:
         """Render a block of an answer, with the empty line that goes before it, newline at the end."""
         text = printable(block.text)
         body = self._rendered(_Answer(text, hyperlinks=False), width) if self._markdown else text
-        body = body.strip("\n")
+        body = _EDGES.sub("", body).rstrip("\n")
         return f"{body}\n" if block.tight else f"\n{body}\n"
 
     def line(self, text: str, style: str = "") -> str:

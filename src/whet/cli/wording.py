@@ -20,7 +20,6 @@ from whet.contract.events import (
     Notice,
     Retry,
     ReviewQueued,
-    Steered,
     StreamRestarted,
     ToolFinished,
     TurnEnd,
@@ -29,6 +28,7 @@ from whet.contract.events import (
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HIDDEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|[\U000e0000-\U000e007f]")
+_TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
 # What a tool's call is about, in the order of telling most.
 _SUBJECTS = ("command", "path", "file_path", "url", "pattern", "query", "question", "name", "action", "goal")
 
@@ -69,10 +69,14 @@ def _columns_of(character: str) -> int:
 
 
 def clip(text: str, width: int) -> str:
-    """Give one line of `text` in at most `width` columns, with … where it was cut."""
+    """Give `text` as one line of at most `width` columns, blanks folded, with … where it was cut."""
     line = " ".join(printable(text[: width * 4]).split())
-    cut = len(text) > width * 4
-    if columns(line) <= width and not cut:
+    return cut(line + "…" if len(text) > width * 4 else line, width)
+
+
+def cut(line: str, width: int) -> str:
+    """Give a line of printable text cut to `width` columns, with … where it was cut."""
+    if columns(line) <= width:
         return line
     kept: list[str] = []
     room = width - 1
@@ -140,11 +144,14 @@ def outcome(event: ToolFinished) -> str:
 
 
 def failure(event: ToolFinished) -> str:
-    """Give the first line of a failed call's error, "" on success."""
+    """Give the line of a failed call's output that tells most about the failure, "" on success."""
     if event.ok:
         return ""
-    lines = (line.strip() for line in printable(event.preview).splitlines())
-    return next((line for line in lines if line), "")
+    lines = [line.strip() for line in printable(event.preview).splitlines() if line.strip()]
+    if event.error_kind != "exit":
+        return lines[0] if lines else ""
+    telling = next((line for line in lines if _TELLING.search(line)), "")
+    return telling or (lines[-1] if lines else "")
 
 
 def aside(event: Event) -> str:
@@ -163,8 +170,6 @@ def aside(event: Event) -> str:
             )
         case Notice():
             return printable(event.text)
-        case Steered():
-            return printable(f"taken up: {event.text}")
         case ReviewQueued():
             return f"review queued: {', '.join(event.kinds)}"
         case _:

@@ -1,15 +1,33 @@
-"""What the stand-in says when there is no script."""
+"""What the stand-in says when there is no script: rules that see one request and nothing else.
+
+The models: `practice` (plain requests and the demo's tasks), `practice-steps-N` (benchmarks) and
+`practice-echo`. A scripted stand-in, not a language model. What a task has come to is read from the results
+in the transcript, so that any request can be answered after a crash, by another process, by anybody.
+"""
 
 from __future__ import annotations
 
 import re
+import zlib
 
-from whet.practice.ask import Ask
+import msgspec
+
+from whet.practice import chapters_task, cleanup_task, orders_task, plain
+from whet.practice.ask import Ask, Call
 from whet.practice.script import Reply
 from whet.practice.steps import take_step
 
 MODELS = ("practice", "practice-echo", "practice-steps-3", "practice-steps-20", "practice-steps-1000")
+
 _STEPS = re.compile(r"practice-steps-(\d+)")
+_GO_ON = re.compile(r"\W*(please )?(go on|go ahead|continue|carry on|proceed|resume|keep going|next)\b", re.I)
+_GREETING = re.compile(r"\W*(hi|hello|hey|good (morning|evening|day))\b", re.I)
+_NOTE = re.compile(r"^\[[^\n]*\]$|<(\w[\w-]*)>.*?</\1>", re.M | re.S)
+_TASKS = (
+    (orders_task.MATCH, orders_task.proceed),
+    (cleanup_task.MATCH, cleanup_task.proceed),
+    (chapters_task.MATCH, chapters_task.proceed),
+)
 
 
 def is_offered(model: str) -> bool:
@@ -22,4 +40,56 @@ def answer(ask: Ask) -> Reply:
     steps = _STEPS.fullmatch(ask.model)
     if steps:
         return take_step(ask, int(steps[1]))
-    return Reply(ask.last_user)
+    if ask.model == "practice-echo":
+        return Reply(ask.last_user)
+    reply = _with_ids(_proceed(ask), ask)
+    if ask.thinking and not reply.reasoning:
+        reply = msgspec.structs.replace(reply, reasoning="(A scripted stand-in does not think.)")
+    return reply
+
+
+def _proceed(ask: Ask) -> Reply:
+    """Go on with the newest request that is recognised.
+
+    A message that only says "go on", or that came in between two steps, leaves the one before it in force.
+    """
+    for index in range(len(ask.heard) - 1, -1, -1):
+        message = ask.heard[index]
+        if message.role != "user":
+            continue
+        text = own_words(message.text)
+        for pattern, proceed in _TASKS:
+            if pattern.search(text):
+                return proceed(ask, index)
+        if plain.matches(text):
+            return plain.proceed(ask, index, text)
+        in_turn = index > 0 and ask.heard[index - 1].role == "tool"
+        if not in_turn and not _GO_ON.match(text):
+            return Reply(_small_talk(text))
+    return Reply(plain.WHAT_I_AM)
+
+
+def own_words(text: str) -> str:
+    """Give a user message without the notes that an agent adds to it: [bracketed lines], <tagged> blocks."""
+    return _NOTE.sub("", text).strip()
+
+
+def _small_talk(text: str) -> str:
+    if _GREETING.match(text):
+        return f"Hello. {plain.WHAT_I_AM}"
+    if re.search(r"what can you do|who are you|what are you|\bhelp\b", text, re.I):
+        return plain.WHAT_I_AM
+    return f"I don't recognise that request. {plain.WHAT_I_AM}"
+
+
+def _with_ids(reply: Reply, ask: Ask) -> Reply:
+    """Give the calls ids that do not come back later in a session, not even after a compaction."""
+    before = sum(len(message.calls) for message in ask.heard)
+    last = ask.heard[-1].text if ask.heard else ""
+    calls = tuple(
+        Call(
+            call.name, call.arguments, f"call_{before + n}_{zlib.crc32((call.arguments + last).encode()):08x}"
+        )
+        for n, call in enumerate(reply.tool_calls, 1)
+    )
+    return msgspec.structs.replace(reply, tool_calls=calls)

@@ -168,6 +168,10 @@ def _image_message(messages: Sequence[Message], end: int) -> bytes:
     return b',{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
 class _Piece(msgspec.Struct):
     type: str = ""
     text: str | None = None
@@ -183,7 +187,7 @@ class _Call(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    extra_content: msgspec.Raw | None = None
+    extra_content: msgspec.Raw = _ABSENT
 
 
 class _Delta(msgspec.Struct):
@@ -224,7 +228,7 @@ class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     model: str | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _ABSENT
 
 
 _CHUNK = msgspec.json.Decoder(_Chunk)
@@ -275,7 +279,7 @@ class ChatDecoder:
             if failures.read_error(data) is not None:
                 raise failures.from_payload(self._info, data) from error
             raise failures.unreadable(self._info, data) from error
-        if chunk.error is not None and bytes(chunk.error) != b"null":
+        if bytes(chunk.error) not in (b"", b"null"):
             raise failures.from_payload(self._info, data)
         if chunk.usage is not None:
             self._usage = chunk.usage
@@ -335,7 +339,7 @@ class ChatDecoder:
         slot = self._slot(call, function)
         if function.name and not slot.name:
             slot.name = function.name
-        if call.extra_content is not None:
+        if bytes(call.extra_content) not in (b"", b"null"):
             slot.extra = bytes(call.extra_content)
         if isinstance(function.arguments, str):
             slot.pieces.append(function.arguments)

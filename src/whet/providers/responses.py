@@ -151,6 +151,10 @@ def _replayed(message: Message) -> bytes:
     return replay.blocks_json.strip()[1:-1].encode("utf-8", "replace")
 
 
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
 class _InputDetails(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
@@ -182,7 +186,7 @@ class _Event(msgspec.Struct):
     delta: str | None = None
     refusal: str | None = None
     output_index: int = 0
-    item: msgspec.Raw | None = None
+    item: msgspec.Raw = _ABSENT
     response: _Response | None = None
 
 
@@ -222,7 +226,7 @@ class ResponsesDecoder:
         return ()
 
     def _other(self, event: _Event, data: bytes) -> None:
-        if event.type == "response.output_item.done" and event.item is not None:
+        if event.type == "response.output_item.done" and bytes(event.item):
             self._items[event.output_index] = bytes(event.item)
         elif event.type in ("response.completed", "response.incomplete") and event.response is not None:
             self._response = event.response

@@ -8,7 +8,6 @@ business.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ def prepare(place: Place, data: bytes) -> Prepared:
     """
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
-    temporary = f".whet-{secrets.token_hex(8)}.tmp"
+    temporary = f".whet-{os.urandom(8).hex()}.tmp"
     try:
         with folder_of(place, make=True) as folder:
             old = _old(place, folder)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -90,7 +89,7 @@ def search_tool(allowed: Sequence[Path], ripgrep: str | None = "rg") -> Tool:
             raise BadInput("pattern must be one line of text", hint="search for one line of it")
         if kind(place) == "":
             raise missing(place)
-        program = shutil.which(ripgrep) if ripgrep else None
+        program = _program(ripgrep) if ripgrep else None
         if target == "names":
             found = await _names(place, pattern, program)
         else:
@@ -99,6 +98,12 @@ def search_tool(allowed: Sequence[Path], ripgrep: str | None = "rg") -> Tool:
         return _report(shown, place, offset, limit)
 
     return search_files
+
+
+def _program(name: str) -> str | None:
+    """Find a program on the PATH; shutil.which would cost 4 ms of start-up to import."""
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 async def _names(place: Place, pattern: str, program: str | None) -> _Found:

@@ -1,0 +1,171 @@
+"""What a tool call would do: its pieces for the rules, its risk, and the line that a person is shown.
+
+One function per tool whose arguments matter (shell, files, web); every other tool is judged by its declared
+effects. Arguments are looked at as they will run. Knows nothing about rules, modes or people.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from whet.approval.paths import absolute, is_secret, within, writing, zone_of
+from whet.approval.risk import Analyse, Level, Piece, Place, worst
+from whet.approval.subject import visible
+from whet.contract.protocols import GateCall
+from whet.log import mask
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A call as the policy sees it. `whole` is its text, for deny and ask rules; `subject` is for a person."""
+
+    tool: str
+    whole: str
+    subject: str
+    pieces: tuple[Piece, ...]
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        """The risk of the whole."""
+        return worst(piece.level for piece in self.pieces)
+
+
+def describe(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    """Say what `call` would do. Raises ValueError where an argument is of the wrong type."""
+    by_name = _TOOLS.get(call.tool.name)
+    if by_name is not None:
+        return by_name(call, place, analyse)
+    level: Level = "safe" if call.tool.effects and call.tool.effects <= {"read"} else "normal"
+    return _simple(call, level, _arguments(call))
+
+
+def _simple(call: GateCall, level: Level, text: str, reasons: tuple[str, ...] = ()) -> Action:
+    name = call.tool.name
+    piece = Piece(text, name, level, reasons, "*" if level == "normal" else "")
+    return Action(name, text, visible(f"{name} {text}".strip()), (piece,), reasons)
+
+
+def _arguments(call: GateCall) -> str:
+    return json.dumps(call.arguments, ensure_ascii=False, sort_keys=True) if call.arguments else ""
+
+
+def _text(call: GateCall, name: str, default: str = "") -> str:
+    value = call.arguments.get(name, default)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text")
+    return value
+
+
+def _terminal(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    command, stdin = _text(call, "command"), _text(call, "stdin")
+    cwd = os.path.normpath(os.path.join(place.workspace, _text(call, "workdir")))
+    risk = analyse(command, cwd, place, stdin)
+    shown = visible(command)
+    if cwd != place.workspace:
+        shown = f"{shown}\n(in {visible(_text(call, 'workdir'))})"
+    if stdin:
+        shown = f"{shown}\n(input: {visible(stdin, 400)})"
+    pieces = risk.commands
+    if worst(piece.level for piece in pieces) != risk.level:
+        pieces = (*pieces, Piece(command, "", risk.level, risk.reasons))
+    return Action(call.tool.name, command, shown, pieces, risk.reasons)
+
+
+def _process(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    action, name = _text(call, "action"), call.tool.name
+    identity = _text(call, "id")
+    if action in ("list", "poll", "wait"):
+        return _simple(call, "safe", f"{action} {identity}".strip())
+    if action != "write":
+        text = f"{action} {identity}".strip()
+        return Action(
+            name, text, visible(f"process {text}"), (Piece(text, action, "normal", (), f"{action} *"),)
+        )
+    text = _text(call, "text")
+    risk = analyse(text, place.workspace, place, "")
+    level: Level = "normal" if risk.level == "safe" else risk.level
+    piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
+    return Action(name, piece.text, visible(f"send to process {identity}: {text}"), (piece,), risk.reasons)
+
+
+def _file_piece(path: str, place: Place, writes: bool) -> Piece:
+    full = absolute(os.path.expanduser(path), place.workspace) or path
+    real = _real(full)
+    names = _names(full, place) + (() if real == full else _names(real, place))
+    if writes:
+        level, reason = writing(zone_of(full, place.workspace, place))
+        level = "normal" if level == "safe" else level
+    else:
+        secret = is_secret(full) or is_secret(real)
+        level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
+    # A grant or an allow rule must hold for where the path leads, so that name comes first.
+    return Piece(
+        names[-2], names[-2], level, (reason,) if reason else (), "*" if level == "normal" else "", names
+    )
+
+
+def _names(full: str, place: Place) -> tuple[str, str]:
+    """Give the two ways to write a path: from the workspace, and absolute."""
+    inside = within(full, place.workspace) and full != place.workspace
+    return (full[len(place.workspace.rstrip("/")) + 1 :] if inside else full), full
+
+
+def _real(full: str) -> str:
+    try:
+        return os.path.realpath(full)
+    except (OSError, ValueError):
+        return full
+
+
+def _files(call: GateCall, place: Place, paths: list[str], writes: bool) -> Action:
+    pieces = tuple(_file_piece(path, place, writes) for path in paths)
+    reasons = tuple(dict.fromkeys(reason for piece in pieces for reason in piece.reasons))
+    whole = " ".join(paths)
+    return Action(call.tool.name, whole, visible(f"{call.tool.name} {' '.join(paths)}"), pieces, reasons)
+
+
+def _read(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    return _files(call, place, [_text(call, "path", ".")], False)
+
+
+def _write(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    return _files(call, place, [_text(call, "path")], True)
+
+
+def _patch(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    """A patch names its file, or its diff names several."""
+    paths = [path] if (path := _text(call, "path")) else []
+    for line in _text(call, "diff").splitlines():
+        found = re.match(r"(?:\+\+\+|---|rename (?:from|to)|copy to|\*\*\* \w+ File:)\s+([^\t]+)", line)
+        if found and found[1].strip() != "/dev/null":
+            paths.append(re.sub(r"^[ab]/", "", found[1].strip().strip('"')))
+    return _files(call, place, list(dict.fromkeys(paths)) or [""], True)
+
+
+def _fetch(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    url = _text(call, "url").strip()
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    strange = parts.username is not None or re.search(r"[\s\\\x00-\x1f]", url) is not None or not host
+    reasons = ("the address holds a key or a password",) if mask(url) != url else ()
+    level: Level = "dangerous" if reasons else "normal"
+    program = "" if strange else host
+    piece = Piece(url, program, level, reasons, host if program and level == "normal" else "", (host,))
+    return Action(call.tool.name, url, visible(f"{call.tool.name} {url}"), (piece,), reasons)
+
+
+_TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
+    "terminal": _terminal,
+    "process": _process,
+    "read_file": _read,
+    "search_files": _read,
+    "write_file": _write,
+    "patch": _patch,
+    "web_fetch": _fetch,
+}

@@ -1,0 +1,106 @@
+"""Code and queries given on the command line: `python -c`, `node -e`, `psql -c`, here-documents into them.
+
+The languages are not parsed: calls that run programs, delete or connect are looked for, and whatever else
+such code does stays merely normal, which is asked about by default. Findings as in danger_files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from whet.approval.danger_files import Finding, Setting
+from whet.approval.shell_words import Word
+
+_SQL = re.compile(
+    r"\b(drop\s+(table|database|schema|index|view|user|role|column)|truncate\b|alter\s+table\s+\S+\s+drop"
+    r"|delete\s+from\s+\S+\s*($|;)|update\s+\S+\s+set\s+(?:(?!\bwhere\b)[^;])*($|;)|grant\b|revoke\b|shutdown\b)"
+    r"|dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|\bflush(all|db)\b|\\!|^\s*\.(shell|system)\b|into\s+(outfile|dumpfile)|copy\s+.*\s+program\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def database_text(text: str) -> Finding | None:
+    """Judge text for a database: statements that destroy or that run programs."""
+    return ("dangerous", "deletes or overwrites data in a database") if _SQL.search(text) else None
+
+
+def database(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    for word in words:
+        finding = database_text(word.text)
+        if finding is not None:
+            yield finding
+            return
+
+
+DATABASES = frozenset(
+    (
+        "psql",
+        "mysql",
+        "mariadb",
+        "sqlite3",
+        "sqlite",
+        "mongosh",
+        "mongo",
+        "redis-cli",
+        "cqlsh",
+        "clickhouse-client",
+        "duckdb",
+        "sqlcmd",
+        "sqlplus",
+        "usql",
+        "pgcli",
+        "mycli",
+    )
+)
+_CODE = re.compile(
+    r"os\.(system|popen|remove|unlink|rmdir|removedirs|exec\w*|spawn\w*|kill|rename|chmod|chown|truncate)"
+    r"|subprocess|shutil\.(rmtree|move)|rmtree|pty\.spawn|ctypes|__import__|importlib|\b(eval|exec|compile)\s*\("
+    r"|\.unlink\(|\.rmdir\(|child_process|exec(File)?(Sync)?\s*\(|spawn(Sync)?\s*\(|(rm|rmdir|unlink)(Sync)?\s*\("
+    r"|\bsystem\b|`|\bqx\b|\bIO\.popen|FileUtils|File\.delete|shell_exec|passthru|proc_open|\bunlink\b"
+    r"|socket|https?\.(request|get)\(|requests\.(post|put|delete|patch)|urlopen|\bfetch\(|base64|getattr\(|Net::HTTP|LWP"
+)
+
+
+def code_text(text: str) -> Finding | None:
+    """Judge code given to an interpreter on the line: calls that run programs, delete, or connect."""
+    found = _CODE.search(text)
+    return ("dangerous", f"its code uses {found[0].strip('(').strip() or found[0]}") if found else None
+
+
+def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
+    """Give the code words of `python -c` and kin; [] where it reads its input; None where it runs a file."""
+    stem = re.sub(r"[\d.]+$", "", name)
+    flags = _CODE_FLAGS.get(stem)
+    if flags is None:
+        return None
+    found: list[Word] = []
+    for at, word in enumerate(words):
+        text = word.text
+        if re.fullmatch(flags, text):
+            found.extend(words[at + 1 : at + 2])
+        elif text.startswith(("--eval=", "--print=")):
+            found.append(word)
+        elif text == "-":
+            return found
+        elif text in ("-m", "--version", "-V", "-v", "--help", "-h") or (
+            not text.startswith("-") and not found
+        ):
+            return found or None
+    return found
+
+
+_CODE_FLAGS = {
+    "python": r"-[bBdEhiIOqsSuvx]*c",
+    "pypy": r"-[bBdEhiIOqsSuvx]*c",
+    "node": r"-[ep]+|--eval|--print",
+    "nodejs": r"-[ep]+|--eval|--print",
+    "deno": r"eval",
+    "bun": r"-e|--eval",
+    "perl": r"-[a-zA-Z0-9]*[eE]",
+    "ruby": r"-[a-z]*e",
+    "php": r"-r",
+    "lua": r"-e",
+    "Rscript": r"-e",
+    "osascript": r"-e",
+}

@@ -1,0 +1,389 @@
+"""What destroys, overwrites or opens up files: rm, find -delete, dd, chmod, mv, tee, mkfs and kin.
+
+Each rule looks at one simple command's words and where it runs, and gives findings: a level and a reason.
+No finding means that the rule has nothing against it, not that the command is harmless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from whet.approval.paths import absolute, is_secret, is_vital, within, writing, zone_of
+from whet.approval.readonly import has_option, operands
+from whet.approval.risk import Level, Place
+from whet.approval.shell_words import Word
+
+Finding = tuple[Level, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a command runs: its folder (None where unknown) and the place's borders."""
+
+    cwd: str | None
+    place: Place
+
+
+Rule = Callable[[Sequence[Word], Setting], Iterator[Finding]]
+
+
+def writes_to(word: Word, setting: Setting) -> Finding:
+    """Judge writing to the file that `word` names."""
+    if word.dynamic and (not word.prefix or ".." in word.text):
+        return "dangerous", "can't tell where it writes"
+    level, reason = writing(zone_of(word.prefix if word.dynamic else word.text, setting.cwd, setting.place))
+    return level, f"{reason}: {word.plain}" if reason else ""
+
+
+def deletes(word: Word, setting: Setting, *, recursive: bool) -> Iterator[Finding]:
+    """Judge deleting what `word` names."""
+    place = setting.place
+    if vital_target(word, setting):
+        yield (
+            ("forbidden" if recursive else "dangerous"),
+            f"deletes {word.plain}, which the system or your home needs",
+        )
+        return
+    if word.dynamic and not (word.prefix and ".." not in word.text and not word.prefix.endswith("/.")):
+        yield "dangerous", f"can't tell what it deletes: {word.plain}"
+        return
+    zone = zone_of(word.prefix if word.dynamic else word.text, setting.cwd, place)
+    if zone == "disk":
+        yield "forbidden", f"destroys a disk: {word.plain}"
+    elif zone not in ("workspace", "temp", "null"):
+        reason = "can't tell what it deletes" if zone == "unknown" else "deletes outside the workspace"
+        yield "dangerous", f"{reason}: {word.plain}" if zone != "hooks" else "deletes from .git"
+    full = absolute(word.text, setting.cwd)
+    if word.glob and re.fullmatch(r"(\./)?\.?\*(\.\*)?/?", word.text):
+        yield "dangerous", "deletes everything in the folder"
+    elif full is not None and within(place.workspace, full):
+        yield "dangerous", "deletes the workspace itself"
+
+
+def vital_target(word: Word, setting: Setting) -> bool:
+    """Whether `word` names, or matches all of, a folder that the machine or the person can't lose."""
+    text = re.sub(r"(/(\*|\.\*|\{,\.\}\*|\.\[\^?.*\]\*|\?\*)?)+$", "", word.text) if word.glob else word.text
+    if (word.glob and text == "") or word.text.startswith("/*"):
+        return True
+    if word.glob and re.fullmatch(r"\.?\*", word.text):
+        text = "."
+    if word.dynamic:
+        return False
+    full = absolute(text or "/", setting.cwd)
+    return full is not None and is_vital(full, setting.place)
+
+
+def _rm(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    recursive = has_option(words, "rR", "recursive") or any(w.may_be_flag and w.dynamic for w in words)
+    if has_option(words, "rR", "recursive"):
+        yield "dangerous", "deletes folders with all that is in them"
+    if has_option(words, "", "no-preserve-root"):
+        yield "forbidden", "switches off the guard around /"
+    for word in operands(words):
+        yield from deletes(word, setting, recursive=recursive)
+
+
+def _unlink(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    for word in operands(words, "sn"):
+        yield from deletes(word, setting, recursive=False)
+
+
+def _shred(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    yield "dangerous", "destroys files beyond recovery"
+    yield from _unlink(words, setting)
+
+
+def _find(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    starts: list[Word] = []
+    for word in words:
+        if word.text.startswith(("-", "(", "!")):
+            break
+        starts.append(word)
+    for at, word in enumerate(words):
+        if word.text == "-delete":
+            yield "dangerous", "deletes every file that find finds"
+            bare = len(words) == len(starts) + 1
+            for start in starts:
+                if bare and vital_target(start, setting):
+                    yield "forbidden", f"deletes {start.plain}"
+        elif word.text in ("-exec", "-execdir", "-ok", "-okdir") and _DESTROYERS & {
+            w.text for w in words[at + 1 :]
+        }:
+            yield "dangerous", "deletes or overwrites every file that find finds"
+        elif word.text in ("-fprint", "-fprint0", "-fls", "-fprintf") and at + 1 < len(words):
+            yield writes_to(words[at + 1], setting)
+
+
+_DESTROYERS = frozenset(
+    ("rm", "/bin/rm", "/usr/bin/rm", "unlink", "shred", "truncate", "rmdir", "mv", "dd", "tee")
+)
+
+
+def _dd(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    for word in words:
+        if word.text.startswith("of="):
+            target = Word(word.text[3:], word.plain[3:], word.dynamic, prefix=word.prefix[3:])
+            yield writes_to(target, setting)
+
+
+def _disk_tool(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """mkfs, wipefs, fdisk, ...: on a disk it is the end of it, on an image file only dangerous."""
+    yield "dangerous", "changes disks or file systems"
+    for word in operands(words):
+        if zone_of(word.text, setting.cwd, setting.place) == "disk":
+            yield "forbidden", f"destroys a disk: {word.plain}"
+
+
+def _mode(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """chmod, chown, chgrp."""
+    recursive = has_option(
+        [w for w in words if re.match(r"-{1,2}[a-zA-Z]*R|--rec", w.text)], "R", "recursive"
+    )
+    if recursive:
+        yield "dangerous", "changes permissions or owners of whole folders"
+    rest = [w for w in words if not re.match(r"-[a-zA-Z]*[A-Zcfvh]|--", w.text)]
+    if rest and re.search(r"[ug]?\+[rwx]*s|^[2467]\d{3}$", rest[0].text):
+        yield "dangerous", "sets a program to run with its owner's rights"
+    for word in rest[1:]:
+        if recursive and vital_target(word, setting):
+            yield "forbidden", f"changes the permissions of {word.plain}"
+        else:
+            yield writes_to(word, setting)
+
+
+def _all_written(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    for word in operands(words, "smd"):
+        yield writes_to(word, setting)
+
+
+def _last_written(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """cp, install, ln: the last operand, or what -t names."""
+    found = operands(words, "mgoS")
+    targets = found[-1:] if len(found) > 1 else []
+    for at, word in enumerate(words):
+        if word.text in ("-t", "--target-directory") and at + 1 < len(words):
+            targets = [words[at + 1]]
+        elif word.text.startswith("--target-directory="):
+            targets = [Word(word.text[19:], word.plain[19:], word.dynamic, prefix=word.prefix[19:])]
+    for word in targets:
+        yield writes_to(word, setting)
+
+
+def _mv(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    yield from _last_written(words, setting)
+    found = operands(words, "tS")
+    if found and found[-1].text == "/dev/null":
+        yield "dangerous", "moves files to where they are lost"
+    for word in found[:-1] or found:
+        yield from deletes(word, setting, recursive=True)
+
+
+def _truncate(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    for word in operands(words, "srA"):
+        yield writes_to(word, setting)
+
+
+def _in_place(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """sed -i and perl -i: the files are overwritten."""
+    if any(re.match(r"-[a-zA-Z]*i|--in-place", w.text) for w in words):
+        for word in operands(words, "ef")[0 if any(w.text == "-e" for w in words) else 1 :]:
+            yield writes_to(word, setting)
+
+
+def _sed(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    yield from _in_place(words, setting)
+    for word in words:
+        if re.search(
+            r"(^|[;{}\d$/!\s])\s*e(\s+\S|$)|(.)[^\n]*\3[^\n]*\3[gpI0-9]*e[gpI0-9]*$", word.text
+        ) and re.match(r"[\d$/s{}e!;,\s]", word.text):
+            yield "dangerous", "sed's e command runs programs"
+
+
+def _awk(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    for word in words:
+        if re.search(r"\bsystem\s*\(|\|&?\s*getline|\|\s*\"|\"\s*\|", word.text):
+            yield "dangerous", "awk runs other programs"
+
+
+def _tar(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    for at, word in enumerate(words):
+        if re.match(
+            r"--(to-command|checkpoint-action|use-compress|info-script|new-volume|rsh|rmt)|-[IF]", word.text
+        ):
+            yield "dangerous", "tar runs other programs"
+        elif word.text in ("-P", "--absolute-names"):
+            yield "dangerous", "unpacks to any place that the archive names"
+        elif word.text in ("-C", "--directory", "-d") and at + 1 < len(words):
+            yield writes_to(words[at + 1], setting)
+        elif word.text.startswith("--directory="):
+            yield writes_to(
+                Word(word.text[12:], word.plain[12:], word.dynamic, prefix=word.prefix[12:]), setting
+            )
+
+
+def reads_secret(name: str, words: Sequence[Word]) -> str:
+    """Give the first word that names a file of keys or passwords and that `name` would read, else ""."""
+    if name not in _READERS:
+        return ""
+    candidates = list(words)
+    if name in _PATTERN_FIRST and len(candidates) > 1:
+        first = next((w for w in candidates if not w.text.startswith("-")), None)
+        candidates = [w for w in candidates if w is not first]
+    if name in ("cp", "mv", "ln"):
+        candidates = candidates[:-1]
+    for word in candidates:
+        text = re.sub(r"^(--?[\w-]+=|[\w-]+=@|@)", "", word.text)
+        if is_secret(text) or (word.glob and re.search(r"/\.(ssh|aws|gnupg)/", text)):
+            return word.plain
+    return ""
+
+
+_PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "gsed", "jq", "yq"))
+_READERS = _PATTERN_FIRST | frozenset(
+    (
+        *(
+            "cat",
+            "less",
+            "more",
+            "head",
+            "tail",
+            "tac",
+            "nl",
+            "cut",
+            "sort",
+            "uniq",
+            "strings",
+            "xxd",
+            "od",
+            "rev",
+        ),
+        *(
+            "hexdump",
+            "base64",
+            "base32",
+            "cp",
+            "mv",
+            "ln",
+            "scp",
+            "rsync",
+            "tar",
+            "zip",
+            "gzip",
+            "openssl",
+            "curl",
+        ),
+        *(
+            "wget",
+            "nc",
+            "diff",
+            "cmp",
+            "comm",
+            "dd",
+            "bat",
+            "paste",
+            "fold",
+            "column",
+            "tr",
+            "wc",
+            "7z",
+            "gpg",
+            "tee",
+        ),
+        *(
+            "vim",
+            "vi",
+            "nano",
+            "emacs",
+            "code",
+            "pbcopy",
+            "xclip",
+            "mail",
+            "sftp",
+            "fmt",
+            "expand",
+            "view",
+            "batcat",
+        ),
+    )
+)
+
+FILE_RULES: dict[str, Rule] = {
+    "rm": _rm,
+    "grm": _rm,
+    "unlink": _unlink,
+    "rmdir": _unlink,
+    "trash": _unlink,
+    "srm": _shred,
+    "shred": _shred,
+    "find": _find,
+    "gfind": _find,
+    "dd": _dd,
+    "chmod": _mode,
+    "chown": _mode,
+    "chgrp": _mode,
+    "setfacl": _mode,
+    "cp": _last_written,
+    "install": _last_written,
+    "ln": _last_written,
+    "mv": _mv,
+    "tee": _all_written,
+    "touch": _all_written,
+    "mkdir": _all_written,
+    "truncate": _truncate,
+    "sed": _sed,
+    "gsed": _sed,
+    "perl": _in_place,
+    "awk": _awk,
+    "gawk": _awk,
+    "mawk": _awk,
+    "tar": _tar,
+    "unzip": _tar,
+    "bsdtar": _tar,
+}
+DISK_TOOLS = frozenset(
+    (
+        *(
+            "wipefs",
+            "fdisk",
+            "sfdisk",
+            "cfdisk",
+            "gdisk",
+            "sgdisk",
+            "parted",
+            "blkdiscard",
+            "hdparm",
+            "mke2fs",
+        ),
+        *(
+            "mkswap",
+            "swapoff",
+            "swapon",
+            "mount",
+            "umount",
+            "losetup",
+            "cryptsetup",
+            "lvremove",
+            "vgremove",
+            "pvremove",
+        ),
+        *(
+            "lvcreate",
+            "lvresize",
+            "zpool",
+            "zfs",
+            "mdadm",
+            "diskutil",
+            "format",
+            "tune2fs",
+            "resize2fs",
+            "fsck",
+        ),
+    )
+)
+
+
+def disk_rule(name: str) -> Rule | None:
+    """Give the rule for programs that change disks, mkfs.* included."""
+    return _disk_tool if name in DISK_TOOLS or name.startswith("mkfs") else None

@@ -1,0 +1,112 @@
+"""What git does that can't be taken back or that leaves the machine: pushes, lost work, rewritten history,
+settings that make git run programs. Findings as in danger_files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from whet.approval.danger_files import Finding, Setting
+from whet.approval.readonly import has_option
+from whet.approval.shell_words import Word
+
+
+def _git_push(rest: Sequence[Word]) -> str:
+    forced = has_option(rest, "fd", "force", "delete", "mirror", "prune") or any(
+        w.text[:1] in "+:" for w in rest
+    )
+    return "overwrites or deletes what others may have" if forced else "sends commits to another machine"
+
+
+_GIT_RISKS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    # verb: (short options, long options, reason); no options at all: always
+    "reset": ("", ("hard", "merge", "keep"), "throws away uncommitted work"),
+    "clean": ("fdxX", ("force",), "deletes files that git does not know"),
+    "branch": ("DMfd", ("delete", "force"), "deletes or overwrites a branch"),
+    "tag": ("df", ("delete", "force"), "deletes or overwrites a tag"),
+    "filter-branch": ("", (), "rewrites history"),
+    "filter-repo": ("", (), "rewrites history"),
+    "replace": ("", (), "rewrites history"),
+    "fast-import": ("", (), "rewrites history"),
+    "update-ref": ("", (), "rewrites history"),
+    "send-email": ("", (), "sends mail"),
+    "credential": ("", (), "reads or changes stored passwords"),
+    "credential-store": ("", (), "reads or changes stored passwords"),
+    "gc": ("", ("prune", "aggressive"), "deletes what could still be recovered"),
+    "prune": ("", (), "deletes what could still be recovered"),
+    "switch": ("fC", ("force", "discard-changes", "force-create"), "throws away uncommitted work"),
+    "checkout": ("fB", ("force",), "throws away uncommitted work"),
+    "svn": ("", (), "sends commits to another machine"),
+    "daemon": ("", (), "opens this machine to the network"),
+    "difftool": ("x", ("extcmd",), "runs another program"),
+    "grep": ("O", ("open-files-in-pager",), "runs another program"),
+}
+_GIT_PROGRAMS = re.compile(
+    r"(alias\.|core\.(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|worktree|attributesfile)"
+    r"|diff\..*\.?(external|command|textconv)|(merge|filter|difftool|mergetool|pager|gpg|sequence|browser|man)\."
+    r"|credential|include|url\.|http\.proxy|protocol|uploadpack|receive\.|remote\..*\.(uploadpack|receivepack|vcs))",
+    re.IGNORECASE,
+)
+
+
+def git(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        text = words[at].text
+        if text in ("-c", "--config-env") or text.startswith(("--exec-path=", "--config-env=")):
+            value = words[at + 1].text if at + 1 < len(words) else ""
+            if text != "-c" or _GIT_PROGRAMS.match(value):
+                yield "dangerous", "git is told to run another program"
+        at += 2 if text in ("-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env") else 1
+    if at >= len(words):
+        return
+    verb, rest = words[at], words[at + 1 :]
+    if verb.dynamic:
+        yield "dangerous", "can't tell what git does"
+        return
+    if any("ext::" in w.text for w in rest) or (
+        has_option(rest, "", "upload-pack", "receive-pack")
+        and verb.text in ("clone", "fetch", "pull", "ls-remote", "push")
+    ):
+        yield "dangerous", "git is told to run another program"
+    if verb.text == "push":
+        yield "dangerous", f"git push: {_git_push(rest)}"
+    elif verb.text in _GIT_RISKS:
+        short, long, reason = _GIT_RISKS[verb.text]
+        if not (short or long) or has_option(rest, short, *long):
+            if not (verb.text == "clean" and has_option(rest, "n", "dry-run")):
+                yield "dangerous", f"git {verb.text}: {reason}"
+    yield from _git_undo(verb.text, [w.text for w in rest])
+
+
+def _git_undo(verb: str, rest: list[str]) -> Iterator[Finding]:
+    """Rules that depend on operands: discarding work, dropping stashes, changing settings."""
+    first = rest[0] if rest else ""
+    lost = "throws away uncommitted work"
+    if verb == "checkout" and ("--" in rest or "." in rest):
+        yield "dangerous", f"git checkout: {lost}"
+    elif verb == "restore" and not ({"--staged", "-S"} & set(rest) and not {"--worktree", "-W"} & set(rest)):
+        yield "dangerous", f"git restore: {lost}"
+    elif verb == "stash" and first in ("drop", "clear"):
+        yield "dangerous", f"git stash {first}: deletes stashed work"
+    elif verb == "reflog" and first in ("expire", "delete"):
+        yield "dangerous", "git reflog: deletes what could still be recovered"
+    elif verb == "rebase" and not {"--abort", "--continue", "--skip", "--quit"} & set(rest):
+        yield "dangerous", "git rebase: rewrites history"
+    elif verb == "worktree" and first == "remove" and {"-f", "--force"} & set(rest):
+        yield "dangerous", f"git worktree remove: {lost}"
+    elif verb == "remote" and first in ("remove", "rm"):
+        yield "dangerous", "git remote remove: forgets a remote and its branches"
+    elif verb == "config":
+        yield from _git_config(rest)
+
+
+def _git_config(rest: list[str]) -> Iterator[Finding]:
+    reads = {"--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list", "--show-origin"}
+    if reads & set(rest):
+        return
+    if {"--global", "--system", "--file", "-f", "--edit", "-e"} & set(rest) and len(rest) > 2:
+        yield "dangerous", "changes git's settings outside this repository"
+    if len(rest) > 1 and any(_GIT_PROGRAMS.match(text) for text in rest):
+        yield "dangerous", "git is told to run another program"

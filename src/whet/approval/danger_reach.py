@@ -1,0 +1,269 @@
+"""What reaches beyond the project's files: git history and remotes, packages, containers, clouds, services,
+databases, other machines, other processes.
+
+Most rules are tables of verbs: for a program, either the verbs that are dangerous or those that are not.
+Findings as in danger_files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from whet.approval.danger_code import DATABASES, database
+from whet.approval.danger_files import Finding, Rule, Setting, disk_rule, writes_to
+from whet.approval.danger_git import git
+from whet.approval.danger_verbs import ALWAYS, INSTALL, ONLY, PUBLISH, REMOTE, VERBS, verb_of
+from whet.approval.readonly import has_option, operands
+from whet.approval.shell_words import Word
+
+
+def reach(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """Judge a simple command by its program's name and its words (program left out)."""
+    if name in ALWAYS and not _asks_version(words):
+        yield "dangerous", f"{name}: {ALWAYS[name]}"
+    if name in VERBS or name in ONLY:
+        yield from _verbs(name, words)
+    rule = _RULES.get(name) or disk_rule(name)
+    if rule is not None and not _asks_version(words):
+        yield from rule(words, setting)
+
+
+def _asks_version(words: Sequence[Word]) -> bool:
+    return len(words) == 1 and words[0].text in ("--version", "-V", "--help", "version")
+
+
+def _verbs(name: str, words: Sequence[Word]) -> Iterator[Finding]:
+    if _asks_version(words):
+        return
+    verb = verb_of(name, words)
+    if words and words[0].may_be_flag and words[0].dynamic:
+        yield "dangerous", f"can't tell what {name} does"
+    known, why = VERBS.get(name, (frozenset[str](), ""))
+    parts = verb.split(" ")
+    flags = {word.text for word in words if word.text.startswith("-")}
+    if known and (parts[0] in known or " ".join(parts[:2]) in known or flags & known):
+        yield "dangerous", f"{name} {' '.join(parts[:2])}: {why}".replace(" :", ":")
+    if name in ONLY:
+        allowed, why = ONLY[name]
+        if not _fits(allowed, verb):
+            yield "dangerous", f"{name} {' '.join(parts[:2])}: {why}"
+
+
+def _fits(allowed: re.Pattern[str], verb: str) -> bool:
+    found = allowed.match(verb)
+    return found is not None and (
+        found.end() == len(verb) or verb[found.end()] == " " or found.end() == 0 == len(verb)
+    )
+
+
+def _npm(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    verb = verb_of("npm", words).split(" ")[0]
+    if has_option(words, "g", "global") and verb in (
+        "install",
+        "i",
+        "add",
+        "uninstall",
+        "rm",
+        "remove",
+        "update",
+        "link",
+    ):
+        yield "dangerous", "installs or removes packages for the whole system"
+
+
+def _pip(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    texts = [word.text for word in words]
+    if texts[:1] in (["install"], ["uninstall"]) and has_option(
+        words, "", "break-system-packages", "root", "target"
+    ):
+        yield "dangerous", "changes packages outside a virtual environment"
+
+
+def _docker(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    parts = verb_of("docker", words).split(" ")
+    verb = parts[1] if parts[0] in _DOCKER_NOUNS and len(parts) > 1 else parts[0]
+    texts = [word.text for word in words]
+    if verb in ("rm", "rmi", "prune", "remove", "kill") or (parts[0] == "system" and verb != "df"):
+        yield "dangerous", f"docker {verb}: deletes or stops containers, images or data"
+    elif verb in ("push", "login", "logout", "save-to-registry"):
+        yield "dangerous", f"docker {verb}: {PUBLISH}"
+    elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
+        yield "dangerous", "docker compose down -v: deletes data"
+    elif verb in ("run", "create") and any(
+        _ESCAPES.search(f"{a} {b}") for a, b in zip(texts, [*texts[1:], ""], strict=True)
+    ):
+        yield "dangerous", "gives a container the run of this machine"
+    elif verb in ("swarm", "node", "service", "stack", "secret", "plugin"):
+        yield "dangerous", f"docker {verb}: {REMOTE}"
+
+
+_DOCKER_NOUNS = frozenset(
+    ("container", "image", "volume", "network", "builder", "system", "compose", "buildx", "context")
+)
+_ESCAPES = re.compile(
+    r"^--privileged|^--(pid|ipc|network|net|uts|userns)[= ]host|^--cap-add|^--device[= ]|docker\.sock"
+    r"|^(-v|--volume)[= ]?(/|~|\$HOME|/etc|/root|/var|/home)[^/:]*:|source=/,|^--security-opt"
+)
+
+
+def _kill(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    texts = [word.text for word in words]
+    if texts[:1] in (["-l"], ["-L"], ["-0"]) or texts[:2] in (["-s", "0"], ["-n", "0"]):
+        return
+    targets = words[1:] if texts[:1] and texts[0].startswith("-") else words
+    if texts[:1] and texts[0] in ("-s", "-n"):
+        targets = words[2:]
+    for word in targets:
+        if word.runs or not (word.dynamic or word.text.startswith("%")):
+            yield "dangerous", "ends processes that it may not have started"
+            return
+
+
+def _fuser(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if has_option(words, "k", "kill"):
+        yield "dangerous", "ends other programs"
+
+
+_LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
+
+
+def _transfer(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """curl and wget: where they write, and whether they send."""
+    texts = [word.text for word in words]
+    is_local = any(_LOCAL.match(text) for text in texts) and not any(
+        re.match(r"https?://", text) and not _LOCAL.match(text) for text in texts
+    )
+    sends = any(
+        re.match(r"-[a-zA-Z]*[dFT]$|-[dFT].|--(data|form|upload|json|post|body)", t)
+        and not re.match(r"--data$^", t)
+        for t in texts
+    )
+    method = re.search(
+        r"(?:^| )(?:-X|--request|--method)[ =]?(POST|PUT|PATCH|DELETE)\b", " ".join(texts), re.IGNORECASE
+    )
+    if (sends or method) and not is_local:
+        yield "dangerous", "sends data to another machine"
+    if any(
+        re.match(r"-K|--config|--use-askpass|--use-server-timestamps=|-e$", t) and t != "-e" for t in texts
+    ):
+        yield "dangerous", "takes its options from a file"
+    for at, text in enumerate(texts[:-1]):
+        if (
+            text
+            in (
+                "-o",
+                "-O",
+                "--output",
+                "--output-document",
+                "-P",
+                "--directory-prefix",
+                "--output-dir",
+                "-c",
+                "-D",
+            )
+            and not texts[at + 1].startswith(("-", "http"))
+        ) or (re.match(r"-[a-zA-Z]*[oO]$", text) and not texts[at + 1].startswith(("-", "http"))):
+            yield writes_to(words[at + 1], setting)
+
+
+def _remote_copy(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """rsync: remote operands, --delete, another shell; the last operand is written."""
+    found = operands(words, "ef")
+    if any(re.match(r"[\w.@-]+:(?!\\)|rsync://", word.text) for word in found):
+        yield "dangerous", "rsync: copies to or from another machine"
+    if any(re.match(r"--(del|remove-source)", word.text) for word in words):
+        yield "dangerous", "rsync --delete: deletes files"
+    if any(re.match(r"-[a-zA-Z]*e$|--rsh|--rsync-path", word.text) for word in words):
+        yield "dangerous", "rsync is told to run another program"
+    if len(found) > 1:
+        yield writes_to(found[-1], setting)
+
+
+def _socket(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    texts = [word.text for word in words]
+    if any(re.match(r"-[a-z]*[ec]$|--(exec|sh-exec)|(EXEC|SYSTEM):", text, re.IGNORECASE) for text in texts):
+        yield "dangerous", "connects a program to the network"
+    elif not any(_LOCAL.match(text) for text in texts):
+        yield "dangerous", "reaches another machine"
+
+
+def _gh(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if verb_of("gh", words).startswith("api") and has_option(
+        words, "XfF", "method", "field", "raw-field", "input"
+    ):
+        yield "dangerous", "changes things on GitHub"
+
+
+def _crontab(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if [word.text for word in words] not in (["-l"], []) or not words:
+        yield "dangerous", "changes what runs on a schedule"
+
+
+def _sysctl(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if any(w.text in ("-w", "-p", "--system") or "=" in w.text for w in words):
+        yield "dangerous", "changes the system"
+
+
+def _pacman(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if any(re.match(r"-[RSUD](?![sil])|--(sync|remove|upgrade)", w.text) for w in words):
+        yield "dangerous", f"pacman: {INSTALL}"
+
+
+def _shell_settings(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if words:
+        yield "dangerous", "changes what later commands mean"
+
+
+def _enable(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if has_option(words, "f"):
+        yield "dangerous", "loads code into the shell"
+
+
+def _keys(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if any(re.match(r"--(export-secret|delete|gen|import)", w.text) for w in words):
+        yield "dangerous", "reads or changes keys"
+
+
+def _editor(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if any(
+        "!" in w.text or "system(" in w.text
+        for w in words
+        if w.text.startswith(("-c", "+", ":")) or " " in w.text
+    ):
+        yield "dangerous", "the editor runs other programs"
+
+
+_RULES: dict[str, Rule] = {
+    "npm": _npm,
+    "pnpm": _npm,
+    "pip": _pip,
+    "pip3": _pip,
+    "pacman": _pacman,
+    "git": git,
+    "docker": _docker,
+    "podman": _docker,
+    "docker-compose": _docker,
+    "gh": _gh,
+    "kill": _kill,
+    "fuser": _fuser,
+    "curl": _transfer,
+    "wget": _transfer,
+    "rsync": _remote_copy,
+    "nc": _socket,
+    "ncat": _socket,
+    "netcat": _socket,
+    "socat": _socket,
+    "crontab": _crontab,
+    "sysctl": _sysctl,
+    "alias": _shell_settings,
+    "hash": _shell_settings,
+    "enable": _enable,
+    "gpg": _keys,
+    "vim": _editor,
+    "vi": _editor,
+    "nvim": _editor,
+    "ex": _editor,
+    "ed": _editor,
+    **dict.fromkeys(DATABASES, database),
+}

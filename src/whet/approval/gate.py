@@ -1,0 +1,216 @@
+"""The gate before every tool call, of every session: judges it, asks the person where needed, decides.
+
+Fails closed: what can't be judged, what nobody answers and what was refused does not run, and the model is
+told which of these it was. One question at a time in a process. It does not know how a person is asked,
+nor how grants are stored. Source of the modes and answers: docs of `ApprovalSettings`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from whet.approval.actions import Action, describe
+from whet.approval.policy import Grant, Policy, Ruling
+from whet.approval.risk import Analyse, Place, ShellRisk
+from whet.approval.subject import visible
+from whet.config.schema import ApprovalMode, ApprovalSettings
+from whet.contract.errors import StoreError
+from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
+from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall, Person
+
+# All that reading hostile arguments can raise; a bug beyond these is a denial in dispatch.
+_ANALYSIS_FAILS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    OSError,
+    RuntimeError,
+    MemoryError,
+)
+
+
+class GrantStore(Protocol):
+    """Where a person's "always" is kept. Called from the event loop."""
+
+    async def add(self, tool: str, pattern: str, workspace: str) -> None:
+        """Keep a grant; it is durable on return. Raises StoreError."""
+        ...
+
+    async def all(self) -> Sequence[Grant]:
+        """Give every kept grant. Asked before each call that needs one. Raises StoreError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A call under judgement."""
+
+    call: GateCall
+    action: Action
+    place: Place
+
+
+class PolicyGate:
+    """Decides by rules, grants and mode, and asks `person` about the rest. Shared by all sessions of a process."""
+
+    def __init__(
+        self,
+        settings: ApprovalSettings,
+        person: Person,
+        grants: GrantStore,
+        whet_home: Path,
+        analyse: Analyse | None = None,
+    ) -> None:
+        self._policy = Policy(settings)
+        self._person = person
+        self._store = grants
+        self._whet_home = os.path.realpath(whet_home)
+        self._analyse = analyse or _analyse_shell
+        self._session_grants: dict[str, list[Grant]] = {}
+        self._parents: dict[str, str] = {}
+        self._asking = asyncio.Lock()
+
+    @property
+    def mode(self) -> ApprovalMode:
+        """The mode that holds now."""
+        return self._policy.mode
+
+    def set_mode(self, mode: ApprovalMode) -> None:
+        """Change the mode for the calls to come, in every session of the process."""
+        self._policy.mode = mode
+
+    def adopt(self, child_session_id: str, parent_session_id: str) -> None:
+        """Let what was granted in a session hold in the one that it started, and the other way round."""
+        self._parents[child_session_id] = parent_session_id
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        """Allow or deny `call`. Emits ApprovalAsked and ApprovalDecided around a question, and
+        ApprovalDecided for every denial. A cancel while a person is asked passes through.
+        """
+        try:
+            place = self._place(call.workspace)
+            case = _Case(call, describe(call, place, self._analyse), place)
+            ruling = await self._judge(case)
+        except _ANALYSIS_FAILS as error:
+            reason = f"The approval gate could not judge this call ({error}), so nothing was run."
+            return _decided(call, Decision("deny", "rule", reason), emit)
+        if ruling.verdict == "allow":
+            return Decision("allow", "rule")
+        if ruling.verdict == "deny":
+            reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
+            return _decided(call, Decision("deny", "rule", visible(reason)), emit)
+        async with self._asking:
+            # The answer to an earlier question may have settled this one.
+            ruling = await self._judge(case)
+            if ruling.verdict == "allow":
+                return Decision("allow", "rule")
+            return await self._ask(case, ruling, emit)
+
+    async def _judge(self, case: _Case) -> Ruling:
+        first = self._policy.judge(case.action, ())
+        if first.verdict != "ask":
+            return first
+        held = [grant for grant in await self._store.all() if grant.workspace in ("", case.call.workspace)]
+        held.extend(self._session_grants.get(self._root(case.call.session_id), ()))
+        return self._policy.judge(case.action, held)
+
+    async def _ask(self, case: _Case, ruling: Ruling, emit: Emit) -> Decision:
+        call, action = case.call, case.action
+        reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+        lasting = _lasting(action) if ruling.lasting else ()
+        request = ApprovalRequest(
+            call.session_id,
+            call.call.id,
+            call.tool.name,
+            action.subject,
+            tuple(visible(reason) for reason in reasons),
+            visible(", ".join(f"{call.tool.name}({pattern})" for pattern in lasting)),
+        )
+        emit(ApprovalAsked(request.call_id, request.tool, request.subject, request.reasons))
+        answer = await self._person.approve(request)
+        if answer is None:
+            return _decided(call, Decision("deny", "nobody", self._nobody(action, reasons)), emit)
+        if answer not in ("once", "session", "always"):
+            return _decided(call, Decision("deny", "person", _SAID_NO), emit)
+        await self._keep(case, answer, lasting, emit)
+        return _decided(call, Decision("allow", "person"), emit)
+
+    async def _keep(self, case: _Case, answer: Answer, lasting: Sequence[str], emit: Emit) -> None:
+        """Remember a yes for as long as was said. What is dangerous lasts for the session at most, and only
+        for the very same text.
+        """
+        if answer == "once":
+            return
+        tool, workspace = case.call.tool.name, case.call.workspace
+        if answer == "always" and lasting:
+            try:
+                for pattern in lasting:
+                    await self._store.add(tool, pattern, workspace)
+                return
+            except StoreError as error:
+                emit(Notice(f"The permission holds for this session only: {error.message}"))
+        kept = self._session_grants.setdefault(self._root(case.call.session_id), [])
+        patterns = lasting or tuple(
+            _exact(piece.text) for piece in case.action.pieces if piece.level != "safe"
+        )
+        kept.extend(Grant(tool, pattern, workspace) for pattern in patterns)
+
+    def _nobody(self, action: Action, reasons: Sequence[str]) -> str:
+        why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
+        without = (
+            "nothing that the rules don't allow"
+            if self.mode == "deny"
+            else ("what only reads" if self.mode == "ask" else "what is not dangerous")
+        )
+        rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
+        return visible(
+            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's decision.{why}"
+            f" Allowed without asking: {without}. The person can permit this with {rule} in the settings."
+        )
+
+    def _root(self, session_id: str) -> str:
+        seen = {session_id}
+        while (parent := self._parents.get(session_id)) is not None and parent not in seen:
+            seen.add(parent)
+            session_id = parent
+        return session_id
+
+    def _place(self, workspace: str) -> Place:
+        return Place(os.path.realpath(workspace), os.path.expanduser("~"), self._whet_home)
+
+
+_SAID_NO = (
+    "The person said no, and nothing was run. Don't try to reach the same in another way; ask them what they"
+    " want instead, or go on without it."
+)
+
+
+def _decided(call: GateCall, decision: Decision, emit: Emit) -> Decision:
+    emit(ApprovalDecided(call.call.id, decision.verdict, decision.decided_by, decision.reason))
+    return decision
+
+
+def _lasting(action: Action) -> tuple[str, ...]:
+    """Give the patterns that a lasting yes would store; none where some piece has no such pattern."""
+    risky = [piece for piece in action.pieces if piece.level != "safe"]
+    return tuple(dict.fromkeys(p.grant for p in risky)) if all(p.grant for p in risky) else ()
+
+
+def _exact(text: str) -> str:
+    return "".join("\\" + c if c in "*?\\" else c for c in text)
+
+
+def _analyse_shell(command: str, cwd: str, place: Place, stdin: str) -> ShellRisk:
+    """Load the shell's parser at the first command: it costs 50 ms of CPU, which a session that runs none
+    should not pay before its first request.
+    """
+    module = importlib.import_module("whet.approval.shell_risk")
+    return module.analyse(command, cwd, place, stdin)

@@ -1,0 +1,153 @@
+"""Where a file lies, as far as the risk of reading, writing or deleting it goes.
+
+Zones, from the path alone and, for links, the file system: the workspace, temporary folders, the home's
+start-up files and keys, the system, disks. Knows nothing about shell syntax or about rules.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal
+
+from whet.approval.risk import Level, Place
+
+Zone = Literal[
+    "null",
+    "workspace",
+    "temp",
+    "hooks",
+    "whet",
+    "startup",
+    "system",
+    "root",
+    "disk",
+    "network",
+    "outside",
+    "unknown",
+]
+
+_NULL = re.compile(r"/dev/(null|stdout|stderr|stdin|tty|zero|full|u?random|fd/\d+)")
+_DISK = re.compile(
+    r"/dev/(r?disk\d|[shv]d[a-z]|xvd[a-z]|nvme\d|mmcblk\d|md\d|dm-\d|mapper/|loop\d|mem$|kmem$|port$)"
+)
+_NETWORK = re.compile(r"/dev/(tcp|udp)/")
+_SYSTEM = re.compile(
+    r"/(etc|usr|bin|sbin|lib\w*|boot|sys|proc|dev|var|opt|root|srv|run|System|Library|Applications|private)(/|$)"
+)
+_TOP = re.compile(r"/([^/]+)?")
+_STARTUP = re.compile(
+    r"\.(ssh|gnupg|aws|kube|docker|config/(autostart|systemd|fish|git|gh|gcloud)|local/(bin|share/systemd))(/|$)"
+    r"|\.(bash\w*|zsh\w*|zprofile|zlogin|profile|login|inputrc|vimrc|gitconfig|netrc|npmrc|pypirc|pgpass|xinitrc"
+    r"|xsession|tmux\.conf|wgetrc|curlrc)$|Library/LaunchAgents(/|$)"
+)
+_HOOKS = re.compile(r"(^|/)\.git(/|$)|(^|/)\.husky(/|$)")
+_SECRET = re.compile(
+    r"(^|/)(\.env(\.(?!example$|sample$|template$|dist$|defaults?$)[\w.-]+)?|\.envrc"
+    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|[\w.-]*\.(pem|key|p12|pfx|kdbx|keystore|jks|ppk)|\.netrc|\.pgpass|\.npmrc|\.pypirc"
+    r"|\.git-credentials|credentials(\.(json|ya?ml|toml|ini|db|csv))?|secrets?\.(json|ya?ml|toml|ini|env)"
+    r"|client_secret[\w.-]*\.json|service[-_]account[\w.-]*\.json|\.vault-token|\.my\.cnf|\.htpasswd)$"
+    r"|(^|/)\.(ssh|gnupg|aws|azure|kube|password-store)/(?!config$|known_hosts|authorized_keys$|[\w.-]*\.pub$)[^/]+"
+    r"|(^|/)\.docker/config\.json$|(^|/)\.config/(gh/hosts\.yml|gcloud/.+)$"
+    r"|^/etc/(g?shadow-?|sudoers)$|^/proc/[^/]+/environ$|(^|/)(Login Data|logins\.json|key4\.db|cookies\.sqlite)$"
+)
+
+_WRITING: dict[Zone, tuple[Level, str]] = {
+    "null": ("safe", ""),
+    "workspace": ("normal", ""),
+    "temp": ("normal", ""),
+    "hooks": ("dangerous", "writes into .git, whose contents git runs"),
+    "whet": ("dangerous", "changes Whet's own home"),
+    "startup": ("dangerous", "changes start-up files or keys in your home"),
+    "system": ("dangerous", "writes to the system's files"),
+    "root": ("dangerous", "writes to a top-level folder"),
+    "disk": ("forbidden", "overwrites a disk"),
+    "network": ("dangerous", "opens a network connection"),
+    "outside": ("dangerous", "writes outside the workspace"),
+    "unknown": ("dangerous", "can't tell where it writes"),
+}
+
+
+def absolute(path: str, cwd: str | None) -> str | None:
+    """Give `path` made absolute and without `..`, or None where the folder is not known."""
+    if not path.startswith("/"):
+        if cwd is None:
+            return None
+        path = os.path.join(cwd, path)
+    path = os.path.normpath(path)
+    return "/" + path.lstrip("/")
+
+
+def zone_of(path: str, cwd: str | None, place: Place) -> Zone:
+    """Say where `path` lies. A link that leads out of the workspace counts as where it leads."""
+    full = absolute(path, cwd)
+    if full is None or "\0" in full:
+        return "unknown"
+    first = _zone(full, place)
+    if first not in ("workspace", "temp"):
+        return first
+    try:
+        real = os.path.realpath(full)
+    except (OSError, ValueError):
+        return "unknown"
+    second = first if real == full else _zone(real, place)
+    return first if second in ("workspace", "temp") else second
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file with this path usually holds keys or passwords."""
+    return _SECRET.search(path) is not None
+
+
+def is_vital(path: str, place: Place) -> bool:
+    """Whether losing this folder loses the machine or a person's home."""
+    if path == "/" or path == place.home or place.home.startswith(path + "/"):
+        return True
+    return _TOP.fullmatch(path) is not None and path not in place.temp and path != place.workspace
+
+
+def within(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or below it; both absolute."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def writing(zone: Zone) -> tuple[Level, str]:
+    """Give the risk of writing to a file in `zone`, and why; the reason is empty where there is none."""
+    return _WRITING[zone]
+
+
+def _special(full: str) -> Zone | None:
+    if full.startswith("/dev/"):
+        if _NULL.fullmatch(full):
+            return "null"
+        if _DISK.match(full):
+            return "disk"
+        if _NETWORK.match(full):
+            return "network"
+    return None
+
+
+def _zone(full: str, place: Place) -> Zone:
+    special = _special(full)
+    if special is not None:
+        return special
+    if within(full, place.whet_home):
+        return "whet"
+    if within(full, place.workspace) and full != place.home:
+        inside = full[len(place.workspace) :]
+        if _HOOKS.search(inside):
+            return "hooks"
+        if place.workspace == place.home and _STARTUP.search(inside.lstrip("/")):
+            return "startup"
+        return "workspace"
+    if any(within(full, folder) for folder in place.temp):
+        return "temp"
+    return _outside(full, place)
+
+
+def _outside(full: str, place: Place) -> Zone:
+    if is_vital(full, place):
+        return "root"
+    if within(full, place.home):
+        return "startup" if _STARTUP.match(full[len(place.home) + 1 :]) else "outside"
+    return "system" if _SYSTEM.match(full) else "outside"

@@ -1,0 +1,76 @@
+"""Rules and grants as text: `tool`, or `tool(pattern)`, with `*` and `?` as wildcards.
+
+`\\` before a wildcard takes its meaning away; ` *` at the end also matches no arguments at all. Knows nothing
+about what is risky.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from whet.contract.errors import ConfigError
+
+_RULE = re.compile(r"\s*([\w*?.:/-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: a tool's name, perhaps with wildcards, and a pattern; None matches every call."""
+
+    tool: str
+    pattern: str | None
+    source: str
+
+    @property
+    def names_what_runs(self) -> bool:
+        """Whether the pattern says which program (or file, or host) it is about, not just anything."""
+        if not self.pattern:
+            return False
+        first = re.split(r"[ ]", self.pattern, maxsplit=1)[0] if " " in self.pattern else self.pattern
+        if self.tool in ("terminal", "process"):
+            return not has_wildcard(first)
+        return not has_wildcard(first[:3])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the pattern matches a single text only."""
+        return self.pattern is not None and not has_wildcard(self.pattern)
+
+
+def parse_rule(text: str, origin: str) -> Rule:
+    """Read a rule; `origin` is the setting that holds it. Raises ConfigError that names both."""
+    found = _RULE.fullmatch(text)
+    if found is None or (found[2] is not None and not found[2].strip()):
+        raise ConfigError(
+            f"{origin}: {text!r} is no rule",
+            hint="write tool or tool(pattern), e.g. terminal(git commit *), write_file(docs/*), web_fetch",
+        )
+    return Rule(found[1], None if found[2] is None else found[2].strip(), text)
+
+
+def has_wildcard(pattern: str) -> bool:
+    """Whether a pattern has a wildcard that is not escaped."""
+    return re.search(r"[*?]", re.sub(r"\\.", "", pattern, flags=re.DOTALL)) is not None
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the whole of `text` fits `pattern`."""
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    tail = ""
+    if pattern.endswith(" *") and len(pattern) > 2:
+        pattern, tail = pattern[:-2], r"(?:\s.*)?"
+    parts: list[str] = []
+    for found in re.finditer(r"\\(.)|([*]+)|(\?)|([^\\*?]+|\\$)", pattern, re.DOTALL):
+        if found[2]:
+            parts.append(".*")
+        elif found[3]:
+            parts.append(".")
+        else:
+            parts.append(re.escape(found[1] or found[4]))
+    return re.compile("".join(parts) + tail, re.DOTALL)

@@ -1,0 +1,118 @@
+"""The decision on one action: allow, ask or deny, from rules, grants and the mode. Pure.
+
+Precedence: deny rules, then what is forbidden, then ask rules, then allow rules and grants, then the mode.
+A deny or ask rule holds if any piece of an action matches; an action is allowed by rules only if each of
+its pieces is. A dangerous piece needs an allow rule that names its program; a forbidden one has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from whet.approval.actions import Action
+from whet.approval.patterns import Rule, has_wildcard, matches, parse_rule
+from whet.approval.risk import Piece
+from whet.config.schema import ApprovalMode, ApprovalSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A person's standing yes: the pattern covers calls of `tool` in `workspace` (empty: everywhere)."""
+
+    tool: str
+    pattern: str
+    workspace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the policy says. `reason` is for the model after a denial; `lasting`: a grant may cover it."""
+
+    verdict: Literal["allow", "ask", "deny"]
+    reason: str = ""
+    lasting: bool = False
+
+
+class Policy:
+    """The rules of one configuration. Raises ConfigError, naming the rule, for one that can't be read."""
+
+    def __init__(self, settings: ApprovalSettings) -> None:
+        self.mode: ApprovalMode = settings.mode
+        self._allow = _rules("allow", settings.allow)
+        self._ask = _rules("ask", settings.ask)
+        self._deny = _rules("deny", settings.deny)
+
+    def judge(self, action: Action, grants: Iterable[Grant]) -> Ruling:
+        """Decide on `action`, given the grants that hold in its session and workspace."""
+        denied = _first(self._deny, action)
+        if denied is not None:
+            return Ruling("deny", f"the rule deny: {denied.source} forbids it")
+        level = action.level
+        if level == "forbidden":
+            return Ruling("deny", f"it is never allowed: {'; '.join(_worst_reasons(action))}")
+        asked = _first(self._ask, action)
+        if asked is not None:
+            return self._needs_person(f"the rule ask: {asked.source} wants a person's decision", False)
+        held = tuple(grants)
+        if level == "safe" or all(self._covered(action.tool, piece, held) for piece in action.pieces):
+            return Ruling("allow")
+        if self.mode == "auto" and level == "normal":
+            return Ruling("allow")
+        return self._needs_person("; ".join(action.reasons), level == "normal")
+
+    def _needs_person(self, reason: str, lasting: bool) -> Ruling:
+        if self.mode == "deny":
+            why = f" ({reason})" if reason else ""
+            return Ruling("deny", f"the approval mode is deny, and this would need a person's decision{why}")
+        return Ruling("ask", reason, lasting)
+
+    def _covered(self, tool: str, piece: Piece, grants: tuple[Grant, ...]) -> bool:
+        """Whether a piece may run without a question: harmless, or by a rule, or by a grant."""
+        if piece.level == "safe":
+            return True
+        for rule in self._allow:
+            if matches(rule.tool, tool) and _allows(rule, piece):
+                return True
+        return any(grant.tool == tool and _grants(grant.pattern, piece) for grant in grants)
+
+
+def _rules(kind: str, texts: Iterable[str]) -> tuple[Rule, ...]:
+    return tuple(parse_rule(text, f"approval.{kind}") for text in texts)
+
+
+def _first(rules: Iterable[Rule], action: Action) -> Rule | None:
+    """Give the first rule that matches the action as a whole or any of its pieces."""
+    texts = [action.whole, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
+    for rule in rules:
+        if matches(rule.tool, action.tool) and (
+            rule.pattern is None or any(matches(rule.pattern, text) for text in texts)
+        ):
+            return rule
+    return None
+
+
+def _allows(rule: Rule, piece: Piece) -> bool:
+    if piece.level == "normal" and rule.pattern is None:
+        return True
+    if rule.pattern is None or piece.level == "forbidden":
+        return False
+    if (not piece.program and not rule.is_exact) or (piece.level == "dangerous" and not rule.names_what_runs):
+        return False
+    return any(matches(rule.pattern, text) for text in _leading_to(piece))
+
+
+def _grants(pattern: str, piece: Piece) -> bool:
+    if piece.level != "normal" or not piece.program:
+        return piece.level != "forbidden" and not has_wildcard(pattern) and matches(pattern, piece.text)
+    return any(matches(pattern, text) for text in _leading_to(piece))
+
+
+def _leading_to(piece: Piece) -> tuple[str, ...]:
+    """Give the texts that a permission may match: for a path through a link, only where it leads."""
+    return (piece.text, *piece.also[-2:])
+
+
+def _worst_reasons(action: Action) -> list[str]:
+    return list(dict.fromkeys(r for p in action.pieces if p.level == "forbidden" for r in p.reasons))

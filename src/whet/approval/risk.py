@@ -1,0 +1,72 @@
+"""What an analysis of an action says: how risky it is, why, and what it is made of.
+
+Plain values, cheap to import: the shell's parser is not needed to read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["safe", "normal", "dangerous", "forbidden"]
+
+_RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 3}
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """Give the highest of `levels`; safe where there is none."""
+    highest: Level = "safe"
+    for level in levels:
+        if _RANK[level] > _RANK[highest]:
+            highest = level
+    return highest
+
+
+def rank(level: Level) -> int:
+    """Give a number that grows with the risk."""
+    return _RANK[level]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command would run: all absolute. Files outside `workspace` and `temp` are out of bounds."""
+
+    workspace: str
+    home: str
+    whet_home: str
+    temp: tuple[str, ...] = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One thing that an action does, and what rules are matched against.
+
+    For a shell command: a simple command (`git push origin`), a file that a redirection writes
+    (`> out.txt`), or a setting that changes what programs do (`PATH=...`). `program` is empty where the
+    piece has no name to give a rule, as with what a whole pipeline adds up to. `also`: other ways to write it
+    that rules may use. `grant`: the pattern that a person's standing "yes" covers.
+    """
+
+    text: str
+    program: str
+    level: Level
+    reasons: tuple[str, ...] = ()
+    grant: str = ""
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShellRisk:
+    """The risk of a shell command: the worst of its pieces. `network`: some program of it uses one."""
+
+    level: Level
+    reasons: tuple[str, ...]
+    commands: tuple[Piece, ...]
+    reads: bool = False
+    writes: bool = False
+    network: bool = False
+
+
+Analyse = Callable[[str, str, Place, str], ShellRisk]
+"""Takes a command's text, the folder it starts in, the place, and its input. Never raises for bad text."""

@@ -1,0 +1,105 @@
+"""What "yes, for this session" covers for a shell command: the program and its subcommand, or the exact text.
+
+A grant is a pattern as in a rule, `git commit *`; text that must match exactly has its wildcards escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from whet.approval.risk import Level
+from whet.approval.shell_words import Word
+
+# What follows these says what is done, so a grant names it too.
+_WITH_VERBS = frozenset(
+    (
+        *(
+            "git",
+            "npm",
+            "pnpm",
+            "yarn",
+            "bun",
+            "cargo",
+            "go",
+            "pip",
+            "pip3",
+            "uv",
+            "poetry",
+            "docker",
+            "make",
+            "gh",
+        ),
+        *(
+            "podman",
+            "kubectl",
+            "helm",
+            "terraform",
+            "aws",
+            "gcloud",
+            "az",
+            "npx",
+            "dotnet",
+            "mvn",
+            "gradle",
+            "rake",
+        ),
+        *(
+            "bundle",
+            "rails",
+            "django-admin",
+            "systemctl",
+            "brew",
+            "apt",
+            "conda",
+            "deno",
+            "just",
+            "task",
+            "nx",
+            "turbo",
+        ),
+    )
+)
+# What these do depends wholly on their operands: only a script's name or `-m module` is general enough.
+_EXACT = re.compile(
+    r"(python|pypy|node|nodejs|ruby|perl|php|lua|deno|bun|Rscript|sh|bash|zsh|dash|ksh|fish)[\d.]*|xargs|find|env|awk|sed|eval"
+    r"|gawk|curl|wget|tee|tar|rsync|parallel|watch|source|\.|vim?|nvim|ed|ex|socat|nc|jq|fd|dd|psql|mysql|sqlite3"
+)
+_GENERAL = re.compile(r"[\w./-]+")
+
+
+def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> str:
+    """Give the pattern that a grant for this command stores; empty where it needs none."""
+    if level == "safe":
+        return ""
+    if level != "normal" or _EXACT.fullmatch(program.rsplit("/", 1)[-1]):
+        return _script(program, words) if level == "normal" and _script(program, words) else escape(text)
+    if program in _WITH_VERBS:
+        first = words[0] if words else None
+        if first is None or first.dynamic or not re.fullmatch(r"[a-z][\w:-]*", first.text):
+            return escape(text)
+        if first.text in ("run", "exec", "x") and len(words) > 1 and not words[1].dynamic:
+            return f"{escape(program)} {first.text} {escape(words[1].shown)} *"
+        return f"{escape(program)} {first.text} *"
+    return f"{escape(program)} *"
+
+
+def escape(text: str) -> str:
+    """Write text as a pattern that matches only itself."""
+    return re.sub(r"([*?\\])", r"\\\1", text)
+
+
+def _script(program: str, words: Sequence[Word]) -> str:
+    """`python script.py *` or `python -m module *`; empty where the operands are code."""
+    if (
+        not re.match(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh)", program)
+        or not words
+        or words[0].dynamic
+    ):
+        return ""
+    first = words[0].text
+    if first == "-m" and len(words) > 1 and not words[1].dynamic and program.startswith(("python", "pypy")):
+        return f"{escape(program)} -m {escape(words[1].shown)} *"
+    if first.startswith("-") or not _GENERAL.fullmatch(first):
+        return ""
+    return f"{escape(program)} {escape(first)} *"

@@ -1,0 +1,401 @@
+"""How risky a shell command is, from what it would run.
+
+`analyse` parses the text, looks through wrappers (`env`, `sudo`, `sh -c`, `xargs`, ...) at every simple
+command, and judges each with the tables of readonly and danger_*. What can't be known before it runs is
+dangerous: "can't tell what it runs". It is a guard against accidents and careless models, not a sandbox: a
+script that a command starts is not looked into. Knows nothing about rules, modes or people.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from whet.approval.danger_code import DATABASES, code_text, database_text, interpreter_code
+from whet.approval.danger_files import FILE_RULES, Finding, Setting, reads_secret, writes_to
+from whet.approval.danger_reach import reach
+from whet.approval.paths import is_secret
+from whet.approval.readonly import only_reads
+from whet.approval.risk import Level, Piece, Place, ShellRisk, rank, worst
+from whet.approval.shell_grants import escape, grant_for
+from whet.approval.shell_parse import Invocation, Script, parse
+from whet.approval.shell_words import Word, literal
+from whet.approval.wrappers import SHELLS, Inside, joined, name_of, unwrap
+
+_MAX_LENGTH = 100_000
+_MAX_NESTING = 6
+_MAX_COMMANDS = 2_000
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
+)
+_RESERVED = frozenset(
+    [
+        "{",
+        "}",
+        "!",
+        "[[",
+        "]]",
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "for",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "select",
+        "function",
+        "in",
+    ]
+)
+_NETWORK = frozenset(
+    (
+        *(
+            "curl",
+            "wget",
+            "ssh",
+            "scp",
+            "sftp",
+            "rsync",
+            "nc",
+            "ncat",
+            "netcat",
+            "socat",
+            "telnet",
+            "ftp",
+            "dig",
+            "ping",
+        ),
+        *(
+            "nslookup",
+            "host",
+            "gh",
+            "glab",
+            "aws",
+            "gcloud",
+            "az",
+            "kubectl",
+            "http",
+            "https",
+            "xh",
+            "aria2c",
+            "lynx",
+        ),
+        *(
+            "w3m",
+            "links",
+            "yt-dlp",
+            "npx",
+            "openssl",
+            "traceroute",
+            "whois",
+            "mail",
+            "sendmail",
+            "rclone",
+            "fetch",
+        ),
+    )
+)
+_NETWORK_VERBS = re.compile(
+    r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt|apt-get"
+    r"|bundle|conda|docker|podman|bun) (\S+ )?(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download"
+    r"|fetch|search|login))\b"
+)
+# Set for a program, these make it run something else or look elsewhere.
+_STEERING = re.compile(
+    r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING)|PERL5|RUBY"
+    r"|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*|\w+_(proxy|PROXY)"
+    r"|\w*(PAGER|EDITOR|WRAPPER)|VISUAL|BROWSER|SHELL|SHELLOPTS|ENV|IFS|PS\d|PROMPT_COMMAND|CDPATH|HOME|CC|CXX|LESS\w*|GCONV_PATH"
+)
+_HIJACKING = re.compile(
+    r"LD_(PRELOAD|AUDIT|LIBRARY_PATH)|DYLD_\w+|IFS|BASH_ENV|ENV|PS4|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|LESSOPEN|LESSCLOSE"
+    r"|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR)|PERL5(OPT|DB|LIB)|RUBYOPT"
+    r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
+)
+_HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
+_SECRET_VARIABLE = re.compile(
+    r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
+)
+_WRITERS = frozenset(
+    ("cp", "mv", "rm", "tee", "touch", "mkdir", "ln", "install", "dd", "truncate", "rmdir", "chmod")
+)
+
+
+def analyse(command: str, cwd: str, place: Place, stdin: str = "") -> ShellRisk:
+    """Judge the text that a shell would run in `cwd`, `stdin` being its input. Never raises for bad text."""
+    if len(command) > _MAX_LENGTH or len(stdin) > 10 * _MAX_LENGTH:
+        return _whole(command, "dangerous", "it is too long to be looked through")
+    judge = _Judge(place)
+    if _HIDDEN.search(command.replace("\t", " ")):
+        judge.whole("dangerous", "it holds characters that can't be seen")
+    judge.text(command, cwd, stdin, 0)
+    return judge.result(command)
+
+
+def _whole(command: str, level: Level, reason: str) -> ShellRisk:
+    return ShellRisk(level, (reason,), (Piece(command, "", level, (reason,)),))
+
+
+class _Judge:
+    """Collects the pieces of one command and what they add up to."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.pieces: list[Piece] = []
+        self.wholes: list[Finding] = []
+        self.network = self.writes = self.secret = False
+        self.everyday = True
+
+    def whole(self, level: Level, reason: str) -> None:
+        """Note a risk that belongs to no single command."""
+        if (level, reason) not in self.wholes:
+            self.wholes.append((level, reason))
+
+    def result(self, command: str) -> ShellRisk:
+        if self.secret and self.network:
+            self.whole("dangerous", "may send keys or passwords over the network")
+        pieces = list(self.pieces)
+        for level, reason in self.wholes:
+            pieces.append(Piece(command, "", level, (reason,)))
+        level = worst(piece.level for piece in pieces)
+        if level == "safe" and not (self.everyday and pieces):
+            level = "normal"
+            pieces.append(Piece(command, "", "normal"))
+        ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
+        reasons = tuple(dict.fromkeys(reason for piece in ordered for reason in piece.reasons))
+        return ShellRisk(level, reasons, tuple(pieces), True, self.writes or level != "safe", self.network)
+
+    def text(self, text: str, cwd: str | None, stdin: str, nesting: int) -> None:
+        """Judge shell text: the command itself, or what `sh -c`, eval or a here-document hold."""
+        if nesting > _MAX_NESTING or len(text) > _MAX_LENGTH:
+            self.whole("dangerous", "can't tell what it runs: shells within shells")
+            return
+        script = parse(text, cwd, self.place.home, stdin)
+        for doubt in script.doubts:
+            self.whole("dangerous", f"can't tell what it runs: {doubt}")
+        if script.forks:
+            self.whole("forbidden", "a function that starts itself without end (a fork bomb)")
+        if len(script.invocations) > _MAX_COMMANDS:
+            self.whole("dangerous", "it holds too many commands to be looked through")
+            return
+        self.everyday = self.everyday and script.everyday and "[$(" not in text and "[`" not in text
+        self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
+        if script.arithmetic and script.assignments:
+            self.everyday = False
+        if _SECRET_VARIABLE.search(text) or is_environment_dump(script):
+            self.secret = True
+        self.redirects(script)
+        for name, word in script.assignments:
+            self.setting(name, word)
+        for invocation in script.invocations:
+            self.invocation(invocation, nesting)
+
+    def redirects(self, script: Script) -> None:
+        """Judge the files that the shell opens."""
+        for redirect in script.redirects:
+            target, setting = redirect.target, Setting(redirect.cwd, self.place)
+            if "/dev/tcp/" in target.text or "/dev/udp/" in target.text:
+                self.network = True
+                self.whole("dangerous", "opens a network connection")
+            elif redirect.operator in ("<", "<&"):
+                if is_secret(target.text):
+                    self.secret = True
+                    self.whole("dangerous", f"reads a file that holds secrets: {target.plain}")
+            else:
+                level, reason = writes_to(target, setting)
+                text = f"{redirect.operator} {target.shown}"
+                if level != "safe":
+                    self.writes = True
+                    self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), escape(text)))
+
+    def setting(self, name: str, word: Word) -> None:
+        """Judge a variable's assignment."""
+        text = f"{name}={word.shown}"
+        if _HIJACKING.fullmatch(name):
+            reason = f"{name} makes other programs run or load something else"
+            self.pieces.append(Piece(text, name, "dangerous", (reason,), escape(text)))
+        elif name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
+            self.everyday = False
+        elif _STEERING.fullmatch(name):
+            self.pieces.append(Piece(text, name, "normal", (), escape(text)))
+        elif not _HARMLESS_SETTINGS.fullmatch(name):
+            self.everyday = False
+
+    def invocation(self, invocation: Invocation, nesting: int) -> None:
+        """Judge one simple command and all that it runs inside."""
+        for name, word in invocation.assignments:
+            self.setting(name, word)
+            self.everyday = self.everyday and not name.islower()
+        if invocation.words:
+            self.words(invocation.words, invocation, nesting)
+
+    def words(self, words: Sequence[Word], invocation: Invocation, nesting: int) -> None:
+        """Judge a command's words; wrappers are looked through, to any depth up to the limit."""
+        if nesting > _MAX_NESTING:
+            self.whole("dangerous", "can't tell what it runs: commands within commands")
+            return
+        program = words[0]
+        doubt = _program_doubt(program)
+        if doubt:
+            self.piece(words, [("dangerous", f"can't tell what it runs: {doubt}")])
+            return
+        inside = unwrap(words)
+        findings = list(self.findings(words, invocation, inside))
+        if inside is not None:
+            self.inside(inside, invocation, nesting)
+            if inside.vanishes and not findings and not inside.doubts:
+                return
+        self.piece(words, findings)
+
+    def inside(self, inside: Inside, invocation: Invocation, nesting: int) -> None:
+        """Judge what a wrapper runs."""
+        for doubt in inside.doubts:
+            self.whole(
+                "dangerous", f"can't tell what it runs: {doubt}".replace(": can't tell what it runs", "")
+            )
+        for name, word in inside.assigns:
+            self.setting(name, word)
+        cwd = None if inside.elsewhere else invocation.cwd
+        for text in inside.texts:
+            if text.dynamic:
+                self.whole("dangerous", "can't tell what it runs: its text is made at run time")
+            self.text(text.text, cwd, "", nesting + 1)
+        for command in inside.commands:
+            inner = Invocation(command, [], cwd, invocation.piped_from, invocation.stdin)
+            self.words(command, inner, nesting + 1)
+
+    def findings(
+        self, words: Sequence[Word], invocation: Invocation, inside: Inside | None
+    ) -> Iterator[Finding]:
+        """Collect what the tables have against one simple command."""
+        name, rest = name_of(words[0]), words[1:]
+        setting = Setting(invocation.cwd, self.place)
+        if name in FILE_RULES:
+            yield from FILE_RULES[name](rest, setting)
+        yield from reach(name, rest, setting)
+        secret = reads_secret(name, rest)
+        if secret:
+            self.secret = True
+            yield "dangerous", f"reads a file that holds secrets: {secret}"
+        if name in SHELLS and inside is not None and inside.fed:
+            self.fed(invocation)
+        yield from self.interpreter(name, rest, invocation)
+        text = " ".join((name, *(w.text for w in rest[:3])))
+        if name in _NETWORK or _NETWORK_VERBS.match(text):
+            self.network = True
+
+    def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
+        """Judge code that a language or a database client is given on the line or as input."""
+        given = invocation.stdin
+        if name in ("source", "."):
+            if rest and (rest[0].runs or (rest[0].dynamic and not rest[0].prefix)):
+                yield "dangerous", "runs a script made at run time"
+        elif name in DATABASES:
+            sources = (
+                [given] if given is not None else [w for i in invocation.piped_from for w in joined(i.words)]
+            )
+            yield from filter(None, (database_text(source.text) for source in sources))
+        codes = interpreter_code(name, rest)
+        if codes is None:
+            return
+        if not codes and given is not None:
+            codes = [given]
+        elif not codes and invocation.piped_from:
+            self.whole("dangerous", _piped(invocation))
+        for code in codes:
+            if code.dynamic:
+                yield "dangerous", "can't tell what it runs: its code is made at run time"
+            yield from filter(None, [code_text(code.text)])
+
+    def fed(self, invocation: Invocation) -> None:
+        """A shell that runs what it reads: judge the text where it is known."""
+        given = invocation.stdin
+        if given is None and invocation.piped_from:
+            self.whole("dangerous", _piped(invocation))
+            given = _made_by(invocation.piped_from[-1])
+        if given is None:
+            return
+        if given.dynamic:
+            self.whole("dangerous", "can't tell what it runs: its text is made at run time")
+        self.text(given.text, invocation.cwd, "", 1)
+
+    def piece(self, words: Sequence[Word], findings: list[Finding]) -> None:
+        """Record one simple command with its level."""
+        text = normal_text(words)
+        found = [finding for finding in findings if finding[0] != "safe"]
+        level = worst(level for level, _ in found)
+        if level == "safe":
+            level = "safe" if only_reads(words) and not findings_write(findings) else "normal"
+        reasons = tuple(dict.fromkeys(reason for _, reason in found if reason))
+        name = name_of(words[0])
+        self.writes = self.writes or name in _WRITERS
+        program = name if words[0].text == name or _standard(words[0].text) else words[0].text
+        self.pieces.append(Piece(text, program, level, reasons, grant_for(program, words[1:], text, level)))
+
+
+def findings_write(findings: list[Finding]) -> bool:
+    """Whether some finding says more than safe."""
+    return any(level != "safe" for level, _ in findings)
+
+
+def normal_text(words: Sequence[Word]) -> str:
+    """Write a command in the form that rules match: no quotes that need not be, standard folders left out."""
+    program = words[0].plain
+    if _standard(program):
+        program = program.rsplit("/", 1)[-1]
+    return " ".join((literal(program).shown, *(word.shown for word in words[1:])))
+
+
+def _standard(path: str) -> bool:
+    return re.fullmatch(r"(/usr(/local)?)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+", path) is not None
+
+
+def _program_doubt(program: Word) -> str:
+    """Say why a program's name can't be trusted; empty where it can."""
+    if program.dynamic:
+        return "the program's name is made at run time"
+    if program.glob and program.text != "[":
+        return "the program's name is a pattern"
+    if not program.text.isascii():
+        return f"look-alike letters in the program's name ({_strange(program.text)})"
+    if (
+        program.text in _RESERVED
+        or program.text.startswith("-")
+        or re.search(r"[\s;|&<>(){}$`'\"\\=]", program.text)
+    ):
+        return "the shell syntax is unusual"
+    return ""
+
+
+def _strange(text: str) -> str:
+    found = next(character for character in text if not character.isascii())
+    return unicodedata.name(found, f"U+{ord(found):04X}").lower()
+
+
+def _made_by(source: Invocation) -> Word | None:
+    """Give the text that a command is known to print."""
+    name = name_of(source.words[0]) if source.words else ""
+    if name == "cat" and len(source.words) == 1:
+        return source.stdin
+    rest = [word for word in source.words[1:] if word.text not in ("-n", "-e")]
+    return joined(rest)[0] if name in ("echo", "printf") and rest else None
+
+
+def _piped(invocation: Invocation) -> str:
+    for source in invocation.piped_from:
+        if source.words and name_of(source.words[0]) in _NETWORK:
+            return "runs a download without looking at it"
+    return "runs text that another command makes"
+
+
+def is_environment_dump(script: Script) -> bool:
+    """Whether some command prints the environment."""
+    return any(
+        i.words and i.words[0].text in ("env", "printenv", "export", "declare", "set") and len(i.words) == 1
+        for i in script.invocations
+    )

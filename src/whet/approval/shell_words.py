@@ -1,0 +1,281 @@
+"""A word of a shell command with its quotes taken off, as far as that can be known before it runs.
+
+`cook` turns a node of the parsed tree into the words that bash would make of it: quotes, escapes, ANSI-C
+strings, `~`, braces and the variables whose value is known. What is only known at run time makes a word
+`dynamic`. Follows the Bash Reference Manual, "Shell Expansions". Knows nothing about any program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tree_sitter import Node
+
+Lookup = Callable[[str], str | None]
+"""Gives a variable's value where it is certain, else None."""
+
+# Unquoted braces and commas while a word is put together: private characters, which `hidden` refuses in input.
+_OPEN, _COMMA, _CLOSE = "\ue000", "\ue001", "\ue002"
+_MARKS = str.maketrans({"{": _OPEN, ",": _COMMA, "}": _CLOSE})
+_UNMARK = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
+_MOST_WORDS = 256
+_ANSI = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+)
+_ANSI_NAMES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "v": "\v",
+}
+_IN_QUOTES = re.compile(r"\\([$`\"\\])|\\\n")
+_OUTSIDE = re.compile(r"\\(.)", re.DOTALL)
+_PLAIN = re.compile(r"[\w@%+=:.,/\-]+", re.ASCII)
+_EXPANSIONS = frozenset(
+    ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
+)
+_NAME_ONLY = re.compile(r"\$(\w+)|\$\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word. `text` has `~` and known variables filled in; `plain` is as typed, without quotes.
+
+    `dynamic`: a part is known only at run time; `prefix` is the text before it. `loose`: it may become
+    several words (an unquoted expansion or a glob). `runs`: it holds a command whose output is used.
+    """
+
+    text: str
+    plain: str
+    dynamic: bool = False
+    loose: bool = False
+    glob: bool = False
+    prefix: str = ""
+    runs: bool = False
+
+    @property
+    def may_be_flag(self) -> bool:
+        """Whether it can turn out to be an option when the command runs."""
+        if self.dynamic:
+            return not self.prefix or self.loose or self.prefix.startswith("-")
+        return self.glob and self.text[:1] in "*?["
+
+    @property
+    def shown(self) -> str:
+        """How the word is written in a normalised command."""
+        if not self.plain or any(c in " \t\n'\"\\|&;()<>#" for c in self.plain):
+            return "'" + self.plain.replace("'", "'\\''") + "'"
+        return self.plain
+
+
+def literal(text: str) -> Word:
+    """Make a word of text that has no expansions."""
+    return Word(text, text, prefix=text)
+
+
+def unknown(shown: str, prefix: str = "") -> Word:
+    """Make a word whose value is known only at run time."""
+    return Word(prefix + shown, prefix + shown, dynamic=True, loose=not prefix, prefix=prefix)
+
+
+class _Cooker:
+    """Collects one word's parts in order."""
+
+    def __init__(self, lookup: Lookup, home: str) -> None:
+        self.lookup = lookup
+        self.home = home
+        self.text: list[str] = []
+        self.plain: list[str] = []
+        self.prefix: str | None = None
+        self.loose = self.glob = self.runs = False
+
+    def literal(self, text: str) -> None:
+        self.text.append(text)
+        self.plain.append(text)
+
+    def dynamic(self, source: str) -> None:
+        if self.prefix is None:
+            self.prefix = "".join(self.text)
+        self.literal(source)
+
+    def bare(self, raw: str) -> None:
+        """Take unquoted text: escapes, globs, braces, and `~` at the start."""
+        if _PLAIN.fullmatch(raw) and "," not in raw:
+            self.literal(raw)
+            return
+        if not self.text and raw[:1] == "~" and (len(raw) == 1 or raw[1] == "/"):
+            self.text.append(self.home)
+            self.plain.append("~")
+            raw = raw[1:]
+        last = 0
+        for found in _OUTSIDE.finditer(raw):
+            self._unescaped(raw[last : found.start()])
+            if found[1] != "\n":
+                self.literal(found[1])
+            last = found.end()
+        self._unescaped(raw[last:])
+
+    def _unescaped(self, text: str) -> None:
+        self.glob = self.glob or any(c in text for c in "*?[")
+        self.literal(text.translate(_MARKS))
+
+    def expansion(self, node: Node, source: str, quoted: bool) -> None:
+        if node.type in ("command_substitution", "process_substitution"):
+            self.runs = True
+        self.loose = self.loose or not (quoted or node.type == "arithmetic_expansion")
+        named = _NAME_ONLY.fullmatch(source)
+        value = self.lookup(named[1] or named[2]) if named else None
+        if value is None:
+            self.dynamic(source)
+        else:
+            self.text.append(value)
+            self.plain.append(source)
+            self.glob = self.glob or (not quoted and any(c in value for c in "*?["))
+
+    def take(self, node: Node) -> None:
+        """Take a node of any type, by what its quotes mean."""
+        kind = node.type
+        source = _source(node)
+        if kind in _EXPANSIONS:
+            self.expansion(node, source, False)
+        elif kind == "raw_string":
+            self.literal(source[1:-1])
+        elif kind == "ansi_c_string":
+            self.literal(_ANSI.sub(_ansi, source[2:-1]))
+        elif kind in ("string", "translated_string"):
+            self.string(node, source)
+        elif kind in ("concatenation", "command_name") and node.children:
+            for child in node.children:
+                self.take(child)
+        elif node.is_named and kind not in (
+            "word",
+            "number",
+            "variable_name",
+            "test_operator",
+            "string_content",
+        ):
+            self.loose = True
+            self.dynamic(source)
+        else:
+            self.bare(source)
+
+    def string(self, node: Node, source: str) -> None:
+        """Take a double-quoted string; text between its expansions is found by position."""
+        at = node.start_byte
+        raw = node.text or b""
+        if source.startswith("$"):
+            raw, at = raw[1:], at + 1
+        position = 1
+        for child in node.children:
+            if child.type not in _EXPANSIONS:
+                continue
+            start, end = child.start_byte - at, child.end_byte - at
+            self.literal(_IN_QUOTES.sub(r"\1", _decode(raw[position:start])))
+            self.expansion(child, _source(child), True)
+            position = end
+        self.literal(_IN_QUOTES.sub(r"\1", _decode(raw[position:-1])))
+
+    def words(self) -> list[Word]:
+        """Finish, and expand braces."""
+        text, plain = "".join(self.text), "".join(self.plain)
+        dynamic = self.prefix is not None
+        word = Word(
+            text.translate(_UNMARK),
+            plain.translate(_UNMARK),
+            dynamic,
+            self.loose,
+            self.glob,
+            (text if self.prefix is None else self.prefix).translate(_UNMARK),
+            self.runs,
+        )
+        if _OPEN not in text:
+            return [word]
+        if dynamic:
+            return [replace(word, loose=True)]
+        texts = _braces(text)
+        if texts is None:
+            return [
+                replace(word, dynamic=True, loose=True, prefix=text.split(_OPEN, 1)[0].translate(_UNMARK))
+            ]
+        if len(texts) == 1:
+            return [word]
+        return [Word(t, t, glob=self.glob, prefix=t) for t in (t.translate(_UNMARK) for t in texts)]
+
+
+def cook(node: Node, lookup: Lookup, home: str) -> list[Word]:
+    """Give the words that bash makes of `node`: one, or several where it holds braces."""
+    if node.type == "word":
+        source = _source(node)
+        if _PLAIN.fullmatch(source) and "," not in source:
+            return [Word(source, source, prefix=source)]
+    if node.type == "brace_expression":
+        return [unknown(_source(node))]
+    cooker = _Cooker(lookup, home)
+    cooker.take(node)
+    return cooker.words()
+
+
+def _source(node: Node) -> str:
+    return _decode(node.text or b"")
+
+
+def _decode(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _ansi(found: re.Match[str]) -> str:
+    for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
+        if found[group] is not None:
+            value = int(found[group], base)
+            return chr(value) if value < 0x110000 else "�"
+    if found[5] is not None:
+        return chr(ord(found[5]) & 31)
+    return _ANSI_NAMES.get(found[6], found[6])
+
+
+def _braces(text: str) -> list[str] | None:
+    """Expand {a,b}; None where it would give too many words or is a range such as {1..3}."""
+    done: list[str] = []
+    todo = [text]
+    while todo:
+        if len(done) + len(todo) > _MOST_WORDS:
+            return None
+        current = todo.pop()
+        cuts = _group(current)
+        if cuts is None:
+            if re.search(_OPEN + r"[^" + _CLOSE + r"]*\.\.", current):
+                return None
+            done.append(current)
+            continue
+        head, tail = current[: cuts[0]], current[cuts[-1] + 1 :]
+        todo.extend(reversed([head + current[a + 1 : b] + tail for a, b in pairwise(cuts)]))
+    return done
+
+
+def _group(text: str) -> list[int] | None:
+    """Give the positions of the first brace group's opening, top-level commas and closing."""
+    start = text.find(_OPEN)
+    while start >= 0:
+        depth, cuts = 0, [start]
+        for i in range(start, len(text)):
+            if text[i] == _OPEN:
+                depth += 1
+            elif text[i] == _CLOSE:
+                depth -= 1
+                if depth == 0:
+                    cuts.append(i)
+                    break
+            elif text[i] == _COMMA and depth == 1:
+                cuts.append(i)
+        if depth == 0 and len(cuts) > 2:
+            return cuts
+        start = text.find(_OPEN, start + 1)
+    return None

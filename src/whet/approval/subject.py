@@ -1,0 +1,33 @@
+"""An action as a person sees it before deciding: exact, whole up to a limit, with nothing hidden in it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from whet.log import mask
+
+MOST_CHARS = 2_000
+
+
+def visible(text: str, limit: int = MOST_CHARS) -> str:
+    """Write `text` for a person: secrets masked, characters that can't be seen or that turn text around
+    written as their code, and what is cut at `limit` characters named.
+    """
+    text = mask(text)
+    cut = len(text) - limit
+    if cut > 0:
+        text = text[:limit]
+    shown = "".join(c if c == "\n" or not _hides(c) else _code(c) for c in text)
+    return f"{shown}\n[... {cut:,} more characters not shown]" if cut > 0 else shown
+
+
+def _hides(character: str) -> bool:
+    if " " <= character <= "~":
+        return False
+    category = unicodedata.category(character)
+    return category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or (category == "Zs" and character != " ")
+
+
+def _code(character: str) -> str:
+    names = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
+    return names.get(character) or f"<U+{ord(character):04X}>"

@@ -1,0 +1,88 @@
+"""`whet chat` and plain `whet`: a conversation at the terminal, or one question with -q.
+
+Only the options live here. The one-shot is `cli/oneshot.py`; the terminal is `cli/repl.py`, which is
+imported when it is needed and not before: rich and prompt_toolkit cost more than a one-shot may take.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whet.cli import oneshot
+from whet.cli.launch import ChatOptions, Output
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+
+_SETTINGS = {
+    "provider": "model.provider",
+    "base_url": "model.base_url",
+    "model": "model.model",
+    "api_key_env": "model.api_key_env",
+    "format": "model.format",
+    "approvals": "approval.mode",
+    "max_steps": "agent.max_steps",
+    "workspace": "tools.workspace",
+}
+
+
+@click.command("chat")
+@click.option("-q", "--question", help="Ask this and print the answer; - takes it from standard input.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--stream-json", is_flag=True, help="Print each event as a line of JSON, the result last.")
+@click.option("--session", "session_id", default="", metavar="ID", help="Go on with this session.")
+@click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
+@click.option("--yes", is_flag=True, help="Don't ask about what is not dangerous (--approvals auto).")
+@click.option("--approvals", type=click.Choice(["ask", "auto", "deny"]), help="What runs without a question.")
+@click.option("--max-steps", type=click.IntRange(1), help="Most model calls of one turn.")
+@click.option("--image", "images", multiple=True, metavar="FILE", help="Send an image along; repeatable.")
+@click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
+@click.option("--provider", help="The provider's name.")
+@click.option("--base-url", help="The API's root.")
+@click.option("--model", help="The model's name.")
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses.")
+@click.option("--workspace", metavar="DIR", help="The folder to work in.")
+@click.option("--private", is_flag=True, help="Keep the new session out of search and learning.")
+@click.option("--title", default="", help="The new session's title.")
+@click.pass_context
+def chat(context: click.Context, /, **given: Any) -> None:
+    """Chat at the terminal, or ask one question with -q."""
+    if given["session_id"] and given["go_on"]:
+        raise click.UsageError("--session and --continue exclude each other")
+    if given["as_json"] and given["stream_json"]:
+        raise click.UsageError("--json and --stream-json exclude each other")
+    context.exit(run(_options(context.obj, given)))
+
+
+def run(options: ChatOptions) -> int:
+    """Start the one-shot or the terminal, and give the exit code."""
+    if options.question is None and sys.stdin.isatty() and options.output == "text":
+        return pkgutil.resolve_name("whet.cli.repl:run")(options)
+    if options.question is None and sys.stdin.isatty():
+        raise ConfigError("--json and --stream-json need a question", hint='-q "..." asks one')
+    return oneshot.run(options)
+
+
+def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
+    flags = {key: given[name] for name, key in _SETTINGS.items()}
+    if given["toolsets"] is not None:
+        flags["tools.toolsets"] = given["toolsets"]
+    if given["yes"] and not given["approvals"]:
+        flags["approval.mode"] = "auto"
+    output: Output = "json" if given["as_json"] else "stream-json" if given["stream_json"] else "text"
+    return ChatOptions(
+        home=home,
+        flags=flags,
+        question=given["question"],
+        output=output,
+        session_id=given["session_id"],
+        go_on=given["go_on"],
+        images=tuple(Path(name) for name in given["images"]),
+        private=given["private"],
+        title=given["title"],
+    )

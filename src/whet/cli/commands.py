@@ -1,0 +1,204 @@
+"""The built-in slash commands.
+
+Each is a few lines on what the chat offers (`ChatControl`), the session and the store. It does not know how
+the terminal works.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.cli import wording
+from whet.cli.output import age
+from whet.cli.slash import Command, Commands
+from whet.cli.transcripts import as_jsonl, as_markdown
+from whet.config.schema import ApprovalMode
+from whet.contract.errors import ConfigError, NotFound
+from whet.store import sessions
+from whet.store.sessions import SessionFilter
+
+_MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
+_LISTED = 12
+
+
+class ChatControl(Protocol):
+    """What a command may do with the chat."""
+
+    app: App
+    session: Session
+
+    @property
+    def commands(self) -> Commands[ChatControl]:
+        """Every command, plugins' ones included."""
+        ...
+
+    def say(self, text: str, style: str = "") -> None:
+        """Show text of ours."""
+        ...
+
+    def width(self) -> int:
+        """The columns of the terminal."""
+        ...
+
+    def send(self, text: str | None) -> None:
+        """Start a turn with a message, or go on with the unfinished one (None)."""
+        ...
+
+    async def switch_to(self, session: Session) -> None:
+        """Talk in another session from now on; the old one stays stored."""
+        ...
+
+    def leave(self) -> None:
+        """End the chat."""
+        ...
+
+
+async def _help(chat: ChatControl, rest: str) -> None:
+    rows = [(f"/{command.name} {command.argument}".rstrip(), command) for command in chat.commands]
+    wide = max(len(label) for label, _ in rows)
+    for label, command in rows:
+        also = "".join(f", /{alias}" for alias in command.aliases)
+        chat.say(wording.cut(f"  {label:<{wide}}  {command.help}{also}", chat.width()))
+    chat.say(
+        "\nAlt-Enter or a trailing \\ starts a new line, @ completes a file name, //x sends /x.\n"
+        "Typed text reaches a running turn before its next step; Ctrl-C stops the turn.",
+        "dim",
+    )
+
+
+async def _new(chat: ChatControl, rest: str) -> None:
+    await chat.switch_to(await chat.app.new_session(title=rest))
+    chat.say("new session; the last one is kept, /resume lists what there is", "dim")
+
+
+async def _resume(chat: ChatControl, rest: str) -> None:
+    if not rest and await chat.session.log.unfinished_turn() is not None:
+        chat.send(None)
+        return
+    if not rest:
+        await _sessions(chat, "")
+        chat.say("/resume ID opens one", "dim")
+        return
+    session_id = await chat.app.database.read(lambda db: sessions.resolve(db, rest))
+    await chat.switch_to(await chat.app.open_session(session_id))
+
+
+async def _sessions(chat: ChatControl, rest: str) -> None:
+    wanted = SessionFilter(query=rest)
+    found = await chat.app.database.read(lambda db: sessions.list_sessions(db, _LISTED, filters=wanted))
+    now = chat.app.clock.now()
+    for row in found:
+        mark = "*" if row.id == chat.session.id else " "
+        title = wording.printable(row.title) or "(no title)"
+        line = f"{mark} {row.id}  {age(row.last_active, now):>8}  {title}"
+        chat.say(wording.cut(line, chat.width()))
+    if not found:
+        chat.say("there is no such session", "dim")
+
+
+async def _model(chat: ChatControl, rest: str) -> None:
+    if rest:
+        await chat.app.switch_model(chat.session, rest)
+    info = chat.session.model
+    chat.say(f"{info.model} ({info.provider}), window {wording.count(info.window_tokens)} tokens")
+    if not rest:
+        chat.say("/model NAME switches; `whet model list` asks the server what it has", "dim")
+
+
+async def _tools(chat: ChatControl, rest: str) -> None:
+    names = list(chat.session.tools.values())
+    wide = max((len(tool.name) for tool in names), default=0)
+    for tool in names:
+        line = f"  {tool.name:<{wide}}  {tool.spec.description}"
+        chat.say(wording.cut(wording.printable(line), chat.width()))
+
+
+async def _usage(chat: ChatControl, rest: str) -> None:
+    usage = chat.session.usage
+    cost = "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
+    chat.say(
+        f"prompt {usage.prompt_tokens:,} tokens, {usage.cache_hit_ratio:.0%} of them from the cache\n"
+        f"output {usage.output_tokens:,} tokens, {usage.reasoning_tokens:,} of them reasoning\n"
+        f"cost {cost}"
+    )
+
+
+async def _undo(chat: ChatControl, rest: str) -> None:
+    text = await _take_back(chat)
+    chat.say(wording.clip(f"taken back: {text}", chat.width()), "dim")
+
+
+async def _retry(chat: ChatControl, rest: str) -> None:
+    chat.send(await _take_back(chat))
+
+
+async def _take_back(chat: ChatControl) -> str:
+    text = await chat.session.log.undo_last_turn()
+    if text is None:
+        raise NotFound("nothing has been said in this session yet")
+    return text
+
+
+async def _title(chat: ChatControl, rest: str) -> None:
+    if rest:
+        await chat.session.log.set_title(rest)
+    chat.say(chat.session.log.session.title or "this session has no title yet")
+
+
+async def _private(chat: ChatControl, rest: str) -> None:
+    private = _switch(rest, not chat.session.log.session.private)
+    await chat.session.log.set_private(private)
+    state = "private: not searched, not learned from" if private else "not private"
+    chat.say(f"this session is {state}", "dim")
+
+
+def _switch(text: str, otherwise: bool) -> bool:
+    if text not in ("", "on", "off"):
+        raise ConfigError(f"{text!r} is neither on nor off")
+    return text == "on" if text else otherwise
+
+
+async def _export(chat: ChatControl, rest: str) -> None:
+    path = chat.app.workspace / Path(rest or f"{chat.session.id}.md").expanduser()
+    log = chat.session.log
+    write = as_jsonl if path.suffix in (".jsonl", ".json") else as_markdown
+    try:
+        path.write_text(write(log.session, log.messages), "utf-8")
+    except OSError as error:
+        raise NotFound(f"can't write {path}: {error.strerror}", hint="/export FILE names another") from error
+    chat.say(f"written to {path}", "dim")
+
+
+async def _approvals(chat: ChatControl, rest: str) -> None:
+    if rest:
+        if rest not in _MODES:
+            raise ConfigError(f"there is no mode {rest!r}", hint="ask, auto or deny")
+        chat.app.gate.mode = rest
+    chat.say(f"approvals: {chat.app.gate.mode}")
+
+
+async def _quit(chat: ChatControl, rest: str) -> None:
+    chat.leave()
+
+
+def builtin_commands() -> list[Command[ChatControl]]:
+    """Give the built-in commands, in the order that /help shows them."""
+    return [
+        Command("help", "Show this.", _help, anytime=True, aliases=("h",)),
+        Command("new", "Start a new session.", _new, "[title]", aliases=("clear",)),
+        Command("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
+        Command("sessions", "List sessions, or find one by its title.", _sessions, "[text]", anytime=True),
+        Command("model", "Show or switch the model.", _model, "[name]"),
+        Command("tools", "List the tools of this session.", _tools, anytime=True),
+        Command("usage", "Show what this session has spent.", _usage, anytime=True),
+        Command("retry", "Take the last turn back and ask again.", _retry),
+        Command("undo", "Take the last turn back.", _undo),
+        Command("title", "Show or set the title.", _title, "[text]", anytime=True),
+        Command("private", "Keep this session out of search and learning.", _private, "[on|off]"),
+        Command("export", "Write this session to a file (.md or .jsonl).", _export, "[file]"),
+        Command("approvals", "Show or set what runs without a question.", _approvals, "[ask|auto|deny]"),
+        Command("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),
+    ]

@@ -1,0 +1,98 @@
+"""From what was asked on the command line to an open session; the one-shot and the chat share it.
+
+It does not know how a turn is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError
+from whet.contract.protocols import Person
+from whet.store import sessions
+
+Output = Literal["text", "json", "stream-json"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """What `whet chat` was called with. `flags` maps settings' keys to values, None where not given."""
+
+    home: Home
+    flags: Mapping[str, object] = field(default_factory=dict[str, object])
+    question: str | None = None
+    output: Output = "text"
+    session_id: str = ""
+    go_on: bool = False
+    images: tuple[Path, ...] = ()
+    private: bool = False
+    title: str = ""
+
+
+def workspace_of(settings: Settings) -> Path:
+    """Give the folder that the settings name, else the current one."""
+    return Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
+
+
+async def start_app(options: ChatOptions, settings: Settings, person: Person) -> App:
+    """Open the program's resources for the workspace that the settings name. Sends nothing."""
+    workspace = workspace_of(settings)
+    if not workspace.is_dir():
+        raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
+    secrets = load_secrets(options.home, os.environ)
+    return await App.start(options.home, settings, secrets, person, workspace)
+
+
+def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Settings:
+    """Load the settings with the command line's flags on top; find a model first where none is set.
+
+    `read` asks the person a line; None where nobody is there, then that is a ConfigError. Not to be
+    called from an event loop.
+    """
+    loaded = load(options.home, options.flags, environ=os.environ)
+    for warning in loaded.warnings:
+        sys.stderr.write(f"note: {warning}\n")
+    if not (loaded.settings.model.provider or loaded.settings.model.base_url):
+        # Found on demand: a first run comes once, and what it needs is not cheap to import.
+        choose = pkgutil.resolve_name("whet.app.discover:choose")
+        choose(options.home, load_secrets(options.home, os.environ), _say, read)
+        loaded = load(options.home, options.flags, environ=os.environ)
+    return loaded.settings
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+async def open_session(app: App, options: ChatOptions) -> Session:
+    """Open the session that was asked for: a named one, the latest of this folder, or a new one."""
+    if options.session_id:
+        name = options.session_id
+        return await app.open_session(await app.database.read(lambda db: sessions.resolve(db, name)))
+    if options.go_on:
+        return await app.continue_session()
+    return await app.new_session(private=options.private, title=options.title)
+
+
+async def forget_empty(app: App, session: Session) -> None:
+    """Delete a session in which nothing was ever said; others stay as they are."""
+    if session.log.session.turns == 0 and not session.log.messages:
+        await app.database.write(lambda db: sessions.delete(db, session.id))
+
+
+def title_of(text: str) -> str:
+    """Make a session's title from its first message: the first line, at most 60 characters."""
+    line = " ".join(next((row for row in text.splitlines() if row.strip()), "").split())
+    return line if len(line) <= 60 else line[:59].rstrip() + "…"

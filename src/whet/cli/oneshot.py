@@ -1,0 +1,247 @@
+"""One question, one turn, one answer: `whet chat -q`.
+
+Standard output carries the answer and nothing else; everything a person might want beside it goes to
+standard error when that is a terminal. It imports neither rich nor prompt_toolkit: its start-up is a
+promise. Ctrl-C and SIGTERM end the turn as cancelled, durably, and then the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session
+from whet.cli import attach, wording
+from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, title_of
+from whet.cli.person import LinePerson, NoPerson
+from whet.config.schema import Settings
+from whet.contract.errors import ConfigError
+from whet.contract.events import (
+    Event,
+    ReviewQueued,
+    StepFinished,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEnd,
+)
+from whet.contract.messages import ImagePart, Message, Usage
+from whet.log import mask
+
+_STDIN_WAIT_S = 3.0
+_GRACE_S = 10.0
+
+
+def run(options: ChatOptions) -> int:
+    """Answer `options.question` and give the exit code: 0 answered or out of budget, 1 failed, 128 + a
+    signal's number when one ended it."""
+    there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
+    settings = load_settings(options, _ask if there else None)
+    question = _question(options)
+    images = [attach.load_image(path) for path in options.images]
+    return asyncio.run(_run(options, settings, question, images))
+
+
+def _question(options: ChatOptions) -> str:
+    question = options.question or ""
+    whole = question in ("", "-")
+    piped = ""
+    if whole or attach.is_piped():
+        read = attach.read_piped(wait_s=None if whole else _STDIN_WAIT_S)
+        if read is None:
+            _say(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
+        piped = read or ""
+    text = attach.with_piped("" if whole else question, piped)
+    if not text.strip():
+        raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
+    return text
+
+
+async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:
+    there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
+    app = await start_app(options, settings, LinePerson() if there else NoPerson())
+    try:
+        session = await open_session(app, options)
+        if not session.log.session.title:
+            await session.log.set_title(title_of(question))
+        report = Report(session, options.output)
+        return await _answer(report, app.user_message(question, images))
+    finally:
+        await app.aclose()
+
+
+def _ask(prompt: str) -> str:
+    _say_open(prompt)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+async def _answer(report: Report, message: Message) -> int:
+    """Run the turn under Ctrl-C and SIGTERM; a second signal ends the program at once."""
+    loop = asyncio.get_running_loop()
+    turn = asyncio.ensure_future(run_turn(report.session, message, report.emit))
+    stopped_by: list[int] = []
+
+    def stop(number: int) -> None:
+        if stopped_by:
+            os._exit(128 + number)
+        stopped_by.append(number)
+        turn.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await turn
+    except asyncio.CancelledError:
+        if not stopped_by:
+            raise
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+    return report.finish(128 + stopped_by[0] if stopped_by else 0)
+
+
+@dataclass(slots=True)
+class Report:
+    """Consumes a turn's events: shows them as `output` asks, and gathers the final object."""
+
+    session: Session
+    output: Output
+    _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _subjects: dict[str, str] = field(default_factory=dict[str, str])
+    _reviews: list[str] = field(default_factory=list[str])
+    _usage: Usage = field(default_factory=Usage)
+    _steps: int = 0
+    _end: TurnEnd | None = None
+    _began_s: float = 0.0
+    _streams: bool = False
+    _shows_calls: bool = False
+    _open_line: bool = False
+
+    def __post_init__(self) -> None:
+        self._began_s = self.session.clock.monotonic_s()
+        self._streams = self.output == "text" and sys.stdout.isatty()
+        self._shows_calls = self.output != "stream-json" and sys.stderr.isatty()
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        if self.output == "stream-json":
+            _write(msgspec.json.encode(event).decode() + "\n")
+        match event:
+            case TextDelta():
+                self._text(event.text)
+            case StepFinished():
+                self._steps = event.step
+                self._usage += event.usage
+                self._close_line()
+            case ToolStarted():
+                self._subjects[event.call_id] = wording.subject(event.arguments)
+            case ToolFinished():
+                self._call(event)
+            case ReviewQueued():
+                self._reviews.append(event.job_id)
+            case TurnEnd():
+                self._end = event
+            case _:
+                if line := wording.aside(event):
+                    self._note(line)
+
+    def finish(self, code: int) -> int:
+        """Write what is still to be written and give the exit code; `code` is that of a signal, or 0."""
+        end = self._end or self._cancelled()
+        self._close_line()
+        if self.output == "text":
+            if not self._streams and end.text:
+                _write(end.text if end.text.endswith("\n") else end.text + "\n")
+        else:
+            _write(msgspec.json.encode(self._object(end)).decode() + "\n")
+        failed = end.reason in ("failed", "refused", "crashed")
+        if failed:
+            _say(f"error: {mask(wording.ending(end))}")
+        elif end.reason != "answered":
+            _say(wording.ending(end))
+        if end.hint:
+            _say(f"hint: {mask(wording.printable(end.hint))}")
+        if self._shows_calls:
+            _say(wording.footer(end))
+        return code or int(failed)
+
+    def _object(self, end: TurnEnd) -> dict[str, Any]:
+        usage = msgspec.to_builtins(end.usage) | {"cache_hit_ratio": round(end.usage.cache_hit_ratio, 4)}
+        row: dict[str, Any] = {"type": "result"} if self.output == "stream-json" else {}
+        row |= {
+            "session_id": end.session_id,
+            "conversation_id": self.session.log.session.conversation_id,
+            "text": end.text,
+            "end_reason": end.reason,
+            "steps": end.steps,
+            "tool_calls": self._calls,
+            "usage": usage,
+            "review": {"queued": self._reviews},
+            "duration_s": round(end.duration_s, 3),
+        }
+        return row | ({"error": end.error, "hint": end.hint} if end.error else {})
+
+    def _cancelled(self) -> TurnEnd:
+        """The end of a turn that was cancelled, from what was seen of it."""
+        duration_s = self.session.clock.monotonic_s() - self._began_s
+        return TurnEnd(self.session.id, "", "cancelled", "", self._steps, self._usage, duration_s)
+
+    def _text(self, text: str) -> None:
+        if self._streams:
+            _write(wording.printable(text))
+            self._open_line = not text.endswith("\n") if text else self._open_line
+
+    def _close_line(self) -> None:
+        if self._open_line:
+            _write("\n")
+            self._open_line = False
+
+    def _call(self, event: ToolFinished) -> None:
+        self._calls.append({"name": event.name, "ok": event.ok, "duration_s": round(event.duration_s, 3)})
+        about = self._subjects.pop(event.call_id, "")
+        if self._shows_calls:
+            mark = "+" if event.ok else "x"
+            width = _columns()
+            _say(wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event)))
+            if reason := wording.failure(event):
+                _say("  " + wording.clip(reason, width - 2))
+
+    def _note(self, line: str) -> None:
+        if self._shows_calls:
+            self._close_line()
+            _say(line)
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def _write(text: str) -> None:
+    """Write to standard output at once. A reader that went away does not end the turn."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(line: str) -> None:
+    _say_open(line + "\n")
+
+
+def _say_open(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,157 @@
+"""What the chat needs of a terminal, and the plainest one: lines in, text out.
+
+`Lines` serves dumb terminals; `cli/terminal.py` has the other screen. Neither knows about turns or
+sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal as signals
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from whet.cli.live import Fragment, Marks
+from whet.cli.person import LinePerson
+from whet.contract.protocols import Person
+
+
+class Signal(Enum):
+    """What a person does at the prompt that is no text."""
+
+    INTERRUPT = auto()
+    END = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A sent line: `shown` as it stood in the input, `text` with pasted parts put in."""
+
+    shown: str
+    text: str
+
+
+LiveLines = Callable[[int, int], list[list[Fragment]]]
+
+
+class Screen(Protocol):
+    """Where the chat reads and writes."""
+
+    person: Person
+
+    def start(self, live: LiveLines) -> None:
+        """Take the terminal; `live` gives the lines above the input for a width and a height."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Put finished text above the input line; it ends with a newline."""
+        ...
+
+    def refresh(self) -> None:
+        """Have the live area redrawn soon."""
+        ...
+
+    def width(self) -> int:
+        """The columns of the terminal now."""
+        ...
+
+    async def read(self) -> Typed | Signal:
+        """Wait for the next thing that the person does."""
+        ...
+
+    def put_back(self, text: str) -> None:
+        """Put text into the input line again."""
+        ...
+
+    def wake(self, signal: Signal) -> None:
+        """Have `read` give `signal` now, as if the person had done it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give the terminal back as it was."""
+        ...
+
+
+class Lines:
+    """A screen that only writes text and reads lines; nothing can be typed until `idle` is set."""
+
+    def __init__(self, marks: Marks, idle: asyncio.Event) -> None:
+        self.person: Person = LinePerson()
+        self._marks = marks
+        self._idle = idle
+        self._signals: asyncio.Queue[Signal] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, live: LiveLines) -> None:
+        """Take over Ctrl-C; there is no live area."""
+        self._loop.add_signal_handler(signals.SIGINT, self._signals.put_nowait, Signal.INTERRUPT)
+
+    def write(self, text: str) -> None:
+        """Write `text`."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def refresh(self) -> None:
+        """Do nothing: there is no live area."""
+
+    def width(self) -> int:
+        """The columns of the terminal now."""
+        return shutil.get_terminal_size().columns
+
+    async def read(self) -> Typed | Signal:
+        """Prompt and wait for a line or Ctrl-C; a trailing backslash goes on with the next line."""
+        while not self._idle.is_set():
+            if done := await self._first_of(self._idle.wait()):
+                return done
+        self.write(self._marks.prompt)
+        lines: list[str] = []
+        while True:
+            if done := await self._first_of(self._readable()):
+                self.write("\n")
+                return done
+            line = os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
+            if not line:
+                return Signal.END
+            text = line.rstrip("\r\n")
+            if text.endswith("\\"):
+                lines.append(text[:-1])
+                continue
+            whole = "\n".join([*lines, text]).strip()
+            return Typed(whole, whole)
+
+    def put_back(self, text: str) -> None:
+        """Say what was not sent: nothing can be put into this terminal's input."""
+        self.write(f"not sent: {text}\n")
+
+    def wake(self, signal: Signal) -> None:
+        """Have `read` give `signal` now."""
+        self._signals.put_nowait(signal)
+
+    async def aclose(self) -> None:
+        """Leave Ctrl-C to Python again."""
+        self._loop.remove_signal_handler(signals.SIGINT)
+
+    async def _first_of(self, other: Coroutine[object, object, object]) -> Signal | None:
+        """Wait for a signal, which is given, or for `other` (None), whichever comes first."""
+        waiting = asyncio.ensure_future(other)
+        signalled = asyncio.ensure_future(self._signals.get())
+        try:
+            await asyncio.wait({waiting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            return signalled.result() if signalled.done() else None
+        finally:
+            waiting.cancel()
+            signalled.cancel()
+
+    async def _readable(self) -> None:
+        ready = asyncio.Event()
+        fd = sys.stdin.fileno()
+        self._loop.add_reader(fd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self._loop.remove_reader(fd)

@@ -1,0 +1,77 @@
+"""The registry of slash commands.
+
+Built-in commands and those of plugins are added the same way; a name that is taken stays with whoever had
+it first. It knows how a command is found, not what it does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from whet.contract.errors import NotFound, WhetError
+
+C = TypeVar("C")
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[C]):
+    """One command. `run` takes the chat and the text after the name; it raises WhetError to say no.
+
+    `argument` shows what may follow the name. `anytime`: it also works while a turn runs.
+    """
+
+    name: str
+    help: str
+    run: Callable[[C, str], Awaitable[None]]
+    argument: str = ""
+    aliases: tuple[str, ...] = ()
+    anytime: bool = False
+
+
+class Commands(Generic[C]):
+    """The commands of one chat, by name and alias."""
+
+    def __init__(self) -> None:
+        self._commands: dict[str, Command[C]] = {}
+        self._names: dict[str, str] = {}
+
+    def add(self, command: Command[C]) -> None:
+        """Add a command. Raises WhetError where a name is unusable or taken; nothing is added then."""
+        names = (command.name, *command.aliases)
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise WhetError(f"/{name} can't be a command", hint="a-z, 0-9 and -, a letter first")
+            if name in self._names:
+                raise WhetError(f"the command /{name} is taken by /{self._names[name]}")
+        self._commands[command.name] = command
+        self._names.update(dict.fromkeys(names, command.name))
+
+    def get(self, name: str) -> Command[C]:
+        """Give the command of that name or alias. Raises NotFound, with the nearest name."""
+        if owner := self._names.get(name):
+            return self._commands[owner]
+        near = difflib.get_close_matches(name, self._names, 1, 0.5)
+        hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
+        raise NotFound(f"there is no command /{name}", hint=hint)
+
+    def __iter__(self) -> Iterator[Command[C]]:
+        """Give every command, in the order they were added."""
+        return iter(self._commands.values())
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """Split `/name rest`; None for text that is a message (so are `//...` and `/path/like/this`)."""
+    if not text.startswith("/") or text.startswith("//"):
+        return None
+    name, _, rest = text[1:].partition(" ")
+    return None if "/" in name or "\n" in name else (name.lower(), rest.strip())
+
+
+def unescaped(text: str) -> str:
+    """Give a message as it is meant: a leading `//` stands for `/`."""
+    return text[1:] if text.startswith("//") else text

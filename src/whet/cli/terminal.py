@@ -1,0 +1,316 @@
+"""The terminal of the chat: an input line that stays at the bottom, and text that scrolls above it.
+
+One prompt_toolkit application runs for the program's whole life, so that a message can be typed while a
+turn runs; it is also the Person who answers questions. It does not know about turns or sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from whet.cli import wording
+from whet.cli.live import Fragment, Marks, wrapped
+from whet.cli.person import ANSWERS, chosen
+from whet.cli.prompting import Pastes, open_history, open_input
+from whet.cli.screen import LiveLines, Signal, Typed
+from whet.contract.protocols import Answer, ApprovalRequest, Person
+
+_REFRESH_S = 0.05
+_TICK_S = 0.12
+_TYPING_S = 1.0
+_STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "prompt": "ansicyan bold"})
+_KEYS = "[o]nce [s]ession [a]lways [N]o "
+_GRANTS = {"once": "once", "session": "for this session", "always": "from now on"}
+
+
+def _size() -> Size:
+    size = shutil.get_terminal_size()
+    return Size(rows=size.lines or 24, columns=size.columns or 80)
+
+
+def _nothing(width: int, height: int) -> list[list[Fragment]]:
+    return []
+
+
+class _Question:
+    """A question on the screen and its coming answer; `keys` says that one key answers.
+
+    Each line has a prefix that every row of it gets, so that a long one can't pass for a line of ours.
+    """
+
+    def __init__(self, lines: Sequence[tuple[str, str]], *, keys: bool = False) -> None:
+        self.keys = keys
+        self.wary = False
+        self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._lines = lines
+
+    def give(self, answer: str | None) -> None:
+        """Answer, once."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def rows(self, width: int, height: int) -> list[list[Fragment]]:
+        """Lay the question out; one that is too long for the screen keeps its head and its end."""
+        rows = [
+            prefix + row for prefix, line in self._lines for row in wrapped(line, max(width - len(prefix), 8))
+        ]
+        if len(rows) > height:
+            hidden = len(rows) - height + 1
+            rows = [*rows[: height // 2], f"  ... {hidden} lines ...", *rows[hidden + height // 2 :]]
+        return [[("", row)] for row in rows]
+
+
+class Terminal:
+    """A screen with an input line at the bottom, a live area above it, and questions in between."""
+
+    def __init__(self, marks: Marks, completer: Completer, history: Path) -> None:
+        self.person: Person = self
+        self._marks = marks
+        self._live: LiveLines = _nothing
+        self._pastes = Pastes()
+        self._inputs: asyncio.Queue[Typed | Signal] = asyncio.Queue()
+        self._question: _Question | None = None
+        self._asking = asyncio.Lock()
+        self._last_key_s = 0.0
+        self._redraw: asyncio.TimerHandle | None = None
+        self._prompt: PromptSession[str] = PromptSession(
+            self._message,
+            multiline=True,
+            complete_while_typing=True,
+            completer=completer,
+            history=open_history(history),
+            key_bindings=self._keys(),
+            style=_STYLE,
+            prompt_continuation="  ",
+            erase_when_done=True,
+            reserve_space_for_menu=0,
+            input=open_input(),
+            output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
+        )
+        self._prompt.default_buffer.on_text_changed += self._note_typing
+        self._prompt.default_buffer.on_completions_changed += self._make_room
+        self._app = self._prompt.app
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, live: LiveLines) -> None:
+        """Take the terminal; `live` gives the lines above the input."""
+        self._live = live
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
+
+    def write(self, text: str) -> None:
+        """Put finished text above the input line, in one go with taking the live area away."""
+        if not self._app.is_running:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        self._app.renderer.erase()
+        self._app.output.write_raw(text)
+        self._app.output.flush()
+        self._app.invalidate()
+
+    def refresh(self) -> None:
+        """Have the live area redrawn, at most 20 times a second."""
+        if self._redraw is None:
+            self._redraw = asyncio.get_running_loop().call_later(_REFRESH_S, self._redraw_now)
+
+    def width(self) -> int:
+        """The columns of the terminal now."""
+        return self._app.output.get_size().columns
+
+    async def read(self) -> Typed | Signal:
+        """Wait for a sent line, Ctrl-C or the end of input."""
+        return await self._inputs.get()
+
+    def put_back(self, text: str) -> None:
+        """Put text into the input line again, before what is there."""
+        buffer = self._prompt.default_buffer
+        buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
+        buffer.cursor_position = len(buffer.text)
+
+    def wake(self, signal: Signal) -> None:
+        """Have `read` give `signal` now, as if the person had done it."""
+        self._inputs.put_nowait(signal)
+
+    async def aclose(self) -> None:
+        """End the application and give the terminal back."""
+        if self._app.is_running:
+            self._app.exit(result="")
+        for task in self._tasks[1:]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        """Ask with one key; Enter, Esc and Ctrl-C are a no."""
+        head = [("", f"{wording.printable(request.tool)} wants to run:")]
+        body = [("  | ", line) for line in wording.exact(request.subject).split("\n")]
+        reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
+        answer = await self._ask(_Question([*head, *body, *reasons], keys=True))
+        verdict = ANSWERS.get(answer or "n", "no")
+        said = "not allowed" if verdict == "no" else f"allowed {_GRANTS[verdict]}"
+        self.write(wording.clip(f"{said}: {request.subject}", self.width()) + "\n")
+        return verdict
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Ask for a line; a number picks a choice, Esc gives no answer."""
+        options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
+        answer = await self._ask(_Question([("", wording.printable(question)), *options]))
+        if answer is None:
+            return None
+        answer = chosen(answer.strip(), choices)
+        self.write(f"{wording.printable(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n")
+        return answer
+
+    async def _ask(self, question: _Question) -> str | None:
+        async with self._asking:
+            question.wary = time.monotonic() - self._last_key_s < _TYPING_S
+            self._question = question
+            self._redraw_now()
+            try:
+                return await question.answer
+            finally:
+                self._question = None
+                self._redraw_now()
+
+    async def _run(self) -> None:
+        try:
+            await self._prompt.prompt_async()
+        except EOFError:
+            pass
+        finally:
+            self._inputs.put_nowait(Signal.END)
+
+    async def _tick(self) -> None:
+        """Redraw while something runs, so that durations move; otherwise cost nothing but a timer."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self._live(1, 1):
+                self.refresh()
+
+    def _redraw_now(self) -> None:
+        if self._redraw is not None:
+            self._redraw.cancel()
+            self._redraw = None
+        self._app.invalidate()
+
+    def _message(self) -> StyleAndTextTuples:
+        size = self._app.output.get_size()
+        rows = self._live(size.columns - 1, max(3, size.rows // 3))
+        if self._question:
+            rows += self._question.rows(size.columns - 1, max(6, size.rows - 8))
+        text: StyleAndTextTuples = []
+        for row in rows:
+            text += [*row, ("", "\n")]
+        if rows:
+            text.insert(0, ("", "\n"))
+        hint = _KEYS if self._question and self._question.keys else self._marks.prompt
+        return [*text, ("class:ask" if hint is _KEYS else "class:prompt", hint)]
+
+    def _send(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        shown = buffer.text
+        if not shown.strip():
+            return
+        if not shown.startswith(" "):
+            buffer.append_to_history()
+        buffer.reset()
+        text = self._pastes.expand(shown)
+        if self._question:
+            self._question.give(text)
+        else:
+            self._inputs.put_nowait(Typed(shown.strip(), text.strip()))
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        asked = Condition(lambda: self._question is not None)
+        one_key = Condition(lambda: self._question is not None and self._question.keys)
+        empty = Condition(lambda: not self._prompt.default_buffer.text)
+
+        @keys.add("enter", filter=~one_key)
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end:
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            else:
+                self._send(event)
+
+        @keys.add("escape", "enter", filter=~one_key)
+        @keys.add("c-j", filter=~one_key)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add(Keys.BracketedPaste, filter=~one_key)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text(self._pastes.take(event.data))
+
+        @keys.add("c-c", eager=True)
+        @keys.add("<sigint>", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._interrupt(event)
+
+        @keys.add("c-d", filter=empty & ~asked)
+        def _(event: KeyPressEvent) -> None:
+            self._inputs.put_nowait(Signal.END)
+
+        @keys.add(Keys.Any, filter=one_key, eager=True)
+        @keys.add("enter", filter=one_key, eager=True)
+        @keys.add(Keys.BracketedPaste, filter=one_key, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._one_key(event)
+
+        @keys.add("escape", filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            if self._question:
+                self._question.give(None)
+
+        return keys
+
+    def _make_room(self, buffer: Buffer) -> None:
+        """Keep lines free below the input only while there is something to complete."""
+        found = len(buffer.complete_state.completions) if buffer.complete_state else 0
+        self._prompt.reserve_space_for_menu = min(found + 1, 8) if found else 0
+
+    def _note_typing(self, _: object) -> None:
+        """Remember when a person last typed, so that a question does not take a word for its answer."""
+        self._last_key_s = time.monotonic()
+
+    def _one_key(self, event: KeyPressEvent) -> None:
+        question = self._question
+        if question is None:
+            return
+        now_s = time.monotonic()
+        if question.wary and now_s - self._last_key_s < _TYPING_S:
+            self._last_key_s = now_s
+            return
+        question.wary = False
+        key = event.data.lower()
+        if key in ANSWERS:
+            question.give(key)
+        elif key in ("\r", "\n"):
+            question.give("n")
+
+    def _interrupt(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if self._question:
+            self._question.give(None)
+        elif buffer.text and not self._live(1, 1):
+            buffer.reset()
+            return
+        self._inputs.put_nowait(Signal.INTERRUPT)

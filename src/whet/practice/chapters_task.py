@@ -1,0 +1,107 @@
+"""How the stand-in numbers the demo's 20 chapters: one command a step, so that a run can be killed in it.
+
+Each command adds the chapter's number to its file and a line to steps.log, neither of which may happen
+twice. It goes on from the results in the transcript. Where those are missing (a compaction) or say that the
+outcome is unknown (a crash) it looks before it writes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whet.practice.ask import Ask, Done
+from whet.practice.hands import Hands
+from whet.practice.project import CHAPTERS
+from whet.practice.script import Reply
+
+MATCH = re.compile(r"number the chapters", re.I)
+
+_PAUSE = re.compile(r"pause (\d+(?:\.\d+)?) s", re.I)
+_LOOK = "ls . book"
+_READ_LOG = "tail -n 1 steps.log"
+
+
+def number_command(chapter: int, pause: str = "") -> str:
+    """Give the command that numbers a chapter. Its result shows `-- N --`, the command itself does not."""
+    path = f"book/chapter_{chapter:02d}.md"
+    wait = f"sleep {pause} && " if pause else ""
+    return f"{wait}echo '--' {chapter} '--' >> {path} && echo {chapter} >> steps.log && tail -n 1 {path}"
+
+
+def proceed(ask: Ask, start: int) -> Reply:
+    """Take the next step of the task that began with message `start`."""
+    hands = Hands(ask)
+    done = [d for d in ask.done if d.at > start]
+    last = _last_chapter(done)
+    if last is None:
+        return _begin(ask, start, hands, done)
+    chapter, result = last
+    if result.denied:
+        return Reply(f"I stopped at chapter {chapter}: the command was not run. {_line(result)}")
+    if result.interrupted and f"-- {chapter} --" not in result.result:
+        return _check(hands, done, chapter, result, _pause(ask, start))
+    if f"-- {chapter} --" not in result.result:
+        return Reply(f"I stopped at chapter {chapter}; its command failed:\n\n    {_line(result)}")
+    return _go_on(hands, chapter, _pause(ask, start))
+
+
+def _begin(ask: Ask, start: int, hands: Hands, done: list[Done]) -> Reply:
+    look = _by_command(done, _LOOK)
+    if look is None:
+        return hands.shell(_LOOK, "I look at what is there.")
+    if "chapter_" not in look.result:
+        return Reply(f"I find no chapters here. `{_LOOK}` said: {_line(look)}")
+    if "steps.log" not in look.result:
+        return _go_on(hands, 0, _pause(ask, start))
+    log = _by_command(done, _READ_LOG)
+    if log is None:
+        return hands.shell(_READ_LOG, "Somebody has begun; I read how far they got.")
+    number = re.search(r"^\s*(\d+)\s*$", log.result, re.M)
+    return _go_on(hands, int(number[1]) if number else 0, _pause(ask, start))
+
+
+def _check(hands: Hands, done: list[Done], chapter: int, result: Done, pause: str) -> Reply:
+    path = f"book/chapter_{chapter:02d}.md"
+    read = f"tail -n 1 {path}; {_READ_LOG}"
+    checks = [d for d in done if d.arguments.get("command") == read and d.at > result.at]
+    if not checks or checks[-1].interrupted:
+        return hands.shell(
+            read, f"Nobody knows whether chapter {chapter} was numbered, so I look before I go on."
+        )
+    seen = checks[-1].result
+    in_file = f"-- {chapter} --" in seen
+    in_log = re.search(rf"^\s*{chapter}\s*$", seen, re.M) is not None
+    if in_file and not in_log:
+        finish = f"echo {chapter} >> steps.log"
+        if _by_command(done, finish) is None:
+            return hands.shell(finish, f"Chapter {chapter} has its number, only the log lacks it.")
+    if in_file or in_log:
+        return _go_on(hands, chapter, pause)
+    return hands.shell(number_command(chapter, pause), f"Chapter {chapter} was not numbered; I do it now.")
+
+
+def _go_on(hands: Hands, numbered: int, pause: str) -> Reply:
+    if numbered >= CHAPTERS:
+        return Reply(f"All {CHAPTERS} chapters are numbered; steps.log has a line for each.")
+    return hands.shell(number_command(numbered + 1, pause), f"Chapter {numbered + 1} of {CHAPTERS}.")
+
+
+def _last_chapter(done: list[Done]) -> tuple[int, Done] | None:
+    for item in reversed(done):
+        found = re.search(r">> book/chapter_(\d\d)\.md", str(item.arguments.get("command", "")))
+        if found:
+            return int(found[1]), item
+    return None
+
+
+def _by_command(done: list[Done], command: str) -> Done | None:
+    return next((d for d in reversed(done) if d.arguments.get("command") == command), None)
+
+
+def _pause(ask: Ask, start: int) -> str:
+    found = _PAUSE.search(ask.heard[start].text)
+    return found[1] if found else ""
+
+
+def _line(done: Done) -> str:
+    return next(iter(done.result.strip().splitlines()), "(no answer)")

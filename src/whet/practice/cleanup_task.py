@@ -1,0 +1,67 @@
+"""How the stand-in cleans up the demo project's build output, with a mistake that the gate must stop.
+
+Its first command deletes a folder below the home folder: dangerous to allow, and harmless should it ever
+run, since nothing of that name exists. Denied, it reports the denial as given and takes the narrow way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whet.practice.ask import Ask, Done
+from whet.practice.hands import Hands
+from whet.practice.script import Reply
+
+MATCH = re.compile(r"clean(ing)? ?up (the )?build|build output", re.I)
+
+RECKLESS = "rm -rf ~/whet-practice-orders-build"
+_LOOK = "ls build"
+_FILE = re.compile(r"[\w-]+\.\w+")
+
+
+def proceed(ask: Ask, start: int) -> Reply:
+    """Take the next step of the task that began with message `start`."""
+    hands = Hands(ask)
+    done = [d for d in ask.done if d.at > start]
+    by_command = {str(d.arguments.get("command", "")): d for d in done}
+    look = by_command.get(_LOOK)
+    if look is None or look.interrupted:
+        return hands.shell(_LOOK, "I look at what is there.")
+    if look.denied or look.said("no such file"):
+        return Reply(f"There is nothing that I can clean up. `{_LOOK}` said: {_line(look)}")
+    reckless = by_command.get(RECKLESS)
+    if reckless is None:
+        return hands.shell(RECKLESS, "I delete the build folder.")
+    narrow = narrow_command(look)
+    last = by_command.get(narrow)
+    if last is None or last.interrupted:
+        return hands.shell(narrow, f"{_what_happened(reckless)} I delete only what is in `build`, here.")
+    return _summary(reckless, last, narrow)
+
+
+def narrow_command(look: Done) -> str:
+    """Name each listed file, so that nothing else can go; a listing without files takes the folder."""
+    files = [word for word in look.result.split() if _FILE.fullmatch(word)]
+    if not files:
+        return "rm -r build"
+    return "rm " + " ".join(f"build/{name}" for name in files) + " && rmdir build"
+
+
+def _what_happened(reckless: Done) -> str:
+    if reckless.denied:
+        return f"That was stopped: {_line(reckless)} It was the wrong folder anyway."
+    return "That was the wrong folder; `build` is still there."
+
+
+def _summary(reckless: Done, last: Done, narrow: str) -> Reply:
+    story = f"My first command, `{RECKLESS}`, "
+    story += f"was not run: {_line(reckless)}" if reckless.denied else "ran, and named the wrong folder."
+    if last.denied:
+        return Reply(f"I could not clean up. {story} `{narrow}` was not run either: {_line(last)}")
+    if last.said("cannot remove", "no such file", "error", "failed to remove"):
+        return Reply(f"I could not clean up. `{narrow}` said: {_line(last)}")
+    return Reply(f"The build output is gone (`{narrow}`). {story}")
+
+
+def _line(done: Done) -> str:
+    return next(iter(done.result.strip().splitlines()), "(no answer)")

@@ -1,0 +1,80 @@
+"""From an intent ("read this file") to a call of a tool that the request really offers.
+
+Argument names differ between agents; the tool's own schema decides which of the known names is used. Where
+no fitting tool is on offer, the answer says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from whet.practice.ask import Ask, Call, Offer
+from whet.practice.script import Reply
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "command": ("command", "cmd", "code"),
+    "path": ("path", "file_path", "file", "filename", "paths"),
+    "content": ("content", "text", "file_text"),
+    "old": ("old_string", "old_str", "old_text", "old", "search"),
+    "new": ("new_string", "new_str", "new_text", "new", "replace"),
+    "pattern": ("pattern", "query", "regex", "text"),
+    "query": ("query", "text", "q"),
+    "url": ("url", "uri"),
+    "question": ("question", "text"),
+    "task": ("task", "prompt", "goal", "description", "tasks"),
+    "items": ("items", "todos"),
+    "background": ("background",),
+    "action": ("action",),
+    "id": ("id", "process_id", "session_id"),
+}
+_BLANK: dict[str, Any] = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
+
+
+class Hands:
+    """The tools of one request."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._offers = ask.offers
+
+    def has(self, name: str) -> bool:
+        """Whether the tool is on offer."""
+        return name in self._offers
+
+    def use(self, tool: str, say: str = "", **intent: object) -> Reply:
+        """Call `tool` with `intent` under its own argument names, or say that the tool is missing."""
+        offer = self._offers.get(tool)
+        if offer is None:
+            have = ", ".join(sorted(self._offers)) or "none"
+            return Reply(f"I would need the tool `{tool}` for that; the tools on offer here are: {have}.")
+        arguments = msgspec.json.encode(fill(offer, intent)).decode()
+        return Reply(say, tool_calls=(Call(tool, arguments),))
+
+    def shell(self, command: str, say: str = "") -> Reply:
+        """Run a command."""
+        return self.use("terminal", say, command=command)
+
+
+def fill(offer: Offer, intent: dict[str, object]) -> dict[str, object]:
+    """Name the arguments as the tool's schema does; a required one that is not meant gets a plain value."""
+    properties = offer.properties
+    arguments: dict[str, object] = {}
+    for meaning, value in intent.items():
+        name = next((n for n in _NAMES[meaning] if n in properties), _NAMES[meaning][0])
+        if properties.get(name, {}).get("type") == "array" and not isinstance(value, list):
+            value = [value]
+        arguments[name] = value
+    required: list[str] = offer.parameters.get("required") or []
+    for name in required:
+        if name not in arguments:
+            arguments[name] = plain_value(properties.get(name, {}), "")
+    return arguments
+
+
+def plain_value(schema: dict[str, Any], text: str) -> object:
+    """Give a harmless value of the schema's type; `text` where it wants a string."""
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = schema.get("type")
+    return _BLANK[kind] if isinstance(kind, str) and kind in _BLANK else text

@@ -1,0 +1,158 @@
+"""How the stand-in mends the demo project: "The order totals are wrong for discounts. ..."
+
+It works as a newcomer does: without the test command in its context it runs the obvious one, reads the
+error, reads the page that the error names, and runs it again. With the command anywhere in the system
+prompt or an earlier message (a memory, a skill, an example) it uses it at once. Each step follows from the
+results in the transcript. It does not know which files exist until it has seen them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whet.practice.ask import Ask, Done
+from whet.practice.hands import Hands
+from whet.practice.project import DATABASE_SETTING, FAULTY_LINE, MENDED_LINE
+from whet.practice.script import Reply
+
+MATCH = re.compile(r"order totals|totals are wrong|wrong for discounts", re.I)
+
+NAIVE = "python3 -m unittest -q"
+PROPER = f"{DATABASE_SETTING} {NAIVE}"
+_PAGE = "docs/testing.md"
+_SOURCE = "orders/price.py"
+_MAX_RUNS = 6
+
+
+def proceed(ask: Ask, start: int) -> Reply:
+    """Take the next step of the task that began with message `start`."""
+    hands = Hands(ask)
+    done = [d for d in ask.done if d.at > start]
+    if not done and hands.has("terminal"):
+        return hands.shell("ls -R orders tests docs", "I look at the project first.")
+    runs = [d for d in done if _is_test(d)]
+    if not runs:
+        return _first_run(ask, start, hands)
+    if len(runs) > _MAX_RUNS:
+        return Reply(
+            f"I ran the tests {len(runs)} times and stop here. The last run said:\n\n{_tail(runs[-1])}"
+        )
+    return _after_run(hands, done, runs[-1])
+
+
+def run_tests(ask: Ask, start: int) -> Reply:
+    """Take the next step of "run the tests": run, recover from a missing setting, report."""
+    hands = Hands(ask)
+    done = [d for d in ask.done if d.at > start]
+    runs = [d for d in done if _is_test(d)]
+    if not runs:
+        return _first_run(ask, start, hands)
+    last = runs[-1]
+    if (last.interrupted or _lacks_setting(last)) and len(runs) < _MAX_RUNS:
+        return _recover(hands, done, last)
+    return Reply(f"{_verdict(last)} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
+
+
+def _first_run(ask: Ask, start: int, hands: Hands) -> Reply:
+    if ask.knows(DATABASE_SETTING, before=start):
+        return hands.shell(
+            PROPER, f"I know that the tests here need {DATABASE_SETTING}, so I run them with it."
+        )
+    return hands.shell(NAIVE, "I run the tests.")
+
+
+def _after_run(hands: Hands, done: list[Done], last: Done) -> Reply:
+    if last.denied:
+        return Reply(
+            f"I may not run the tests, so I can't show that they pass. The answer was:\n\n{_tail(last)}"
+        )
+    if last.interrupted or _lacks_setting(last):
+        return _recover(hands, done, last)
+    if _passed(last):
+        return _summary(done)
+    if "FAILED" not in last.result:
+        return Reply(f"I could not run the tests. The last run said:\n\n{_tail(last)}")
+    return _mend(hands, done, last)
+
+
+def _recover(hands: Hands, done: list[Done], last: Done) -> Reply:
+    if last.interrupted:
+        return hands.shell(
+            PROPER if DATABASE_SETTING in str(last.arguments) else NAIVE, "I run the tests again."
+        )
+    if not any(_PAGE in str(d.arguments) for d in done):
+        say = f"The tests need a setting; the error names {_PAGE}, so I read that."
+        if hands.has("read_file"):
+            return hands.use("read_file", say, path=_PAGE)
+        return hands.shell(f"cat {_PAGE}", say)
+    return hands.shell(PROPER, f"The page says how: with {DATABASE_SETTING}.")
+
+
+def _mend(hands: Hands, done: list[Done], last: Done) -> Reply:
+    patches = [d for d in done if d.name in ("patch", "write_file")]
+    if patches and patches[-1].at < last.at:
+        return Reply(f"I changed `{_SOURCE}`, but the tests still fail:\n\n{_tail(last)}")
+    if patches and patches[-1].denied:
+        return Reply(f"I found the fault in `{_SOURCE}` but may not change it: {_first_line(patches[-1])}")
+    looks = [d for d in done if _SOURCE in str(d.arguments) and d.name not in ("patch", "write_file")]
+    if not looks or (patches and patches[-1].interrupted and looks[-1].at < patches[-1].at):
+        say = "One test fails: a discount is not rounded. I read where prices are made."
+        if hands.has("read_file"):
+            return hands.use("read_file", say, path=_SOURCE)
+        return hands.shell(f"cat {_SOURCE}", say)
+    if MENDED_LINE.strip() in looks[-1].result or (patches and not patches[-1].interrupted):
+        return hands.shell(PROPER, "I run the tests again.")
+    if FAULTY_LINE.strip() not in looks[-1].result:
+        return Reply(f"I read `{_SOURCE}` but don't see the fault there. The tests say:\n\n{_tail(last)}")
+    return hands.use(
+        "patch",
+        "`int(...)` cuts the fraction off instead of rounding it. I mend that line.",
+        path=_SOURCE,
+        old=FAULTY_LINE.strip(),
+        new=MENDED_LINE.strip(),
+    )
+
+
+def _summary(done: list[Done]) -> Reply:
+    runs = [d for d in done if _is_test(d)]
+    command = runs[-1].arguments.get("command")
+    if not any(d.name in ("patch", "write_file") for d in done):
+        return Reply(
+            f"The tests pass as they are (`{command}`), so there was nothing to mend:\n\n{_tail(runs[-1])}"
+        )
+    stumbled = any(_lacks_setting(d) for d in runs)
+    lesson = f" The tests only run with `{DATABASE_SETTING}`; {_PAGE} says so." if stumbled else ""
+    return Reply(
+        f"Mended. `discounted` in `{_SOURCE}` cut fractions of a cent off; now it rounds to the nearest "
+        f"cent, halves "
+        f"up. The tests pass (`{command}`).{lesson}\n\n{_tail(runs[-1])}"
+    )
+
+
+def _verdict(run: Done) -> str:
+    if run.denied:
+        return "The tests were not run."
+    if _passed(run):
+        return "The tests pass."
+    return "The tests fail." if "FAILED" in run.result else "I can't tell whether tests pass here."
+
+
+def _is_test(done: Done) -> bool:
+    return "unittest" in str(done.arguments.get("command", ""))
+
+
+def _lacks_setting(done: Done) -> bool:
+    return f"set {DATABASE_SETTING}" in done.result
+
+
+def _passed(done: Done) -> bool:
+    return re.search(r"^OK\b", done.result, re.M) is not None and "FAILED" not in done.result
+
+
+def _first_line(done: Done) -> str:
+    return next(iter(done.result.strip().splitlines()), "(no answer)")
+
+
+def _tail(done: Done) -> str:
+    lines = [line for line in done.result.strip().splitlines() if line.strip()]
+    return "    " + "\n    ".join(lines[-6:] or ["(no output)"])

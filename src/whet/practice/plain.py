@@ -1,0 +1,146 @@
+"""Plain requests that the stand-in recognises in a message: one tool call, then its result as it is.
+
+For a first-time user without a key. It recognises words, it does not understand them; what it does not
+recognise gets an honest answer that says what it is and how to set up a real model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from whet.practice.ask import Ask, Done
+from whet.practice.hands import Hands
+from whet.practice.orders_task import run_tests
+from whet.practice.script import Reply
+
+WHAT_I_AM = (
+    "I am Whet's practice model: a scripted stand-in, not a language model. I recognise a few plain "
+    "requests and "
+    "make real tool calls for them:\n\n"
+    "- list files\n- read README.md\n- search for TEXT\n- run the tests\n- run `COMMAND`\n"
+    "- create a file hello.txt with TEXT\n- replace OLD with NEW in FILE\n- fetch https://...\n"
+    "- search my sessions for TEXT\n\n"
+    "For a real model: set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY, or run "
+    "`whet config set model.provider NAME` (openai, anthropic, openrouter, ollama, ...) and "
+    "`whet config set model.model NAME`; `whet doctor` checks the result."
+)
+_QUOTES = "`'\"“”"
+_SHOWN_LINES = 40
+
+Make = Callable[[Hands, "re.Match[str]"], Reply]
+
+
+def _word(text: str) -> str:
+    return text.strip().strip(_QUOTES).rstrip("?!").strip(_QUOTES).strip()
+
+
+def _list(hands: Hands, found: re.Match[str]) -> Reply:
+    if hands.has("terminal") or not hands.has("search_files"):
+        return hands.shell("ls -la")
+    return hands.use("search_files", pattern="*")
+
+
+def _read(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("read_file", path=_word(found["path"]).rstrip(".,"))
+
+
+def _write(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("write_file", path=_word(found["path"]), content=_word(found["text"]) + "\n")
+
+
+def _replace(hands: Hands, found: re.Match[str]) -> Reply:
+    path = _word(found["path"]).rstrip(".,")
+    return hands.use("patch", path=path, old=_word(found["old"]), new=_word(found["new"]))
+
+
+def _search(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("search_files", pattern=re.escape(_word(found["text"])).replace("\\ ", " "))
+
+
+def _recall(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("session_search", query=_word(found["text"]))
+
+
+def _fetch(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("web_fetch", url=found["url"].rstrip(".,)"))
+
+
+def _ask(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("clarify", question=_word(found["text"]).rstrip(".") + "?")
+
+
+def _delegate(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("delegate_task", task=_word(found["text"]))
+
+
+def _background(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("terminal", command=_word(found["command"]), background=True)
+
+
+def _run(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.shell(_word(found["command"]))
+
+
+def _processes(hands: Hands, found: re.Match[str]) -> Reply:
+    return hands.use("process", action="list")
+
+
+_PATH = r"(?P<path>[`'\"]?[\w~./-]*[\w-]\.\w+[`'\"]?)"
+_FILE = r"(?:the )?(?:file )?" + _PATH
+_RULES: tuple[tuple[re.Pattern[str], Make], ...] = tuple(
+    (re.compile(pattern, re.I | re.M), make)
+    for pattern, make in (
+        (
+            rf"\b(?:create|write|make|save)\b.*?\bfile\b.*?{_PATH}\s+(?:with|containing|saying):?\s+(?P<text>.+)",
+            _write,
+        ),
+        (rf"\bwrite\s+(?P<text>.+?)\s+(?:to|into|in)\s+{_FILE}", _write),
+        (rf"\breplace\s+(?P<old>.+?)\s+(?:with|by)\s+(?P<new>.+?)\s+in\s+{_FILE}", _replace),
+        (r"\b(?:delegate|hand over):?\s+(?P<text>.+)", _delegate),
+        (r"\bask me\s+(?P<text>.+)", _ask),
+        (r"\b(?:list|show)\b.*\bprocesses\b", _processes),
+        (r"\b(?:list|show)\b.*\bfiles\b|^(?:please )?ls$|\bwhat files\b", _list),
+        (r"\b(?:search|look)\b.*\b(?:sessions|conversations|history)\b.*?\bfor\s+(?P<text>.+)", _recall),
+        (r"\b(?:search|grep|look|find)\s+(?:\w+ )?for\s+(?P<text>.+?)[.!?]?$", _search),
+        (r"(?P<url>https?://\S+)", _fetch),
+        (r"\b(?:run|start)\s+[`'\"]?(?P<command>.+?)[`'\"]?\s+in the background", _background),
+        (r"\b(?:run|execute)\s+(?:the command\s+)?`(?P<command>[^`]+)`", _run),
+        (rf"\b(?:read|show|open|print|cat|display)\b.*?{_PATH}", _read),
+        (r"^(?:please )?(?:run|execute)\s+(?:the command\s+)?(?P<command>[^.?!].*)$", _run),
+    )
+)
+_TESTS = re.compile(r"\brun (?:all )?(?:the |my )?tests\b", re.I)
+
+
+def matches(text: str) -> bool:
+    """Whether a plain request is recognised in `text`."""
+    return _TESTS.search(text) is not None or any(pattern.search(text) for pattern, _ in _RULES)
+
+
+def proceed(ask: Ask, start: int, text: str) -> Reply:
+    """Make the call that `text` asks for, or report its result; without a match, say what this is."""
+    if _TESTS.search(text):
+        return run_tests(ask, start)
+    done = [d for d in ask.done if d.at > start]
+    if done:
+        return Reply(report(done[-1]))
+    for pattern, make in _RULES:
+        found = pattern.search(text)
+        if found:
+            return make(Hands(ask), found)
+    return Reply(WHAT_I_AM)
+
+
+def report(done: Done) -> str:
+    """Say what a call gave, without adding to it."""
+    what = next((str(v) for k, v in done.arguments.items() if k in ("command", "path", "pattern", "url")), "")
+    title = f"`{done.name}` ({what})" if what else f"`{done.name}`"
+    lines = done.result.strip("\n").splitlines()
+    shown = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
+    more = f"\n\n{len(lines) - _SHOWN_LINES} more lines are not shown." if len(lines) > _SHOWN_LINES else ""
+    if done.denied:
+        return f"{title} was not run. The answer was: {shown}"
+    if done.interrupted:
+        return f"{title} was interrupted; nobody knows whether it took effect. The answer was: {shown}"
+    return f"{title} gave:\n\n```\n{shown}\n```{more}"
