@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.stored import Said, store
@@ -136,6 +140,28 @@ def test_delete_asks_first_and_then_nothing_is_left(home: Path, clock: FixedCloc
     assert "Deleted 1 session." in run(home, "delete", "dinner", "--yes").output
     assert as_json(home, "list") == {"sessions": [], "total": 0}
     assert isinstance(run(home, "delete", "dinner", "--yes").exception, NotFound)
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [("n", 1, 1), ("", 1, 1), ("y", 0, 0)])
+def test_delete_at_a_terminal_does_what_the_person_says(
+    home: Path, clock: FixedClock, typed: str, code: int, left: int
+) -> None:
+    session = store(home, clock, "Lunch", LUNCH)
+    ours, theirs = os.openpty()
+    os.write(ours, f"{typed}\n".encode())
+    result = subprocess.run(
+        [sys.executable, "-m", "whet", "sessions", "delete", session],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert result.returncode == code, result.stderr
+    assert "Lunch" in result.stderr and "Delete for good?" in result.stderr
+    assert as_json(home, "list")["total"] == left
 
 
 def test_stats_add_up(home: Path, clock: FixedClock) -> None:

@@ -318,7 +318,9 @@ def _confirm(rows: list[SessionRow]) -> None:
         raise ConfigError(
             "nothing was deleted: nobody is at a terminal to confirm it", hint="--yes deletes without asking"
         )
-    click.confirm("Delete for good?", abort=True, err=True)
+    if not click.confirm("Delete for good?", err=True):
+        click.echo("Nothing was deleted.", err=True)
+        click.get_current_context().exit(1)
 
 
 @sessions.command("stats")
