@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import anthropic.types.message_create_params as anthropic_params
@@ -64,7 +65,7 @@ def replay(decoder: Decoder, stream: bytes, pieces: Sequence[int] = ()) -> list[
     parser = SseParser()
     deltas: list[Any] = []
     offsets = [0, *pieces, len(stream)]
-    for start, end in zip(offsets, offsets[1:], strict=False):
+    for start, end in pairwise(offsets):
         for _, data in parser.feed(stream[start:end]):
             deltas += decoder.feed(data)
     for _, data in parser.finish():
@@ -83,7 +84,19 @@ parts = st.lists(texts.map(TextPart) | st.just(PNG), max_size=3).map(tuple)
 contents = texts | parts
 ids = st.text(max_size=50) | st.sampled_from(["call_1", "toolu_01", "a b", "", "x" * 90])
 arguments = st.sampled_from(
-    ["{}", '{"a": 1}', ' {"a" : [1, 2]}\n', "", "[]", "null", "{", '{"a": NaN}', "x", '{"k":"\\ud800"}', "\udcff"]
+    [
+        "{}",
+        '{"a": 1}',
+        ' {"a" : [1, 2]}\n',
+        "",
+        "[]",
+        "null",
+        "{",
+        '{"a": NaN}',
+        "x",
+        '{"k":"\\ud800"}',
+        "\udcff",
+    ]
 )
 calls = st.lists(st.builds(ToolCall, ids, texts, arguments), max_size=3).map(tuple)
 messages = st.lists(

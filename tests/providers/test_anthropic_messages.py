@@ -73,7 +73,9 @@ def test_foreign_ids_are_mapped_the_same_way_on_both_sides():
 
 
 def test_argument_bytes_are_spliced_as_received():
-    raw = shapes.cache(AnthropicMessages()).body([Message("assistant", "", (call(arguments='{ "n" : 1.0 }'),))])
+    raw = shapes.cache(AnthropicMessages()).body(
+        [Message("assistant", "", (call(arguments='{ "n" : 1.0 }'),))]
+    )
     assert b'"input":{ "n" : 1.0 }}' in raw
 
 
@@ -81,10 +83,18 @@ def test_argument_bytes_are_spliced_as_received():
     ("model", "effort", "expected"),
     [
         ("claude-sonnet-5-5", "", {}),
-        ("claude-sonnet-5-5", "high", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+        (
+            "claude-sonnet-5-5",
+            "high",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+        ),
         ("claude-sonnet-5", "none", {"thinking": {"type": "disabled"}}),
         ("claude-opus-5-5", "none", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
-        ("claude-opus-4-6", "minimal", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+        (
+            "claude-opus-4-6",
+            "minimal",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+        ),
         ("claude-haiku-4-5-20251001", "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
         ("claude-sonnet-4-20250514", "high", {"thinking": {"type": "enabled", "budget_tokens": 24_000}}),
         ("claude-haiku-4-5", "none", {}),
@@ -117,7 +127,8 @@ THINKING_STREAM = sse(
     '{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_1",'
     '"name":"read_file","input":{},"caller":{"type":"direct"}}}',
     '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":""}}',
-    '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\\"path\\": "}}',
+    '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta",'
+    '"partial_json":"{\\"path\\": "}}',
     '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"\\"ü\\"}"}}',
     '{"type":"content_block_stop","index":3}',
     '{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},'
@@ -173,8 +184,9 @@ def cut_thought(signature: str) -> bytes:
     return sse(
         '{"type":"message_start","message":{"model":"m","usage":{"input_tokens":1}}}',
         '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"deep"}}',
-        '{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"%s"}}'
-        % signature,
+        '{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"SIG"}}'.replace(
+            "SIG", signature
+        ),
         '{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":3}}',
         '{"type":"message_stop"}',
     )

@@ -75,11 +75,11 @@ def stream_of(*items: str, end: str = "completed", details: str = "null") -> byt
         '{"type":"response.output_text.delta","item_id":"msg_1","output_index":1,"delta":"Hé"}',
         '{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\\"pa"}',
         *(
-            '{"type":"response.output_item.done","output_index":%d,"item":%s}' % (index, item)
+            f'{{"type":"response.output_item.done","output_index":{index},"item":{item}}}'
             for index, item in enumerate(items)
         ),
-        '{"type":"response.%s","response":{"model":"m-1-dated","incomplete_details":%s,"usage":%s}}'
-        % (end, details, USAGE),
+        f'{{"type":"response.{end}","response":{{"model":"m-1-dated","incomplete_details":{details},'
+        f'"usage":{USAGE}}}}}',
         names=["n"] * (len(items) + 5),
     )
 
@@ -93,7 +93,11 @@ def test_the_stream_cut_at_every_byte():
     reply = decoder.reply(())
     assert reply.message.content == "Hé" and reply.model == "m-1-dated"
     assert reply.message.tool_calls[0].id == "call_1"
-    assert (reply.usage.input_tokens, reply.usage.cache_read_tokens, reply.usage.reasoning_tokens) == (20, 30, 4)
+    assert (reply.usage.input_tokens, reply.usage.cache_read_tokens, reply.usage.reasoning_tokens) == (
+        20,
+        30,
+        4,
+    )
 
 
 def message_of(*items: str, taken: tuple[str, ...] = (), **end: str) -> Message:
