@@ -83,7 +83,19 @@ parts = st.lists(texts.map(TextPart) | st.just(PNG), max_size=3).map(tuple)
 contents = texts | parts
 ids = st.text(max_size=50) | st.sampled_from(["call_1", "toolu_01", "a b", "", "x" * 90])
 arguments = st.sampled_from(
-    ["{}", '{"a": 1}', ' {"a" : [1, 2]}\n', "", "[]", "null", "{", '{"a": NaN}', "x", '{"k":"\\ud800"}', "\udcff"]
+    [
+        "{}",
+        '{"a": 1}',
+        ' {"a" : [1, 2]}\n',
+        "",
+        "[]",
+        "null",
+        "{",
+        '{"a": NaN}',
+        "x",
+        '{"k":"\\ud800"}',
+        "\udcff",
+    ]
 )
 calls = st.lists(st.builds(ToolCall, ids, texts, arguments), max_size=3).map(tuple)
 messages = st.lists(

@@ -73,7 +73,9 @@ def test_foreign_ids_are_mapped_the_same_way_on_both_sides():
 
 
 def test_argument_bytes_are_spliced_as_received():
-    raw = shapes.cache(AnthropicMessages()).body([Message("assistant", "", (call(arguments='{ "n" : 1.0 }'),))])
+    raw = shapes.cache(AnthropicMessages()).body(
+        [Message("assistant", "", (call(arguments='{ "n" : 1.0 }'),))]
+    )
     assert b'"input":{ "n" : 1.0 }}' in raw
 
 
@@ -81,10 +83,18 @@ def test_argument_bytes_are_spliced_as_received():
     ("model", "effort", "expected"),
     [
         ("claude-sonnet-5-5", "", {}),
-        ("claude-sonnet-5-5", "high", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+        (
+            "claude-sonnet-5-5",
+            "high",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+        ),
         ("claude-sonnet-5", "none", {"thinking": {"type": "disabled"}}),
         ("claude-opus-5-5", "none", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
-        ("claude-opus-4-6", "minimal", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+        (
+            "claude-opus-4-6",
+            "minimal",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+        ),
         ("claude-haiku-4-5-20251001", "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
         ("claude-sonnet-4-20250514", "high", {"thinking": {"type": "enabled", "budget_tokens": 24_000}}),
         ("claude-haiku-4-5", "none", {}),

@@ -148,7 +148,9 @@ def test_tool_calls_are_assembled_however_a_server_sends_them():
     second = '{"id":"a","function":{"name":"f","arguments":":1}"}}'
     assert calls_of(first, second) == [("a", "f", '{"n":1}')]
     # arguments as an object, or none at all
-    assert calls_of('{"index":0,"id":"a","function":{"name":"f","arguments":{"n":1}}}') == [("a", "f", '{"n":1}')]
+    assert calls_of('{"index":0,"id":"a","function":{"name":"f","arguments":{"n":1}}}') == [
+        ("a", "f", '{"n":1}')
+    ]
     assert calls_of('{"index":0,"id":"a","function":{"name":"f"}}') == [("a", "f", "{}")]
     # an id that an earlier message had
     assert calls_of(whole % ("a", 1), taken=("a", "a_2")) == [("a_3", "f", '{"n":1}')]
@@ -228,7 +230,9 @@ def test_mistrals_content_pieces_are_read():
 
 def test_an_answer_that_was_not_streamed_is_read_too():
     decoder = ChatDecoder(INFO)
-    deltas = decoder.feed(b'{"choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"length"}]}')
+    deltas = decoder.feed(
+        b'{"choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"length"}]}'
+    )
     assert deltas == [TextDelta("hi")]
     assert decoder.is_done and decoder.reply(()).stop == "length"
 

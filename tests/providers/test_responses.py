@@ -93,7 +93,11 @@ def test_the_stream_cut_at_every_byte():
     reply = decoder.reply(())
     assert reply.message.content == "Hé" and reply.model == "m-1-dated"
     assert reply.message.tool_calls[0].id == "call_1"
-    assert (reply.usage.input_tokens, reply.usage.cache_read_tokens, reply.usage.reasoning_tokens) == (20, 30, 4)
+    assert (reply.usage.input_tokens, reply.usage.cache_read_tokens, reply.usage.reasoning_tokens) == (
+        20,
+        30,
+        4,
+    )
 
 
 def message_of(*items: str, taken: tuple[str, ...] = (), **end: str) -> Message:
