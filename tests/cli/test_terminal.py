@@ -41,7 +41,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     with (
         PracticeServer(script=script) as server,
         Tty(
-            ["--workspace", str(folder)][:0] + ["chat", *flags(server)],
+            ["chat", *flags(server)],
             folder,
             columns=columns,
             environ={"TERM": term},
