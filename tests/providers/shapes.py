@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import anthropic.types.message_create_params as anthropic_params
@@ -64,7 +65,7 @@ def replay(decoder: Decoder, stream: bytes, pieces: Sequence[int] = ()) -> list[
     parser = SseParser()
     deltas: list[Any] = []
     offsets = [0, *pieces, len(stream)]
-    for start, end in zip(offsets, offsets[1:], strict=False):
+    for start, end in pairwise(offsets):
         for _, data in parser.feed(stream[start:end]):
             deltas += decoder.feed(data)
     for _, data in parser.finish():

@@ -127,7 +127,8 @@ THINKING_STREAM = sse(
     '{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_1",'
     '"name":"read_file","input":{},"caller":{"type":"direct"}}}',
     '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":""}}',
-    '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\\"path\\": "}}',
+    '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta",'
+    '"partial_json":"{\\"path\\": "}}',
     '{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"\\"ü\\"}"}}',
     '{"type":"content_block_stop","index":3}',
     '{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},'
@@ -183,8 +184,9 @@ def cut_thought(signature: str) -> bytes:
     return sse(
         '{"type":"message_start","message":{"model":"m","usage":{"input_tokens":1}}}',
         '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"deep"}}',
-        '{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"%s"}}'
-        % signature,
+        '{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"SIG"}}'.replace(
+            "SIG", signature
+        ),
         '{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":3}}',
         '{"type":"message_stop"}',
     )

@@ -75,11 +75,11 @@ def stream_of(*items: str, end: str = "completed", details: str = "null") -> byt
         '{"type":"response.output_text.delta","item_id":"msg_1","output_index":1,"delta":"Hé"}',
         '{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\\"pa"}',
         *(
-            '{"type":"response.output_item.done","output_index":%d,"item":%s}' % (index, item)
+            f'{{"type":"response.output_item.done","output_index":{index},"item":{item}}}'
             for index, item in enumerate(items)
         ),
-        '{"type":"response.%s","response":{"model":"m-1-dated","incomplete_details":%s,"usage":%s}}'
-        % (end, details, USAGE),
+        f'{{"type":"response.{end}","response":{{"model":"m-1-dated","incomplete_details":{details},'
+        f'"usage":{USAGE}}}}}',
         names=["n"] * (len(items) + 5),
     )
 

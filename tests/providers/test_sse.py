@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ def test_cuts_change_nothing(cuts: list[int]):
     parser = SseParser()
     events = []
     offsets = [0, *sorted(cuts), len(STREAM)]
-    for start, end in zip(offsets, offsets[1:], strict=False):
+    for start, end in pairwise(offsets):
         events += parser.feed(STREAM[start:end])
     assert events + parser.finish() == EVENTS
 

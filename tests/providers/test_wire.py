@@ -26,7 +26,7 @@ CODECS: list[tuple[Codec, object]] = [
 
 
 @pytest.mark.parametrize(("codec", "adapter"), CODECS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(conversation=shapes.messages, system=shapes.texts)
 def test_any_list_gives_a_body_that_the_sdk_types_accept(codec, adapter, conversation, system):
     cache = shapes.cache(codec, system=system)
@@ -34,7 +34,7 @@ def test_any_list_gives_a_body_that_the_sdk_types_accept(codec, adapter, convers
 
 
 @pytest.mark.parametrize(("codec", "adapter"), CODECS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(conversation=shapes.messages, system=shapes.texts)
 def test_each_request_is_a_prefix_of_the_next(codec: Codec, adapter, conversation, system):
     cache = shapes.cache(codec, system=system)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.calls import until
+from tests.tools.running import until
 from whet.contract.errors import ToolError
 from whet.tools.process import Command, Output, Processes, clean, is_group_alive
 

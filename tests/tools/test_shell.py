@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.tools.calls import call, context, until
+from tests.tools.running import call, context, until
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolOutput
 from whet.tools.process import Processes
@@ -108,7 +108,7 @@ def test_long_lines_of_wide_characters_stay_within_the_cap(processes: Processes,
     assert "\ufffd" not in output.text
     assert len(output.text) <= 30_000
     shorter = run(processes, tmp_path, f"{sys.executable} -c \"print('漢' * 35000)\"")
-    assert "[... 5,401 characters left out ...]" in shorter.text
+    assert "[... 5,400 of 35,000 characters cut ...]" in shorter.text
 
 
 def test_a_command_without_end_is_stopped_with_all_its_children(processes: Processes, tmp_path: Path) -> None:

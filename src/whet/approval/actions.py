@@ -22,7 +22,7 @@ from whet.log import mask
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A call as the policy sees it. `whole` is its text, for deny and ask rules; `subject` is for a person."""
+    """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`."""
 
     tool: str
     whole: str

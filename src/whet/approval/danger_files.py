@@ -129,8 +129,12 @@ def _dd(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
 
 
 def _disk_tool(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
-    """mkfs, wipefs, fdisk, ...: on a disk it is the end of it, on an image file only dangerous."""
     yield "dangerous", "changes disks or file systems"
+
+
+def _wiper(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """mkfs and kin: on a disk they are the end of it, on an image file only dangerous."""
+    yield "dangerous", "makes a new file system or wipes one"
     for word in operands(words):
         if zone_of(word.text, setting.cwd, setting.place) == "disk":
             yield "forbidden", f"destroys a disk: {word.plain}"
@@ -309,7 +313,15 @@ _READERS = _PATTERN_FIRST | frozenset(
     )
 )
 
+
+def _fd(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if has_option(words, "xX", "exec", "exec-batch") and _DESTROYERS & {w.text for w in words}:
+        yield "dangerous", "deletes or overwrites every file that fd finds"
+
+
 FILE_RULES: dict[str, Rule] = {
+    "fd": _fd,
+    "fdfind": _fd,
     "rm": _rm,
     "grm": _rm,
     "unlink": _unlink,
@@ -386,4 +398,6 @@ DISK_TOOLS = frozenset(
 
 def disk_rule(name: str) -> Rule | None:
     """Give the rule for programs that change disks, mkfs.* included."""
-    return _disk_tool if name in DISK_TOOLS or name.startswith("mkfs") else None
+    if name in ("wipefs", "blkdiscard", "mke2fs", "mkswap") or name.startswith("mkfs"):
+        return _wiper
+    return _disk_tool if name in DISK_TOOLS else None

@@ -51,14 +51,12 @@ _GIT_PROGRAMS = re.compile(
 
 
 def git(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """Judge a git command: its own options, then its verb."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
-        text = words[at].text
-        if text in ("-c", "--config-env") or text.startswith(("--exec-path=", "--config-env=")):
-            value = words[at + 1].text if at + 1 < len(words) else ""
-            if text != "-c" or _GIT_PROGRAMS.match(value):
-                yield "dangerous", "git is told to run another program"
-        at += 2 if text in ("-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env") else 1
+        if _sets_program(words[at].text, words[at + 1].text if at + 1 < len(words) else ""):
+            yield "dangerous", "git is told to run another program"
+        at += 2 if words[at].text in _GIT_VALUED else 1
     if at >= len(words):
         return
     verb, rest = words[at], words[at + 1 :]
@@ -74,10 +72,19 @@ def git(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield "dangerous", f"git push: {_git_push(rest)}"
     elif verb.text in _GIT_RISKS:
         short, long, reason = _GIT_RISKS[verb.text]
-        if not (short or long) or has_option(rest, short, *long):
-            if not (verb.text == "clean" and has_option(rest, "n", "dry-run")):
-                yield "dangerous", f"git {verb.text}: {reason}"
+        only_shown = verb.text == "clean" and has_option(rest, "n", "dry-run")
+        if (not (short or long) or has_option(rest, short, *long)) and not only_shown:
+            yield "dangerous", f"git {verb.text}: {reason}"
     yield from _git_undo(verb.text, [w.text for w in rest])
+
+
+_GIT_VALUED = ("-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env")
+
+
+def _sets_program(option: str, value: str) -> bool:
+    if option == "-c":
+        return _GIT_PROGRAMS.match(value) is not None
+    return option == "--config-env" or option.startswith(("--exec-path=", "--config-env="))
 
 
 def _git_undo(verb: str, rest: list[str]) -> Iterator[Finding]:

@@ -249,32 +249,34 @@ VERBS: dict[str, tuple[frozenset[str], str]] = {
     "defaults": (frozenset(["write", "delete"]), "changes the system's settings"),
     "ifconfig": (frozenset(), ""),
 }
+# What may stand before a cloud tool's verb: nouns, none of which is itself a verb that changes something.
+_NOUNS = r"((?!delete|create|update|set|remove|stop|start|reset|deploy|add|restart|purge|import|export|ssh|run|exec)\S+ ){0,4}"
 # program: verbs that are not dangerous; everything else is.
 ONLY: dict[str, tuple[re.Pattern[str], str]] = {
     "systemctl": (re.compile(r"status|is-\S+|list-\S+|show|cat|get-default|help"), "changes services"),
     "service": (re.compile(r"\S+ status|--status-all"), "changes services"),
     "kubectl": (
         re.compile(
-            r"get(?! secret)|describe(?! secret)|logs|explain|version|top|api-\S+|cluster-info|config (view|get-\S+|current-context)|diff|auth can-i|wait|help|completion|options"
+            r"get(?! secret)|describe(?! secret)|logs|explain|version|top|api-\S+|cluster-info|diff|auth can-i|wait"
+            r"|config (view|get-\S+|current-context)|help|completion|options"
         ),
         REMOTE,
     ),
     "oc": (re.compile(r"get(?! secret)|describe(?! secret)|logs|explain|version|whoami|status"), REMOTE),
     "aws": (
         re.compile(
-            r"\S+ (describe|list|get(?!-secret|-parameter|-login|-password|-session)|head|filter|lookup|search)-\S+|s3 ls|sts get-caller-identity|configure list|help|\S+ help|logs tail"
+            r"\S+ (describe|list|get(?!-secret|-parameter|-login|-password|-session)|head|filter|lookup|search)-\S+"
+            r"|s3 ls|sts get-caller-identity|configure list|help|\S+ help|logs tail"
         ),
         REMOTE,
     ),
     "gcloud": (
-        re.compile(
-            r"(\S+ ){0,4}(list|describe|info|help|get-\S+)( .*)?|version|info|help|config (list|get).*"
-        ),
+        re.compile(_NOUNS + r"(list|describe|info|help|get-\S+)( .*)?|version|info|help|config (list|get).*"),
         REMOTE,
     ),
     "gsutil": (re.compile(r"(ls|stat|du|cat|version|help)( .*)?"), REMOTE),
-    "az": (re.compile(r"(\S+ ){0,4}(list|show|version|exists|help|list-\S+)( .*)?|version"), REMOTE),
-    "doctl": (re.compile(r"(\S+ ){0,4}(list|get|version)( .*)?"), REMOTE),
+    "az": (re.compile(_NOUNS + r"(list|show|version|exists|help|list-\S+)( .*)?|version"), REMOTE),
+    "doctl": (re.compile(_NOUNS + r"(list|get|version)( .*)?"), REMOTE),
     "tofu": (
         re.compile(r"plan|validate|fmt|init|show|output|version|graph|providers|state (list|show)"),
         REMOTE,
@@ -285,10 +287,11 @@ ONLY: dict[str, tuple[re.Pattern[str], str]] = {
         ),
         "changes the network",
     ),
-    "gpg": (re.compile(r"--(list|verify|version|fingerprint)\S*|.*"), ""),
     "gh": (
         re.compile(
-            r"(pr|issue|repo|run|release|workflow|gist|label|project|cache|ruleset|extension|ssh-key|variable) (view|list|status|diff|checks|checkout|watch|download|clone)|repo clone|status|search \S+|auth status|browse|help|version|completion|api"
+            r"(pr|issue|repo|run|release|workflow|gist|label|project|cache|ruleset|extension|ssh-key|variable)"
+            r" (view|list|status|diff|checks|checkout|watch|download|clone)"
+            r"|status|search \S+|auth status|browse|help|version|completion|api"
         ),
         "changes things on GitHub",
     ),

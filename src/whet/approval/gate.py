@@ -34,7 +34,28 @@ _ANALYSIS_FAILS = (
     OSError,
     RuntimeError,
     MemoryError,
+    ImportError,
+    StoreError,
 )
+
+
+class StandingGrant(Protocol):
+    """A kept grant; an empty workspace means everywhere."""
+
+    @property
+    def tool(self) -> str:
+        """The tool it is for."""
+        ...
+
+    @property
+    def pattern(self) -> str:
+        """What it covers."""
+        ...
+
+    @property
+    def workspace(self) -> str:
+        """Where it holds."""
+        ...
 
 
 class GrantStore(Protocol):
@@ -44,7 +65,7 @@ class GrantStore(Protocol):
         """Keep a grant; it is durable on return. Raises StoreError."""
         ...
 
-    async def all(self) -> Sequence[Grant]:
+    async def all(self) -> Sequence[StandingGrant]:
         """Give every kept grant. Asked before each call that needs one. Raises StoreError."""
         ...
 
@@ -59,7 +80,7 @@ class _Case:
 
 
 class PolicyGate:
-    """Decides by rules, grants and mode, and asks `person` about the rest. Shared by all sessions of a process."""
+    """Decides by rules, grants and mode, and asks `person` about the rest. All sessions of a process share it."""
 
     def __init__(
         self,
@@ -118,7 +139,8 @@ class PolicyGate:
         first = self._policy.judge(case.action, ())
         if first.verdict != "ask":
             return first
-        held = [grant for grant in await self._store.all() if grant.workspace in ("", case.call.workspace)]
+        kept = await self._store.all()
+        held = [Grant(g.tool, g.pattern) for g in kept if g.workspace in ("", case.call.workspace)]
         held.extend(self._session_grants.get(self._root(case.call.session_id), ()))
         return self._policy.judge(case.action, held)
 
@@ -165,15 +187,11 @@ class PolicyGate:
 
     def _nobody(self, action: Action, reasons: Sequence[str]) -> str:
         why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
-        without = (
-            "nothing that the rules don't allow"
-            if self.mode == "deny"
-            else ("what only reads" if self.mode == "ask" else "what is not dangerous")
-        )
+        without = "what only reads" if self.mode == "ask" else "what is not dangerous"
         rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
         return visible(
-            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's decision.{why}"
-            f" Allowed without asking: {without}. The person can permit this with {rule} in the settings."
+            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's decision."
+            f"{why} Allowed without asking: {without}. The person can permit this with {rule} in the settings."
         )
 
     def _root(self, session_id: str) -> str:

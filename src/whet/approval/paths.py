@@ -27,7 +27,7 @@ Zone = Literal[
     "unknown",
 ]
 
-_NULL = re.compile(r"/dev/(null|stdout|stderr|stdin|tty|zero|full|u?random|fd/\d+)")
+_NULL = re.compile(r"/dev/(null|stdout|stderr|stdin|tty|zero|full|u?random|fd(/\d*)?)")
 _DISK = re.compile(
     r"/dev/(r?disk\d|[shv]d[a-z]|xvd[a-z]|nvme\d|mmcblk\d|md\d|dm-\d|mapper/|loop\d|mem$|kmem$|port$)"
 )
@@ -47,7 +47,8 @@ _SECRET = re.compile(
     r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|[\w.-]*\.(pem|key|p12|pfx|kdbx|keystore|jks|ppk)|\.netrc|\.pgpass|\.npmrc|\.pypirc"
     r"|\.git-credentials|credentials(\.(json|ya?ml|toml|ini|db|csv))?|secrets?\.(json|ya?ml|toml|ini|env)"
     r"|client_secret[\w.-]*\.json|service[-_]account[\w.-]*\.json|\.vault-token|\.my\.cnf|\.htpasswd)$"
-    r"|(^|/)\.(ssh|gnupg|aws|azure|kube|password-store)/(?!config$|known_hosts|authorized_keys$|[\w.-]*\.pub$)[^/]+"
+    r"|(^|/)\.(ssh|gnupg|aws|azure|kube|password-store)/"
+    r"(?!config$|known_hosts|authorized_keys$|[\w.-]*\.pub$)[^/]+"
     r"|(^|/)\.docker/config\.json$|(^|/)\.config/(gh/hosts\.yml|gcloud/.+)$"
     r"|^/etc/(g?shadow-?|sudoers)$|^/proc/[^/]+/environ$|(^|/)(Login Data|logins\.json|key4\.db|cookies\.sqlite)$"
 )

@@ -175,7 +175,7 @@ def before_dashes(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
-    """Whether an option is there: a letter of `short` alone or in a cluster, or a long one, abbreviated too."""
+    """Whether an option is there: a letter of `short`, also in a cluster, or a long one, abbreviated too."""
     for word in before_dashes(words):
         text = word.text
         if text.startswith("--"):

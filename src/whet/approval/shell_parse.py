@@ -274,11 +274,11 @@ class _Walker:
             self.doubt("a here-document has no end")
             return node.children_by_field_name("argument")
         is_tabbed = any(child.type == "<<-" for child in node.children)
-        delimiter = self.one(start)
+        delimiter = re.sub(r"[\\'\"]", "", _text(start))
         text = _text(body)
-        if not _ends_at(self.source, end, delimiter.text, is_tabbed, text):
+        if not _ends_at(self.source, end, delimiter, is_tabbed, text):
             self.doubt("it can't be told where a here-document ends")
-        if _text(start) == delimiter.text:
+        if _text(start) == delimiter:
             self.children(body.children, depth)
             has_parts = any(child.type != "heredoc_content" for child in body.children)
             self.stdin = unknown(text, text) if has_parts else literal(text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from whet.approval.danger_code import DATABASES, code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, Finding, Setting, reads_secret, writes_to
@@ -102,9 +103,9 @@ _NETWORK = frozenset(
     )
 )
 _NETWORK_VERBS = re.compile(
-    r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt|apt-get"
-    r"|bundle|conda|docker|podman|bun) (\S+ )?(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download"
-    r"|fetch|search|login))\b"
+    r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt"
+    r"|apt-get|bundle|conda|docker|podman|bun) (\S+ )?"
+    r"(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download|fetch|search|login))\b"
 )
 # Set for a program, these make it run something else or look elsewhere.
 _STEERING = re.compile(
@@ -261,6 +262,7 @@ class _Judge:
         for name, word in inside.assigns:
             self.setting(name, word)
         cwd = None if inside.elsewhere else invocation.cwd
+        start = len(self.pieces)
         for text in inside.texts:
             if text.dynamic:
                 self.whole("dangerous", "can't tell what it runs: its text is made at run time")
@@ -268,6 +270,10 @@ class _Judge:
         for command in inside.commands:
             inner = Invocation(command, [], cwd, invocation.piped_from, invocation.stdin)
             self.words(command, inner, nesting + 1)
+        if inside.in_container:
+            for at, piece in enumerate(self.pieces[start:], start):
+                if piece.level == "forbidden":
+                    self.pieces[at] = replace(piece, level="dangerous")
 
     def findings(
         self, words: Sequence[Word], invocation: Invocation, inside: Inside | None
@@ -293,7 +299,9 @@ class _Judge:
         """Judge code that a language or a database client is given on the line or as input."""
         given = invocation.stdin
         if name in ("source", "."):
-            if rest and (rest[0].runs or (rest[0].dynamic and not rest[0].prefix)):
+            if rest and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", rest[0].text):
+                self.fed(invocation)
+            elif rest and (rest[0].runs or (rest[0].dynamic and not rest[0].prefix)):
                 yield "dangerous", "runs a script made at run time"
         elif name in DATABASES:
             sources = (

@@ -17,7 +17,7 @@ from tree_sitter import Node
 Lookup = Callable[[str], str | None]
 """Gives a variable's value where it is certain, else None."""
 
-# Unquoted braces and commas while a word is put together: private characters, which `hidden` refuses in input.
+# Unquoted braces and commas while a word is put together: private characters, refused in input.
 _OPEN, _COMMA, _CLOSE = "\ue000", "\ue001", "\ue002"
 _MARKS = str.maketrans({"{": _OPEN, ",": _COMMA, "}": _CLOSE})
 _UNMARK = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
@@ -128,8 +128,13 @@ class _Cooker:
         self.literal(text.translate(_MARKS))
 
     def expansion(self, node: Node, source: str, quoted: bool) -> None:
-        if node.type in ("command_substitution", "process_substitution"):
+        if node.type == "process_substitution":
             self.runs = True
+            if self.prefix is None:
+                self.prefix = "".join(self.text) + "/dev/fd/"
+            self.literal(source)
+            return
+        self.runs = self.runs or node.type == "command_substitution"
         self.loose = self.loose or not (quoted or node.type == "arithmetic_expansion")
         named = _NAME_ONLY.fullmatch(source)
         value = self.lookup(named[1] or named[2]) if named else None

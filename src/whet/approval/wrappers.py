@@ -1,4 +1,4 @@
-"""Commands that run other commands: what runs inside `env`, `timeout`, `sudo`, `xargs`, `sh -c`, `find -exec`.
+"""Commands that run other commands: what runs inside `env`, `sudo`, `xargs`, `sh -c`, `find -exec` and kin.
 
 `unwrap` gives, for one simple command, the commands inside as words and the shell text inside as text.
 Only names and options are looked at; whether the inner command is risky is decided elsewhere.
@@ -30,6 +30,7 @@ class Inside:
     vanishes: bool = False
     fed: bool = False
     elsewhere: bool = False
+    in_container: bool = False
 
 
 def name_of(word: Word) -> str:
@@ -239,6 +240,22 @@ def _xargs(words: Sequence[Word]) -> Inside:
     return inside
 
 
+def _parallel(words: Sequence[Word]) -> Inside:
+    """GNU parallel: the command up to `:::`, its arguments known only at run time."""
+    inside = Inside()
+    at = 1
+    while at < len(words) and words[at].text.startswith("-"):
+        at += 2 if words[at].text in ("-j", "--jobs", "-a", "--arg-file", "-n", "-S", "--joblog", "-I") else 1
+    end = at
+    while end < len(words) and not words[end].text.startswith(":::"):
+        end += 1
+    if end == at:
+        inside.doubts.append("parallel runs what it reads")
+    else:
+        _add(inside, [*words[at:end], unknown("{}")])
+    return inside
+
+
 def _find(words: Sequence[Word]) -> Inside | None:
     """Each -exec, -execdir, -ok, -okdir up to `;` or `+`; `{}` is a path below the start folder."""
     inside = Inside()
@@ -305,7 +322,7 @@ def _container(words: Sequence[Word]) -> Inside | None:
     at = texts.index("exec") + 1
     while at < len(words) and texts[at].startswith("-"):
         at += 2 if texts[at] in ("-u", "-e", "-w", "--user", "--env", "--workdir", "-n", "-c") else 1
-    inside = Inside(elsewhere=True)
+    inside = Inside(elsewhere=True, in_container=True)
     _add(inside, [w for w in words[at + 1 :] if w.text != "--"])
     return inside
 
@@ -338,7 +355,7 @@ _HANDLERS: dict[str, Callable[[Sequence[Word]], Inside | None]] = {
     "command": _command,
     "xargs": _xargs,
     "gxargs": _xargs,
-    "parallel": _text_of_rest,
+    "parallel": _parallel,
     "find": _find,
     "gfind": _find,
     "fd": _fd,

@@ -166,7 +166,8 @@ def _look_at(path: Path, connection: apsw.Connection) -> Iterator[Finding]:
         text = f"schema {schema} is newer than this Whet knows ({len(STEPS)})"
         yield Finding("database", "failed", text, "upgrade Whet, or set WHET_HOME to another folder")
         return
-    problem = str(connection.pragma("quick_check(1)"))
+    row = connection.execute("PRAGMA quick_check(1)").fetchone()
+    problem = str(row[0]) if row else "no answer"
     if problem != "ok":
         yield Finding("database", "failed", f"{path} is damaged: {problem.splitlines()[-1]}", _restore(path))
         return

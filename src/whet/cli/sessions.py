@@ -6,8 +6,9 @@ is made; the answer says how to begin.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,17 +21,23 @@ from whet.cli.output import Column, emit_json, styled
 from whet.cli.transcript import render
 from whet.cli.wording import count, printable
 from whet.clock import SystemClock
-from whet.config.paths import Home
-from whet.contract.errors import ConfigError, NotFound
+from whet.config.paths import Home, find_home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.messages import Message, to_dict
 from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import Database
+from whet.store.export import as_jsonl, as_markdown
 from whet.store.search import Hit
 from whet.store.sessions import SessionFilter, SessionRow
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
+_FORMATS: dict[str, Callable[[apsw.Connection, str], Iterable[str]]] = {
+    "md": as_markdown,
+    "jsonl": lambda db, session_id: (line + "\n" for line in as_jsonl(db, session_id)),
+}
 _NONE_YET = "No sessions yet. Begin one: whet"
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -43,11 +50,12 @@ def sessions() -> None:
 
 def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a session's id from the latest ones."""
-    home = ctx.find_object(Home)
-    if home is None or not home.database.exists():
+    # The shell's question stops before the top command runs, so there is no context object yet.
+    home = find_home(ctx.find_root().params.get("profile") or "")
+    try:
+        rows = _read(home, lambda db: store.list_sessions(db, 50))
+    except WhetError:
         return []
-    with _opened(home) as database:
-        rows = database.read_now(lambda db: store.list_sessions(db, 50))
     return [row.id for row in rows if row.id.startswith(incomplete)]
 
 
@@ -178,6 +186,71 @@ def _marked(snippet: str) -> str:
     return snippet.replace(index.MARK_OPEN, "\x1b[1;33m").replace(index.MARK_CLOSE, "\x1b[0m")
 
 
+@sessions.command("export")
+@click.argument("names", metavar="[SESSION]...", nargs=-1, shell_complete=complete_session)
+@click.option("--all", "everything", is_flag=True, help="Every chat that is not private.")
+@click.option("--format", "kind", type=click.Choice(list(_FORMATS)), default="md", show_default=True)
+@click.option("-o", "--output", "target", default="-", metavar="FILE", help="Where to; - is standard output.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on what was written to FILE.")
+@click.pass_obj
+def export(home: Home, names: tuple[str, ...], everything: bool, **given: Any) -> None:
+    """Write sessions as Markdown or JSON lines, secrets masked."""
+    if bool(names) == everything:
+        raise click.UsageError("name the sessions, or --all")
+    if given["as_json"] and given["target"] == "-":
+        raise click.UsageError("--json needs -o FILE")
+    # So that mask knows the values in .env too.
+    load_secrets(home, os.environ)
+    write = _FORMATS[given["kind"]]
+
+    def work(db: apsw.Connection) -> list[str]:
+        ids = _public(db) if everything else [store.resolve(db, name) for name in names]
+        with _writer(given["target"], force=given["force"]) as emit:
+            for number, session_id in enumerate(ids, start=1):
+                for piece in write(db, session_id):
+                    emit(piece, f"session {number} of {len(ids)}")
+        return ids
+
+    ids = _read(home, work)
+    if given["as_json"]:
+        emit_json({"path": given["target"], "format": given["kind"], "sessions": ids})
+    elif given["target"] != "-":
+        click.echo(f"Wrote {len(ids)} {'session' if len(ids) == 1 else 'sessions'} to {given['target']}")
+
+
+def _public(db: apsw.Connection) -> list[str]:
+    return [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
+
+
+@contextmanager
+def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]]:
+    """Give a function that writes a piece; a file is private and gets its name when it is whole."""
+    if target == "-":
+        yield lambda piece, done: click.echo(piece, nl=False)
+        return
+    path, part, clock = Path(target), Path(target + ".part"), SystemClock()
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already", hint="--force replaces it")
+    progress = output.Progress("export", clock)
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+
+            def emit(piece: str, done: str) -> None:
+                file.write(piece)
+                progress.update(done)
+
+            yield emit
+        part.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"can't write {path}: {error.strerror}", hint="-o FILE names another file"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+        progress.finish()
+
+
 @sessions.command("rename")
 @_session
 @click.argument("title", nargs=-1, required=True)
@@ -245,7 +318,9 @@ def _confirm(rows: list[SessionRow]) -> None:
         raise ConfigError(
             "nothing was deleted: nobody is at a terminal to confirm it", hint="--yes deletes without asking"
         )
-    click.confirm("Delete for good?", abort=True, err=True)
+    if not click.confirm("Delete for good?", err=True):
+        click.echo("Nothing was deleted.", err=True)
+        click.get_current_context().exit(1)
 
 
 @sessions.command("stats")

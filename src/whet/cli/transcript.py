@@ -23,7 +23,7 @@ def _head(row: SessionRow) -> Iterator[str]:
     yield styled(printable(row.title) or "(untitled)", "bold")
     facts = [row.id, row.started[:16].replace("T", " "), row.model or row.provider, row.workspace]
     facts += [
-        f"{row.turns} turns",
+        f"{row.turns} {'turn' if row.turns == 1 else 'turns'}",
         f"{count(row.usage.total_tokens)} tokens",
         output.cost(row.usage.cost_usd),
     ]

@@ -85,7 +85,7 @@ class ChatCompletions:
 
     def decoder(self, info: ModelInfo) -> ChatDecoder:
         """Give a decoder for one answer."""
-        return ChatDecoder(info)
+        return ChatDecoder(info, self._dialect.replay_fields)
 
     def _assistant(self, message: Message) -> bytes:
         text = message.text
@@ -250,10 +250,14 @@ class _Slot:
 
 
 class ChatDecoder:
-    """One answer's decoder: text, reasoning under its three names, tool calls by index, id or order."""
+    """One answer's decoder: text, reasoning under its three names, tool calls by index, id or order.
 
-    def __init__(self, info: ModelInfo) -> None:
+    `replay_fields`: which extra fields the server wants back, and are kept.
+    """
+
+    def __init__(self, info: ModelInfo, replay_fields: Sequence[str] = ()) -> None:
         self._info = info
+        self._replay_fields = replay_fields
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._reasoning_field = ""
@@ -392,16 +396,16 @@ class ChatDecoder:
 
     def _replay(self, ids: list[str], slots: list[_Slot]) -> Replay | None:
         fields: dict[str, Any] = {}
-        if self._details:
+        if self._details and "reasoning_details" in self._replay_fields:
             fields["reasoning_details"] = self._details
-        if self._reasoning and self._reasoning_field:
+        if self._reasoning and self._reasoning_field in self._replay_fields:
             fields[self._reasoning_field] = "".join(self._reasoning)
         extras = {
             call_id: msgspec.Raw(slot.extra)
             for call_id, slot in zip(ids, slots, strict=True)
             if slot.extra is not None
         }
-        if extras:
+        if extras and "extra_content" in self._replay_fields:
             fields["extra_content"] = extras
         return Replay("chat_completions", encode(fields).decode()) if fields else None
 

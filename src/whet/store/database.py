@@ -21,7 +21,7 @@ from whet.clock import Clock, iso
 from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
 from whet.store.faults import DISK_FULL, as_store_error
 from whet.store.gather import After, Gather
-from whet.store.lane import BUSY_TIMEOUT_MS, Lane, Outcome
+from whet.store.lane import Lane, Outcome
 from whet.store.migrations import is_current, migrate
 
 T = TypeVar("T")
@@ -34,10 +34,11 @@ _WAL_LIMIT_BYTES = 16_000_000
 class Database:
     """An open state.db. Safe to use from any thread and event loop."""
 
-    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
         self._connection = connection
-        self._lane = Lane(connection, str(path))
+        self._patience_ms = int(patience_s * 1000)
+        self._lane = Lane(connection, str(path), self._patience_ms)
         self._gather: Gather | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
@@ -45,9 +46,10 @@ class Database:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, clock: Clock) -> Database:
+    def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> Database:
         """Open or make the file (mode 0600) and bring its schema up to date.
 
+        Another process's lock is waited for `patience_s`.
         Raises SchemaTooNew (the file is left untouched), StoreCorrupt, StoreUnwritable, StoreFull, StoreBusy.
         """
         _make_private(path)
@@ -56,7 +58,7 @@ class Database:
         except apsw.Error as error:
             raise as_store_error(error, str(path)) from error
         try:
-            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            connection.set_busy_timeout(int(patience_s * 1000))
             if connection.readonly("main"):
                 raise StoreUnwritable(
                     f"{path} can't be written",
@@ -76,7 +78,7 @@ class Database:
         except StoreError:
             connection.close()
             raise
-        return cls(path, connection)
+        return cls(path, connection, patience_s)
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write; the future is done after its commit is on disk, or has a StoreError."""
@@ -166,7 +168,7 @@ class Database:
             reader = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
             raise as_store_error(error, str(self.path)) from error
-        reader.set_busy_timeout(BUSY_TIMEOUT_MS)
+        reader.set_busy_timeout(self._patience_ms)
         reader.pragma("query_only", True)
         return reader
 

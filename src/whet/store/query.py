@@ -1,6 +1,6 @@
 """What a person or a model types, as a full-text query that can't be malformed; and text, as it is indexed.
 
-SQLite's tokeniser folds case and diacritics and splits at punctuation, so `foo_bar.py` is three words in a
+Diacritics are folded here; SQLite's tokeniser folds case and splits at punctuation, so `foo_bar.py` is three words in a
 row and is found whole (as a phrase) and by its parts. Scripts without spaces are cut into overlapping
 pairs here, the last character standing alone, so that pairs, runs and single characters are all found.
 """
@@ -17,6 +17,7 @@ _UNSPACED = (
     "\U00020000-\U0003ffff"
 )
 _RUN = re.compile(f"[{_UNSPACED}]+")
+_MARKS = re.compile("[\u0300-\u036f]+")
 _PIECE = re.compile(r'"([^"]*)(?:"|$)|([^\s"]+)')
 _WORD = re.compile(r"\w")
 _TERMS_MAX = 16
@@ -25,9 +26,7 @@ _QUERY_CHARS_MAX = 2_000
 
 def indexable(text: str) -> str:
     """Give the form of `text` that goes into the index."""
-    if text.isascii():
-        return text
-    return _RUN.sub(_pairs, unicodedata.normalize("NFKC", text))
+    return text if text.isascii() else _RUN.sub(_pairs, fold(text))
 
 
 def terms(query: str) -> list[str]:
@@ -45,7 +44,7 @@ def terms(query: str) -> list[str]:
 def pieces(query: str) -> list[str]:
     """Give the query's words and phrases as plain text."""
     cleaned = query[:_QUERY_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
-    found = [phrase or word for phrase, word in _PIECE.findall(unicodedata.normalize("NFKC", cleaned))]
+    found = [phrase or word for phrase, word in _PIECE.findall(cleaned)]
     return [piece for piece in found if _WORD.search(piece.replace("_", " "))][:_TERMS_MAX]
 
 
@@ -56,7 +55,7 @@ def _pairs(run: re.Match[str]) -> str:
 
 def _term(piece: str) -> str:
     """Give a phrase: pairs as in the index, except that a run at the end may go on in the text."""
-    last = None
+    piece, last = fold(piece), None
     for run in _RUN.finditer(piece):
         last = run
     if last is None or _WORD.search(piece, last.end()):
@@ -71,9 +70,9 @@ def find(text: str, wanted: list[str]) -> tuple[int, int] | None:
     """Give where in `text` the first of these words or phrases stands, as a person would see it."""
     spots = [spot for piece in wanted if (spot := _find_one(text, piece))]
     if not spots and not text.isascii():
-        folded = _fold(text)
+        folded = fold(text)
         if len(folded) == len(text):
-            spots = [spot for piece in wanted if (spot := _find_one(folded, _fold(piece)))]
+            spots = [spot for piece in wanted if (spot := _find_one(folded, fold(piece)))]
     return min(spots, default=None)
 
 
@@ -86,7 +85,7 @@ def _find_one(text: str, piece: str) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-def _fold(text: str) -> str:
-    decomposed = unicodedata.normalize("NFD", text)
-    bare = "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")
+def fold(text: str) -> str:
+    """Take off diacritics, of every script that has them as marks, and widths; SQLite does only Latin."""
+    bare = _MARKS.sub("", unicodedata.normalize("NFKD", text))
     return unicodedata.normalize("NFC", bare)

@@ -404,6 +404,10 @@ class SessionLog:
         ).fetchone()
         return rows.unpack(*row).text if row else ""
 
+    def close(self) -> None:
+        """Forget the session: a turn that was left open can be resumed at once, in this process too."""
+        claims.drop(self._holder)
+
     async def end_session(self, reason: str) -> None:
         """Mark the session ended."""
         now, id_ = iso(self._clock.now()), self.session.id

@@ -173,14 +173,11 @@ class Process:
         cancelled, the group is killed at once."""
         try:
             self.signal_group(signal.SIGTERM)
-            deadline_s = time.monotonic() + grace_s
-            await self.wait(grace_s)
-            while is_group_alive(self.pid) and time.monotonic() < deadline_s:
-                await asyncio.sleep(0.02)
+            await self._wait_group(grace_s)
         finally:
             if self.is_alive():
                 self.signal_group(signal.SIGKILL)
-        await self.wait(2.0)
+        await self._wait_group(2.0)
 
     def release(self) -> None:
         """Stop reading and writing; reap a finished child and stop watching it. Callable twice."""
@@ -194,6 +191,12 @@ class Process:
         """Block until a killed child is gone, at most `timeout_s`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(timeout_s)
+
+    async def _wait_group(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        await self.wait(timeout_s)
+        while is_group_alive(self.pid) and time.monotonic() < deadline_s:
+            await asyncio.sleep(0.02)
 
     def _on_readable(self) -> None:
         try:

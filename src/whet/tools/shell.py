@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.tools.process import Command, Process, Processes, clean
 from whet.tools.signature import tool
 
@@ -261,7 +261,7 @@ def _read_text(process: Process, cap_chars: int) -> str:
         start = (head or tail)[:16].hex(" ")
         return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
     if not lost_bytes:
-        return _middle_cut(clean((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
+        return clip(clean((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
     # The cut may have gone through a character at either side.
     whole_head = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
     whole_tail = tail[:3].lstrip(_CONTINUATION) + tail[3:]
@@ -269,13 +269,6 @@ def _read_text(process: Process, cap_chars: int) -> str:
     last = clean(whole_tail.decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
     left_out = len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode())
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
-
-
-def _middle_cut(text: str, cap_chars: int) -> str:
-    if len(text) <= cap_chars:
-        return text
-    head, tail = cap_chars * 2 // 5, cap_chars * 3 // 5
-    return f"{text[:head]}\n[... {len(text) - head - tail:,} characters left out ...]\n{text[-tail:]}"
 
 
 def _is_binary(data: bytes) -> bool:

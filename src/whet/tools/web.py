@@ -138,7 +138,8 @@ class Fetcher:
         trust: ssl.SSLContext | None = None,
         is_open: IsOpen | None = None,
     ) -> None:
-        """`is_open` says which addresses may be connected to; None takes the limits' word."""
+        """`is_open` says which addresses may be connected to; None takes the limits' word. `trust` None
+        loads the system's certificates at the first fetch (75 CPU ms once); pass one that exists already."""
         self._limits = limits
         self._resolve = resolve or resolve_name
         self._trust = trust
@@ -148,13 +149,14 @@ class Fetcher:
         """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
         target = _parsed(url)
         host = target.host
+        silence_s = min(10.0, self._limits.timeout_s * 0.8)
         if self._trust is None:
             self._trust = httpx2.create_ssl_context()
         guard = GuardedTransport(self._trust, self._resolve, self._is_open)
         try:
             async with (
                 asyncio.timeout(self._limits.timeout_s),
-                httpx2.AsyncClient(transport=guard, headers=_HEADERS, timeout=10.0) as client,
+                httpx2.AsyncClient(transport=guard, headers=_HEADERS, timeout=silence_s) as client,
             ):
                 return await _follow(client, target)
         except (httpx2.TimeoutException, TimeoutError) as error:

@@ -1,0 +1,304 @@
+"""The shell analysis: a corpus of commands, and properties that must hold for any text."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.approval.corpus import EXPECTED
+from whet.approval.risk import Place, ShellRisk, rank
+from whet.approval.shell_risk import analyse
+
+PLACE = Place("/work/proj", "/home/u", "/home/u/.whet")
+
+
+def judge(command: str, stdin: str = "") -> ShellRisk:
+    return analyse(command, "/work/proj", PLACE, stdin)
+
+
+@pytest.mark.parametrize(("level", "command"), EXPECTED, ids=lambda value: repr(value)[:60])
+def test_the_corpus(level: str, command: str) -> None:
+    risk = judge(command)
+    assert risk.level == level, risk.reasons
+    if level in ("dangerous", "forbidden"):
+        assert risk.reasons
+
+
+def test_the_corpus_is_as_large_as_it_says() -> None:
+    assert len(EXPECTED) >= 600
+    assert len({command for _, command in EXPECTED}) == len(EXPECTED)
+
+
+def test_each_simple_command_is_listed_without_its_quotes() -> None:
+    risk = judge("cd src && g\"i\"t  commit -m 'a b' | /usr/bin/tee 'x' > out.txt")
+    assert [piece.text for piece in risk.commands] == [
+        "cd src",
+        "git commit -m 'a b'",
+        "tee x",
+        "> out.txt",
+    ] or [piece.text for piece in risk.commands] == ["> out.txt", "cd src", "git commit -m 'a b'", "tee x"]
+
+
+def test_a_wrapper_shows_what_it_runs() -> None:
+    assert [piece.text for piece in judge("timeout 5 env FOO=1 nice pytest -q").commands] == ["pytest -q"]
+    assert {piece.text for piece in judge("sudo -u bob pytest").commands} == {"pytest", "sudo -u bob pytest"}
+    assert [piece.text for piece in judge("bash -c 'make && make test'").commands] == ["make", "make test"]
+
+
+def test_the_network_is_noticed() -> None:
+    assert judge("curl https://a.b").network
+    assert judge("git fetch").network
+    assert judge("pip install x").network
+    assert not judge("git status").network
+
+
+def test_input_given_to_a_shell_is_looked_at() -> None:
+    assert judge("bash", "rm -rf /").level == "forbidden"
+    assert judge("bash -s", "git push").level == "dangerous"
+    assert judge("python3", "import shutil; shutil.rmtree('x')").level == "dangerous"
+    assert judge("cat", "rm -rf /").level in ("safe", "normal")
+
+
+def test_a_link_out_of_the_workspace_is_seen_through(tmp_path: Path) -> None:
+    workspace, outside = tmp_path / "proj", tmp_path / "other"
+    workspace.mkdir()
+    outside.mkdir()
+    (workspace / "link").symlink_to(outside)
+    place = Place(str(workspace), "/home/u", "/home/u/.whet", temp=())
+    assert analyse("echo x > link/a", str(workspace), place).level == "dangerous"
+    assert analyse("echo x > sub/a", str(workspace), place).level == "normal"
+
+
+def test_a_home_inside_the_workspace_is_not_up_for_deletion() -> None:
+    place = Place("/home/u", "/home/u", "/home/u/.whet")
+    assert analyse("rm -rf ~", "/home/u", place).level == "forbidden"
+    assert analyse("echo x > .bashrc", "/home/u", place).level == "dangerous"
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(max_size=200))
+def test_any_text_is_judged(text: str) -> None:
+    assert judge(text).level in ("safe", "normal", "dangerous", "forbidden")
+
+
+_BITS = st.sampled_from(
+    [
+        "ls",
+        "cat",
+        "echo",
+        "rm",
+        "-rf",
+        "x",
+        "$x",
+        "$(",
+        ")",
+        "`",
+        "'",
+        '"',
+        "|",
+        "||",
+        "&&",
+        ";",
+        "&",
+        "\n",
+        " ",
+        " ",
+    ]
+    + [
+        "{",
+        "}",
+        "(",
+        "<<E",
+        "E",
+        "\\",
+        "#",
+        "$'",
+        "if",
+        "then",
+        "fi",
+        "for i in",
+        "do",
+        "done",
+        "while",
+        "!",
+        "[[",
+        "]]",
+    ]
+    + [
+        "case x in",
+        "esac",
+        "a)",
+        ";;",
+        "=",
+        "a=",
+        "${",
+        "<(",
+        "<<<",
+        "$((",
+        "))",
+        "time",
+        "env",
+        "xargs",
+        "eval",
+        "~",
+        "*",
+    ]
+    + ["function f", "f()", "[", "]", "-c", "bash", "\t", "{a,b}", "command", "exec", "<<-E", "<<'E'", "true"]
+)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(_BITS, max_size=25).map("".join))
+def test_any_heap_of_shell_tokens_is_judged(text: str) -> None:
+    judge(text)
+
+
+# Each takes a command and gives a text in which bash runs it.
+_FRAMES = [
+    "{}", "ls; {}", "ls && {}", "false || {}", "ls | {}", "{} | cat", "ls & {}", "({})", "{{ {}; }}", "! {}", "echo $({})",
+    "echo `{}`", 'echo "$({})"', "cat <({})", "if {}; then :; fi", "if :; then {}; fi", "if false; then :; else {}; fi",
+    "while {}; do :; done", "until {}; do :; done", "for i in a; do {}; done", "for i in $({}); do :; done",
+    "case a in a) {};; esac", "f() {{ {}; }}; f", "# x\n{}", "ls # x\n{}", "ls\\\n;{}", "cat <<E\n$({})\nE",
+    "cat <<'E'\nx\nE\n{}", "x=$({}) ls", "x=1 {}", "echo ${{x:-$({})}}", "echo $((1+$({})))", "[[ -n $({}) ]]",
+    "ls > /dev/null; {}", "ls 2>&1 | {}", "{} 2>/dev/null", "2>/dev/null {}", "time {}", "command {}", "env {}", "nohup {}",
+    "timeout 1 {}", "xargs {}", "exec {}", "cat <<< $({})", "a[$({})]=1", "echo \"a'$({})'b\"", "echo 'a'\"$({})\"",
+]  # fmt: skip
+_SPELLINGS = [
+    "rm",
+    "r\\m",
+    "\\rm",
+    "'rm'",
+    '"rm"',
+    "r''m",
+    'r""m',
+    "$'rm'",
+    "$'\\x72m'",
+    "$'\\162m'",
+    "/bin/rm",
+    "r\\\nm",
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(_FRAMES), min_size=1, max_size=3), st.sampled_from(_SPELLINGS))
+def test_a_text_that_runs_rm_is_never_safe(frames: list[str], spelling: str) -> None:
+    text = f"{spelling} x"
+    for frame in frames:
+        text = frame.format(text)
+    assert judge(text).level != "safe", text
+    recursive = text.replace(f"{spelling} x", f"{spelling} -rf x")
+    assert rank(judge(recursive).level) >= rank("dangerous"), recursive
+
+
+_BASH = shutil.which("bash")
+# bash itself says which programs it would run: none can be found, so each name reaches the handler.
+_HANDLER = 'command_not_found_handle() { printf "%s\\n" "$1" >&9; return 0; }\n'
+_HARMLESS = re.compile(r"ls|cat|echo|true|env|xargs|grep|head|wc|time|:")
+
+
+def _really_run(text: str, folder: Path) -> set[str]:
+    names = folder / "names"
+    names.write_text("")
+    assert _BASH is not None
+    subprocess.run(
+        [_BASH, "--norc", "--noprofile", "-c", f"exec 9>>{names}\n{_HANDLER}{text}"],
+        env={"PATH": "/nowhere", "HOME": "/nowhere"},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=10,
+        check=False,
+    )
+    return set(names.read_text().split())
+
+
+_QUIET_BITS = st.sampled_from(
+    [
+        "ls ",
+        "cat ",
+        "echo ",
+        "rm ",
+        "rm x",
+        "-f ",
+        "x",
+        "$x",
+        "$(",
+        ")",
+        "`",
+        "'",
+        '"',
+        " | ",
+        " || ",
+        " && ",
+        ";",
+        "\n",
+        " ",
+    ]
+    + [
+        "{ ",
+        "; }",
+        "(",
+        "<<E\n",
+        "\nE\n",
+        "\\",
+        "# ",
+        "$'",
+        "if ",
+        "; then ",
+        "; fi",
+        "for i in a",
+        "; do ",
+        "; done",
+        "! ",
+    ]
+    + [
+        "case x in ",
+        " esac",
+        "x) ",
+        ";; ",
+        "a=",
+        "${x:-",
+        "}",
+        "<(",
+        "<<<",
+        "$((",
+        "))",
+        "'\\''",
+        "<<-E\n\t",
+        "<<'E'\n",
+        "\\\n",
+    ]
+)
+
+
+@pytest.mark.skipif(_BASH is None, reason="bash is the judge here")
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(_QUIET_BITS, min_size=2, max_size=12))
+def test_bash_runs_nothing_that_a_safe_text_did_not_show(parts: list[str], tmp_path: Path) -> None:
+    _compare_with_bash("".join(parts), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(_BASH is None, reason="bash is the judge here")
+@settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(_QUIET_BITS, min_size=2, max_size=14))
+def test_bash_agrees_for_long(parts: list[str], tmp_path: Path) -> None:
+    _compare_with_bash("".join(parts), tmp_path)
+
+
+def _compare_with_bash(text: str, folder: Path) -> None:
+    risk = judge(text)
+    if risk.level in ("dangerous", "forbidden"):
+        return
+    ran = _really_run(text, folder)
+    if risk.level == "safe":
+        assert all(_HARMLESS.fullmatch(name) for name in ran), (text, ran)
+    shown = {piece.text.split(" ")[0] for piece in risk.commands}
+    assert ran <= shown | {"{}"}, (text, ran, shown)
