@@ -22,7 +22,7 @@ from whet.practice.server import PracticeServer
 WHET = [sys.executable, "-m", "whet"]
 
 
-def flags(server: PracticeServer, model: str = "practice") -> list[str]:
+def flags(server: PracticeServer, model: str = "practice-echo") -> list[str]:
     """The flags that make the practice server answer."""
     return ["--provider", "practice", "--base-url", server.base_url, "--model", model]
 

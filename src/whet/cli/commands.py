@@ -18,7 +18,6 @@ from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import sessions
-from whet.store.sessions import SessionFilter
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
 _LISTED = 12
@@ -87,8 +86,7 @@ async def _resume(chat: ChatControl, rest: str) -> None:
 
 
 async def _sessions(chat: ChatControl, rest: str) -> None:
-    wanted = SessionFilter(query=rest)
-    found = await chat.app.database.read(lambda db: sessions.list_sessions(db, _LISTED, filters=wanted))
+    found = await chat.app.database.read(lambda db: sessions.list_sessions(db, _LISTED, query=rest))
     now = chat.app.clock.now()
     for row in found:
         mark = "*" if row.id == chat.session.id else " "
@@ -176,7 +174,7 @@ async def _approvals(chat: ChatControl, rest: str) -> None:
     if rest:
         if rest not in _MODES:
             raise ConfigError(f"there is no mode {rest!r}", hint="ask, auto or deny")
-        chat.app.gate.mode = rest
+        chat.app.gate.set_mode(rest)
     chat.say(f"approvals: {chat.app.gate.mode}")
 
 

@@ -109,10 +109,15 @@ class Terminal:
         self._app = self._prompt.app
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, live: LiveLines) -> None:
-        """Take the terminal; `live` gives the lines above the input."""
+    async def start(self, live: LiveLines) -> None:
+        """Take the terminal, and return when it is in our hands; `live` gives the lines above the input."""
         self._live = live
+        ready = asyncio.Event()
+        self._app.after_render += lambda _: ready.set()
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
+        waiting = asyncio.ensure_future(ready.wait())
+        await asyncio.wait({self._tasks[0], waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
 
     def write(self, text: str) -> None:
         """Put finished text above the input line, in one go with taking the live area away."""
@@ -252,7 +257,6 @@ class Terminal:
                 self._send(event)
 
         @keys.add("escape", "enter", filter=~one_key)
-        @keys.add("c-j", filter=~one_key)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
