@@ -96,7 +96,7 @@ def library(db, clock):
         ('  --- "" \' ( ', []),
         ("fox ---", ["en"]),
         ("fox\0parser", ["en"]),
-        ("a\ud800 fox", ["en"]),
+        ("z\ud800 fox", ["en"]),
     ],
 )
 def test_what_finds_what(library, query, expected):
@@ -108,7 +108,7 @@ def test_the_snippet_marks_the_match(library):
         return search.find_now(library, query)[0].snippet
 
     assert "brown «fox» deployed" in snippet("fox")
-    assert "src/«foo_bar.py» and" in snippet("foo_bar.py")
+    assert "src/«foo_bar.py» then" in snippet("foo_bar.py")
     assert "Le «café» était" in snippet("cafe")
     assert "«数据库»的" in snippet("数据库")
     hit = search.find_now(library, "fox")[0]
@@ -199,7 +199,6 @@ def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
         assert [h.seq for h in await search.find(db, "alpha")] == [1]
         await finish(log, turn, first, "first result")
         await log.append_reply(turn, answer("omega"), USAGE, "m")
-        assert [h.seq for h in await search.find(db, "result")] == [4, 3] or True
         await log.end_turn(turn, "answered", "")
         assert sorted(h.seq for h in await search.find(db, "result")) == [3, 4]
         assert [h.seq for h in await search.find(db, "omega")] == [5]

@@ -1,8 +1,9 @@
 """What a person or a model types, as a full-text query that can't be malformed; and text, as it is indexed.
 
-Diacritics are folded here; SQLite's tokeniser folds case and splits at punctuation, so `foo_bar.py` is three words in a
-row and is found whole (as a phrase) and by its parts. Scripts without spaces are cut into overlapping
-pairs here, the last character standing alone, so that pairs, runs and single characters are all found.
+SQLite's tokeniser folds case and splits at punctuation, so `foo_bar.py` is three words in a row and is
+found whole (as a phrase) and by its parts. Diacritics of every script are taken off here, and scripts
+without spaces are cut into overlapping pairs, the last character standing alone, so that pairs, runs and
+single characters are all found.
 """
 
 from __future__ import annotations
