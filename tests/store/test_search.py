@@ -7,17 +7,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.store.support import USAGE, answer, asking, finish, new_log, talk, user
+from tests.support import FixedClock
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
 from whet.store import search, sessions
+from whet.store.database import Database
 
 
 def found(db, query, limit=20, **scope):
     return [hit.session_id for hit in search.find_now(db, query, limit, **scope)]
 
 
-@pytest.fixture
-def library(db, clock):
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    clock = FixedClock()
+    db = Database.open(tmp_path_factory.mktemp("library") / "state.db", clock)
     texts = {
         "en": "The quick brown fox deployed the parser to production-server 42",
         "code": "see src/foo_bar.py then call parse_header() in HTTPServer",
@@ -39,7 +43,8 @@ def library(db, clock):
             await talk(db, clock, id_, text, title=f"about {id_}")
 
     asyncio.run(main())
-    return db
+    yield db
+    db.close()
 
 
 @pytest.mark.parametrize(
