@@ -108,6 +108,7 @@ def test_searching_is_the_same_in_a_repository(workspace: Path, engine: str | No
             "src/b.py\n1|def f():\n[1 match in 1 file; not a valid regex, so searched as plain text]",
         ),
         ({"pattern": "-needle"}, "[no matches]"),
+        ({"pattern": "[[ne]eedle$", "path": "latin.txt"}, "[no matches]"),
         ({"pattern": "*.py", "target": "names"}, "a.py\nsrc/b.py\n[2 files]"),
         (
             {"pattern": "src/**/*.t*", "target": "names"},
@@ -160,7 +161,8 @@ def test_refusals(workspace: Path, engine: str | None) -> None:
     desk = Desk(workspace, ripgrep=engine)
     assert isinstance(desk.error("search_files", pattern="x", path="../"), ToolDenied)
     assert "does not exist" in desk.error("search_files", pattern="x", path="sr").message
-    for pattern in ("", "a\nb", "a\0b"):
+    assert "is not a glob" in desk.error("search_files", pattern="x", glob="[z-a]").message
+    for pattern in ("", "a\nb", "a\0b", "\ud800"):
         assert isinstance(desk.error("search_files", pattern=pattern), BadInput)
 
 
