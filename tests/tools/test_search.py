@@ -91,6 +91,13 @@ def test_searching_is_the_same_in_a_repository(workspace: Path, engine: str | No
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_rules_of_the_folders_above_hold(workspace: Path, engine: str | None) -> None:
+    inside = ALL[ALL.index("src/b.py") : ALL.index("utf16.txt")]
+    expected = f"{inside}[6 matches in 5 files]"
+    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle", path="src") == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
