@@ -91,6 +91,17 @@ def test_searching_is_the_same_in_a_repository(workspace: Path, engine: str | No
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_repository_inside_has_its_own_rules(tmp_path: Path, engine: str | None) -> None:
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "inner/.git").mkdir(parents=True)
+    (tmp_path / "inner/x.log").write_text("needle\n")
+    (tmp_path / "y.log").write_text("needle\n")
+    for path in (".", "inner"):
+        text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle", path=path)
+        assert text == "inner/x.log\n1|needle\n[1 match in 1 file]"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_rules_of_the_folders_above_hold(workspace: Path, engine: str | None) -> None:
     inside = ALL[ALL.index("src/b.py") : ALL.index("utf16.txt")]
     expected = f"{inside}[6 matches in 5 files]"
