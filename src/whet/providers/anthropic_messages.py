@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
@@ -100,9 +100,10 @@ def _wire_role(message: Message) -> bytes:
 def _user(message: Message) -> bytes:
     if message.role == "tool":
         return _tool_result(message)
-    if isinstance(message.content, str):
-        return _text(message.content) or _EMPTY
-    return b",".join(_parts(message.content)) or _EMPTY
+    content = sent_content(message)
+    if isinstance(content, str):
+        return _text(content) or _EMPTY
+    return b",".join(_parts(content)) or _EMPTY
 
 
 def _tool_result(message: Message) -> bytes:

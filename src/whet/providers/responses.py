@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
@@ -87,9 +87,10 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _content(message: Message) -> bytes:
-    if isinstance(message.content, str):
-        return quote(message.content)
-    return b"[" + b",".join(map(_part, message.content)) + b"]" if message.content else b'""'
+    content = sent_content(message)
+    if isinstance(content, str):
+        return quote(content)
+    return b"[" + b",".join(map(_part, content)) + b"]" if content else b'""'
 
 
 def _part(part: TextPart | ImagePart) -> bytes:
