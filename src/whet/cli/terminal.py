@@ -235,6 +235,7 @@ class Terminal:
         if not shown.startswith(" "):
             buffer.append_to_history()
         buffer.reset()
+        self._last_key_s = 0.0  # what was sent is said; only unfinished typing makes a question wary
         text = self._pastes.expand(shown)
         if self._question:
             self._question.give(text)
