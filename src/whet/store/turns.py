@@ -5,8 +5,6 @@ Every function takes a connection inside a transaction; `transcript.py` decides 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import apsw
 import msgspec
 
@@ -15,8 +13,7 @@ from whet.contract.messages import Usage
 from whet.store import rows
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
 
     `is_new` is False for one that a crash left and that is being resumed.
@@ -27,7 +24,7 @@ class Turn:
     number: int
     started: str
     steps: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
     is_new: bool = True
     messages: int = 1
     tool_calls: int = 0

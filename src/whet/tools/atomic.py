@@ -11,7 +11,8 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.tools.paths import Place, failure, folder_of, kind
@@ -20,8 +21,7 @@ Fingerprint = tuple[int, int, int]
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What shall become of a file: `data`, or None to delete it.
 
     `seen` is its fingerprint when the change was worked out, None where it must not exist; `old` is what
