@@ -43,6 +43,7 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
     )
     app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
     app.tools.add(noop)
+    await app.provider.list_models()  # connect and load what is loaded late
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     session = await app.new_session()
