@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
@@ -113,7 +114,11 @@ class Terminal:
         """Take the terminal, and return when it is in our hands; `live` gives the lines above the input."""
         self._live = live
         ready = asyncio.Event()
-        self._app.after_render += lambda _: ready.set()
+
+        def drawn(app: Application[str]) -> None:
+            ready.set()
+
+        self._app.after_render += drawn
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
         waiting = asyncio.ensure_future(ready.wait())
         await asyncio.wait({self._tasks[0], waiting}, return_when=asyncio.FIRST_COMPLETED)
