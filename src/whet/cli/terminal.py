@@ -36,9 +36,9 @@ from whet.contract.protocols import Answer, ApprovalRequest, Person
 _REFRESH_S = 0.05
 _TICK_S = 0.12
 _TYPING_S = 1.0
-_STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "prompt": "ansicyan bold"})
+_STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "sign": "ansicyan bold"})
 _KEYS = "[o]nce [s]ession [a]lways [N]o "
-_GRANTS = {"once": "once", "session": "for this session", "always": "from now on"}
+_GRANTS = {"session": "for this session", "always": "from now on"}
 
 
 def _size() -> Size:
@@ -173,8 +173,9 @@ class Terminal:
         reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
         answer = await self._ask(_Question([*head, *body, *reasons], keys=True))
         verdict = ANSWERS.get(answer or "n", "no")
-        said = "not allowed" if verdict == "no" else f"allowed {_GRANTS[verdict]}"
-        self.write(wording.clip(f"{said}: {request.subject}", self.width()) + "\n")
+        if verdict in _GRANTS:
+            said = f"allowed {_GRANTS[verdict]}: {request.grant or request.subject}"
+            self.write(wording.clip(said, self.width()) + "\n")
         return verdict
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
@@ -230,7 +231,7 @@ class Terminal:
         if rows:
             text.insert(0, ("", "\n"))
         hint = _KEYS if self._question and self._question.keys else self._marks.prompt
-        return [*text, ("class:ask" if hint is _KEYS else "class:prompt", hint)]
+        return [*text, ("class:ask" if hint is _KEYS else "class:sign", hint)]
 
     def _send(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
