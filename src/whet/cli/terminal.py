@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -28,7 +28,7 @@ from prompt_toolkit.styles import Style
 
 from whet.cli import wording
 from whet.cli.live import Fragment, Marks, wrapped
-from whet.cli.person import ANSWERS, chosen
+from whet.cli.person import answer_of, chosen
 from whet.cli.prompting import Pastes, open_history, open_input
 from whet.cli.screen import LiveLines, Signal, Typed
 from whet.contract.protocols import Answer, ApprovalRequest, Person
@@ -37,7 +37,6 @@ _REFRESH_S = 0.05
 _TICK_S = 0.12
 _TYPING_S = 1.0
 _STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "sign": "ansicyan bold"})
-_KEYS = "[o]nce [s]ession [a]lways [N]o "
 _GRANTS = {"session": "for this session", "always": "from now on"}
 
 
@@ -51,13 +50,20 @@ def _nothing(width: int, height: int) -> list[list[Fragment]]:
 
 
 class _Question:
-    """A question on the screen and its coming answer; `keys` says that one key answers.
+    """A question on the screen and its coming answer; `keys` names the keys of which one answers.
 
     Each line has a prefix that every row of it gets, so that a long one can't pass for a line of ours.
     """
 
-    def __init__(self, lines: Sequence[tuple[str, str]], *, keys: bool = False) -> None:
+    def __init__(
+        self,
+        lines: Sequence[tuple[str, str]],
+        *,
+        keys: str = "",
+        accepts: Callable[[str], bool] = bool,
+    ) -> None:
         self.keys = keys
+        self.accepts = accepts
         self.wary = False
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._lines = lines
@@ -171,8 +177,14 @@ class Terminal:
         head = [("", f"{wording.printable(request.tool)} wants to run:")]
         body = [("  | ", line) for line in wording.exact(request.subject).split("\n")]
         reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
-        answer = await self._ask(_Question([*head, *body, *reasons], keys=True))
-        verdict = ANSWERS.get(answer or "n", "no")
+        lasting = [("  ", f"session and always allow {wording.printable(request.grant)}")]
+        question = _Question(
+            [*head, *body, *reasons, *(lasting if request.grant else ())],
+            keys="[o]nce [s]ession [a]lways [N]o " if request.grant else "[o]nce [s]ession [N]o ",
+            accepts=lambda key: answer_of(key, request) is not None,
+        )
+        answer = await self._ask(question)
+        verdict = answer_of(answer or "n", request) or "no"
         if verdict in _GRANTS:
             said = f"allowed {_GRANTS[verdict]}: {request.grant or request.subject}"
             self.write(wording.clip(said, self.width()) + "\n")
@@ -230,8 +242,9 @@ class Terminal:
             text += [*row, ("", "\n")]
         if rows:
             text.insert(0, ("", "\n"))
-        hint = _KEYS if self._question and self._question.keys else self._marks.prompt
-        return [*text, ("class:ask" if hint is _KEYS else "class:sign", hint)]
+        if self._question and self._question.keys:
+            return [*text, ("class:ask", self._question.keys)]
+        return [*text, ("class:sign", self._marks.prompt)]
 
     def _send(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -251,7 +264,7 @@ class Terminal:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         asked = Condition(lambda: self._question is not None)
-        one_key = Condition(lambda: self._question is not None and self._question.keys)
+        one_key = Condition(lambda: self._question is not None and bool(self._question.keys))
         empty = Condition(lambda: not self._prompt.default_buffer.text)
 
         @keys.add("enter", filter=~one_key)
@@ -311,11 +324,10 @@ class Terminal:
             self._last_key_s = now_s
             return
         question.wary = False
-        key = event.data.lower()
-        if key in ANSWERS:
-            question.give(key)
-        elif key in ("\r", "\n"):
+        if event.data in ("\r", "\n"):
             question.give("n")
+        elif question.accepts(event.data):
+            question.give(event.data)
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
