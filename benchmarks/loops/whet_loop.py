@@ -42,7 +42,7 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
         agent=AgentSettings(max_steps=steps + 10),
     )
     app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
-    app.tools.add([noop])
+    app.tools.add(noop)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     session = await app.new_session()
