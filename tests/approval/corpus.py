@@ -749,6 +749,8 @@ def commands(block: str) -> list[str]:
 _ODD = [
     ("dangerous", "cat <<EOF\na\nEOF \nrm -rf build\nEOF"),
     ("dangerous", "cat <<EOF\nnever ended"),
+    ("dangerous", "ls # x\n\\rm x"),
+    ("dangerous", "ls\n\\\n\\rm x"),
     ("dangerous", "r\\\nm -rf build"),
     ("dangerous", "ls # \\\nrm -rf build"),
     ("normal", "make \\\n  test"),

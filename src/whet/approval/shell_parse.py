@@ -29,6 +29,11 @@ _UNSAFE = re.compile(r"[^\t\n -~]")
 _SUBSTITUTIONS = frozenset(("command_substitution", "process_substitution"))
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
+_ONE_LINE = frozenset(
+    ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
+)
+# A lone `-` before `<<` is in no node of the tree.
+_BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
     ("if_statement", "while_statement", "for_statement", "case_statement", "c_style_for_statement")
@@ -180,7 +185,10 @@ class _Walker:
         return self.cwd if name == "PWD" else None
 
     def cook(self, node: Node) -> list[Word]:
-        return cook(node, self.source, self.lookup, self.home)
+        words = cook(node, self.source, self.lookup, self.home)
+        if any(word.odd for word in words):
+            self.doubt("the shell syntax is unusual")
+        return words
 
     def text_of(self, node: Node) -> str:
         """The text that a node stands for."""
@@ -194,6 +202,8 @@ class _Walker:
         if depth > _MAX_DEPTH:
             self.doubt("it is nested too deeply")
             return
+        if node.type in _ONE_LINE and not self.stands_on_one_line(node):
+            self.doubt("a line break stands inside a command")
         if len(self.script.invocations) > _MAX_COMMANDS:
             self.doubt("it holds too many commands")
             return
@@ -209,6 +219,19 @@ class _Walker:
             self.scoped(node, depth)
         else:
             self.children(node.children, depth)
+
+    def stands_on_one_line(self, node: Node) -> bool:
+        """Whether only blanks and escaped line breaks part a command's words; the grammar joins some lines
+        that bash does not, as in `ls<newline>\\<newline>rm x`.
+        """
+        end = node.start_byte
+        for child in node.children:
+            if child.start_byte > end and not _BLANKS.fullmatch(self.source, end, child.start_byte):
+                return False
+            if child.type == "heredoc_redirect":
+                return True
+            end = child.end_byte
+        return True
 
     def children(self, nodes: Iterable[Node], depth: int) -> None:
         for child in nodes:
@@ -344,6 +367,9 @@ class _Walker:
             elif child.type in _REDIRECTS:
                 for extra in self.redirect(child, depth):
                     words.extend(self.cook(extra))
+            elif child.type == "comment":
+                # As in `ls # x<newline>\rm y`, where the grammar goes on with the command and bash does not.
+                self.doubt("a comment stands inside a command")
             else:
                 words.extend(self.cook(child))
                 if child.child_count:

@@ -51,6 +51,7 @@ class Word:
 
     `dynamic`: a part is known only at run time; `prefix` is the text before it. `loose`: it may become
     several words (an unquoted expansion or a glob). `runs`: it holds a command whose output is used.
+    `odd`: it holds, unquoted, what ends a word in bash: the grammar read the text differently.
     """
 
     text: str
@@ -60,6 +61,7 @@ class Word:
     glob: bool = False
     prefix: str = ""
     runs: bool = False
+    odd: bool = False
 
     @property
     def may_be_flag(self) -> bool:
@@ -96,7 +98,7 @@ class _Cooker:
         self.text: list[str] = []
         self.plain: list[str] = []
         self.prefix: str | None = None
-        self.loose = self.glob = self.runs = False
+        self.loose = self.glob = self.runs = self.odd = False
 
     def literal(self, text: str) -> None:
         self.text.append(text)
@@ -126,6 +128,7 @@ class _Cooker:
 
     def _unescaped(self, text: str) -> None:
         self.glob = self.glob or any(c in text for c in "*?[")
+        self.odd = self.odd or any(c in text for c in "\n\t ;|&<>()")
         self.literal(text.translate(_MARKS))
 
     def expansion(self, node: Node, source: str, quoted: bool) -> None:
@@ -195,6 +198,7 @@ class _Cooker:
             self.glob,
             (text if self.prefix is None else self.prefix).translate(_UNMARK),
             self.runs,
+            self.odd,
         )
         if _OPEN not in text:
             return [word]
