@@ -80,7 +80,7 @@ class _Case:
 
 
 class PolicyGate:
-    """Decides by rules, grants and mode, and asks `person` about the rest. All sessions of a process share it."""
+    """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions."""
 
     def __init__(
         self,
@@ -190,8 +190,8 @@ class PolicyGate:
         without = "what only reads" if self.mode == "ask" else "what is not dangerous"
         rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
         return visible(
-            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's decision."
-            f"{why} Allowed without asking: {without}. The person can permit this with {rule} in the settings."
+            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
+            f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
         )
 
     def _root(self, session_id: str) -> str:

@@ -44,13 +44,15 @@ _STARTUP = re.compile(
 _HOOKS = re.compile(r"(^|/)\.git(/|$)|(^|/)\.husky(/|$)")
 _SECRET = re.compile(
     r"(^|/)(\.env(\.(?!example$|sample$|template$|dist$|defaults?$)[\w.-]+)?|\.envrc"
-    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|[\w.-]*\.(pem|key|p12|pfx|kdbx|keystore|jks|ppk)|\.netrc|\.pgpass|\.npmrc|\.pypirc"
+    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|[\w.-]*\.(pem|key|p12|pfx|kdbx|keystore|jks|ppk)"
+    r"|\.netrc|\.pgpass|\.npmrc|\.pypirc"
     r"|\.git-credentials|credentials(\.(json|ya?ml|toml|ini|db|csv))?|secrets?\.(json|ya?ml|toml|ini|env)"
     r"|client_secret[\w.-]*\.json|service[-_]account[\w.-]*\.json|\.vault-token|\.my\.cnf|\.htpasswd)$"
     r"|(^|/)\.(ssh|gnupg|aws|azure|kube|password-store)/"
     r"(?!config$|known_hosts|authorized_keys$|[\w.-]*\.pub$)[^/]+"
     r"|(^|/)\.docker/config\.json$|(^|/)\.config/(gh/hosts\.yml|gcloud/.+)$"
-    r"|^/etc/(g?shadow-?|sudoers)$|^/proc/[^/]+/environ$|(^|/)(Login Data|logins\.json|key4\.db|cookies\.sqlite)$"
+    r"|^/etc/(g?shadow-?|sudoers)$"
+    r"|^/proc/[^/]+/environ$|(^|/)(Login Data|logins\.json|key4\.db|cookies\.sqlite)$"
 )
 
 _WRITING: dict[Zone, tuple[Level, str]] = {
