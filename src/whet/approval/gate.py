@@ -11,9 +11,10 @@ import asyncio
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from whet.approval.actions import Action, describe
 from whet.approval.policy import Grant, Policy, Ruling
@@ -70,8 +71,7 @@ class GrantStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(msgspec.Struct, frozen=True):
     """A call under judgement."""
 
     call: GateCall
