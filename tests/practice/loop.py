@@ -1,4 +1,4 @@
-"""A tiny agent for tests: asks the brain, really runs the commands in a folder, and goes on until an answer."""
+"""A tiny agent for tests: asks the brain and really runs its commands in a folder, until it answers."""
 
 from __future__ import annotations
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 
+from tests.tools.calls import context
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
@@ -19,13 +19,6 @@ from whet.tools.signature import tool
 class Item(msgspec.Struct):
     text: Annotated[str, "What to do"]
     status: Literal["open", "done"] = "open"
-
-
-def context(workspace: Path = Path(".")) -> ToolContext:
-    async def ask(_question: str, _choices: Any) -> str | None:
-        return None
-
-    return ToolContext("s", "t", "c", workspace, lambda _text: None, ask)
 
 
 def call(made: Tool, **arguments: Any) -> ToolOutput:
@@ -109,11 +102,12 @@ def test_plain_intent_is_understood(given: dict[str, Any], expected: tuple[Any, 
     [
         ({}, ["'path' is missing", "text"]),
         ({"path": "x", "cuont": 1}, ["no argument 'cuont'", "did you mean 'count'"]),
-        ({"path": "x", "count": "many"}, ["'count' must be a whole number", '"many"']),
+        ({"path": "x", "count": "many"}, ["'count' must be a whole number", "'many'"]),
         ({"path": "x", "count": 0}, ["'count'", ">= 1"]),
-        ({"path": "x", "mode": "z"}, ["'mode' must be one of a, b", '"z"']),
+        ({"path": "x", "mode": "z"}, ["'mode' must be one of a, b", "'z'"]),
         ({"path": "x", "names": "a, b"}, ["'names' must be a list, each item text", "not JSON"]),
         ({"path": "x", "items": [{"text": 1}]}, ["'items'", "$[0].text"]),
+        ({"path": "x", "count": "\ud800", "\udcff": 1}, ["\\ud800", "no argument '\\udcff'"]),
         ({"count": "x", "nope": 1}, ["'path' is missing", "'nope'", "'count' must be"]),
     ],
 )
@@ -122,6 +116,7 @@ def test_a_refusal_names_every_fault(given: dict[str, Any], words: list[str]) ->
         call(sample, **given)
     for word in [*words, "path, count, ratio"]:
         assert word in caught.value.message
+    caught.value.message.encode()
 
 
 def test_a_synchronous_tool_runs_on_the_pool() -> None:
@@ -172,3 +167,28 @@ def test_a_closure_keeps_what_it_closes_over() -> None:
     made = make(">")
     assert call(made, text="a").text == ">a"
     assert made.output_cap_chars == 10 and made.tags == frozenset({"t"})
+
+
+def test_a_cancelled_call_tells_its_thread_to_stop() -> None:
+    pool = ToolPool(1)
+    started, seen = threading.Event(), threading.Event()
+
+    @tool(toolset="file", effects={"read"}, pool=pool)
+    def wait(ctx: ToolContext, *, stop: threading.Event) -> str:
+        """Wait for the stop."""
+        started.set()
+        if stop.wait(10):
+            seen.set()
+        return ""
+
+    async def cancel() -> None:
+        task = asyncio.create_task(wait.run(context(), {}))
+        await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert seen.wait(10)
+    assert wait.spec.parameters["properties"] == {}
+    pool.close()

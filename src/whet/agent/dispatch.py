@@ -88,7 +88,8 @@ async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asy
         if not isinstance(arguments, dict):
             raise msgspec.DecodeError("arguments must be a JSON object")
     except msgspec.DecodeError as error:
-        text = f"The arguments are not a JSON object ({error}). Nothing was run. Send the call again."
+        written = clip(call.arguments, 300)
+        text = f"The arguments are not a JSON object ({error}). Nothing was run. You wrote: {written}"
         planned.known = ToolOutput(text, error_kind="bad_input")
         return planned
     planned.arguments = arguments  # pyright: ignore[reportUnknownMemberType]
@@ -142,8 +143,9 @@ async def _run_one(
 
 
 async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    limit = asyncio.timeout(tool.timeout_s)
     try:
-        async with asyncio.timeout(tool.timeout_s) as limit:
+        async with limit:
             return await tool.run(context, arguments)
     except ToolError as error:
         text = f"{error.message} {error.hint}".rstrip()

@@ -8,27 +8,21 @@ shown. Source of the shape: docs/design.md, "One turn".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import TypeVar
 
 from whet.agent.dispatch import close_open_calls, dispatch
+from whet.agent.model_call import ask_model, shielded
 from whet.agent.session import Session
-from whet.contract.errors import ContextOverflow, ModelRefused, NotFound, ProviderError, StoreError, WhetError
+from whet.contract.errors import ModelRefused, NotFound, ProviderError, StoreError, WhetError
 from whet.contract.events import (
     Emit,
     EndReason,
     Notice,
     Steered,
     StepFinished,
-    StreamRestarted,
-    TextDelta,
     TurnEnd,
 )
-from whet.contract.messages import Message, Usage
-from whet.contract.protocols import Reply
+from whet.contract.messages import Message
 from whet.store.transcript import Turn
-
-T = TypeVar("T")
 
 
 async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
@@ -58,7 +52,7 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
     except (ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
-        await _shielded(_finish(session, turn, reason, error))
+        await shielded(_finish(session, turn, reason, error))
     if reason == "budget" and error is None:
         error = WhetError(f"the turn reached its limit of {session.limits.steps} steps", hint="say: go on")
     end = TurnEnd(
@@ -99,7 +93,7 @@ async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Tim
             return "answered"
         if turn.steps >= budget:
             return "budget"
-        reply = await _ask_model(session, turn, emit)
+        reply = await ask_model(session, turn, emit)
         await session.log.append_reply(turn, reply.message, reply.usage, reply.model)
         session.context.observe(reply.usage)
         for notice in reply.notices:
@@ -117,51 +111,10 @@ async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
     return steered
 
 
-async def _ask_model(session: Session, turn: Turn, emit: Emit) -> Reply:
-    view = await session.context.view(session.log.messages, emit)
-    try:
-        return await _stream(session, turn, view, emit)
-    except ContextOverflow as overflow:
-        limit = overflow.limit_tokens or 0
-        smaller = await session.context.view(session.log.messages, emit, overflow_limit_tokens=limit)
-        if smaller is view:
-            raise
-        return await _stream(session, turn, smaller, emit)
-
-
-async def _stream(session: Session, turn: Turn, view: Sequence[Message], emit: Emit) -> Reply:
-    shown: list[str] = []
-    try:
-        async for item in session.link.stream(view):
-            if isinstance(item, Reply):
-                return item
-            if isinstance(item, TextDelta):
-                shown.append(item.text)
-            elif isinstance(item, StreamRestarted):
-                shown.clear()
-            emit(item)
-        raise RuntimeError("a model link ended its stream without a reply")
-    except (asyncio.CancelledError, ProviderError):
-        if shown:  # what a person saw stays, also when the answer was cut
-            partial = Message(role="assistant", content="".join(shown))
-            await _shielded(session.log.append_reply(turn, partial, Usage(), session.model.model))
-        raise
-
-
 async def _finish(session: Session, turn: Turn, reason: EndReason, error: WhetError | None) -> None:
     await close_open_calls(session, turn, reason)
     jobs = session.jobs_at_end(turn, reason)
     await session.log.end_turn(turn, reason, error.message if error else "", jobs)
-
-
-async def _shielded(work: Awaitable[T]) -> T:
-    """Finish `work` even if this task is cancelled meanwhile; the cancel is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 def _last_text(session: Session) -> str:

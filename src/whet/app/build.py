@@ -8,7 +8,6 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -17,7 +16,7 @@ import msgspec
 from whet.agent.session import Limits, Session
 from whet.app.children import Children
 from whet.approval.gate import PolicyGate
-from whet.clock import Clock, SystemClock
+from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.context.host import TranscriptContext
@@ -28,8 +27,9 @@ from whet.contract.protocols import Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.connect import connect
-from whet.store import sessions
+from whet.store import grants, sessions
 from whet.store.database import Database
+from whet.store.grants import Grant
 from whet.store.sessions import NewSession, SessionKind
 from whet.store.transcript import SessionLog
 from whet.tools.ask import ask_tools
@@ -43,8 +43,7 @@ from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
 
 
-@dataclass(frozen=True, slots=True)
-class _NewParts:
+class _NewParts(msgspec.Struct, frozen=True):
     """What a session is begun with."""
 
     prompt: str
@@ -106,6 +105,10 @@ class App:
         log = await SessionLog.open(self.database, session_id, self.clock)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
         specs = read_specs(tools_json.encode())
+        done = [
+            call.arguments for message in log.messages for call in message.tool_calls if call.name == "todo"
+        ]
+        self.todo_lists.restore(session_id, done)
         return self._session(log, prompt, specs)
 
     async def continue_session(self) -> Session:
@@ -146,7 +149,9 @@ class App:
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
         prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
         parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
-        return await self._create(parts, steps=self.settings.agent.delegate_max_steps)
+        child = await self._create(parts, steps=self.settings.agent.delegate_max_steps)
+        self.gate.adopt(child.id, parent_id)
+        return child
 
     async def _create(self, parts: _NewParts, *, steps: int = 0) -> Session:
         specs = [tool.spec for tool in parts.tools]
@@ -205,3 +210,12 @@ class _Grants:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+
+    async def add(self, tool: str, pattern: str, workspace: str) -> None:
+        """Keep a grant; durable on return."""
+        now = iso(self._clock.now())
+        await self._database.write(lambda db: grants.add(db, tool, pattern, workspace, now))
+
+    async def all(self) -> Sequence[Grant]:
+        """Give every kept grant."""
+        return await self._database.read(grants.all_grants)

@@ -131,10 +131,10 @@ def check_secrets(home: Home) -> Iterator[Finding]:
 
 def check_database(home: Home) -> Iterator[Finding]:
     """Look at SQLite itself, and whether state.db is whole and of a known schema."""
-    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    state: State = "ok" if version >= _SAFE_SQLITE else "warning"
+    version = _sqlite_version()
+    state: State = "ok" if tuple(map(int, version.split("."))) >= _SAFE_SQLITE else "warning"
     fix = "" if state == "ok" else "pip install --upgrade apsw: older SQLite can damage a WAL file"
-    yield Finding("sqlite", state, f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})", fix)
+    yield Finding("sqlite", state, version, fix)
     path = home.database
     if not path.exists():
         yield Finding("database", "ok", "none yet")
@@ -151,13 +151,23 @@ def check_database(home: Home) -> Iterator[Finding]:
         yield Finding("database", "failed", f"{path}: {error}", _restore(path))
 
 
+def _sqlite_version() -> str:
+    connection = apsw.Connection(":memory:")
+    try:
+        row = connection.execute("SELECT sqlite_version()").fetchone()
+    finally:
+        connection.close()
+    return str(row[0]) if row else "0"
+
+
 def _look_at(path: Path, connection: apsw.Connection) -> Iterator[Finding]:
     schema = int(connection.pragma("user_version"))
     if schema > len(STEPS):
         text = f"schema {schema} is newer than this Whet knows ({len(STEPS)})"
         yield Finding("database", "failed", text, "upgrade Whet, or set WHET_HOME to another folder")
         return
-    problem = str(connection.pragma("quick_check(1)"))
+    row = connection.execute("PRAGMA quick_check(1)").fetchone()
+    problem = str(row[0]) if row else "no answer"
     if problem != "ok":
         yield Finding("database", "failed", f"{path} is damaged: {problem.splitlines()[-1]}", _restore(path))
         return

@@ -14,10 +14,10 @@ from whet.app.build import App
 from whet.cli import wording
 from whet.cli.output import age
 from whet.cli.slash import Command, Commands
+from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound
-from whet.store import export, sessions
-from whet.store.sessions import SessionFilter
+from whet.store import sessions
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
 _LISTED = 12
@@ -86,8 +86,7 @@ async def _resume(chat: ChatControl, rest: str) -> None:
 
 
 async def _sessions(chat: ChatControl, rest: str) -> None:
-    wanted = SessionFilter(query=rest)
-    found = await chat.app.database.read(lambda db: sessions.list_sessions(db, _LISTED, filters=wanted))
+    found = await chat.app.database.read(lambda db: sessions.list_sessions(db, _LISTED, query=rest))
     now = chat.app.clock.now()
     for row in found:
         mark = "*" if row.id == chat.session.id else " "
@@ -162,9 +161,10 @@ def _switch(text: str, otherwise: bool) -> bool:
 
 async def _export(chat: ChatControl, rest: str) -> None:
     path = chat.app.workspace / Path(rest or f"{chat.session.id}.md").expanduser()
-    text = await chat.app.database.read(lambda db: export.render(db, chat.session.id, path.suffix))
+    log = chat.session.log
+    write = as_jsonl if path.suffix in (".jsonl", ".json") else as_markdown
     try:
-        path.write_text(text, "utf-8")
+        path.write_text(write(log.session, log.messages), "utf-8")
     except OSError as error:
         raise NotFound(f"can't write {path}: {error.strerror}", hint="/export FILE names another") from error
     chat.say(f"written to {path}", "dim")
@@ -174,7 +174,7 @@ async def _approvals(chat: ChatControl, rest: str) -> None:
     if rest:
         if rest not in _MODES:
             raise ConfigError(f"there is no mode {rest!r}", hint="ask, auto or deny")
-        chat.app.gate.mode = rest
+        chat.app.gate.set_mode(rest)
     chat.say(f"approvals: {chat.app.gate.mode}")
 
 

@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from whet.cli.output import Column, emit_json, styled, table, terminal_width
+from whet.cli.output import Column, emit_json, styled, table, wrapped
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
@@ -166,12 +166,7 @@ def why(home: Home, key: str, as_json: bool) -> None:
 
 
 def _row(label: str, text: str) -> None:
-    indent = " " * 13
-    click.echo(
-        click.wrap_text(text, terminal_width(), initial_indent=f"  {label:<11}", subsequent_indent=indent)
-        if len(text) + 13 > terminal_width()
-        else f"  {label:<11}{text}"
-    )
+    click.echo(f"  {label:<11}" + wrapped(text, indent=13)[13:])
 
 
 @config.command("list")

@@ -13,7 +13,7 @@ import click
 
 from whet.cli import checks
 from whet.cli.checks import Finding
-from whet.cli.output import emit_json, styled, terminal_width
+from whet.cli.output import emit_json, styled, terminal_width, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -72,8 +72,5 @@ def _print(finding: Finding) -> None:
 
 
 def _wrapped(head: str, text: str) -> None:
-    indent = " " * _LABEL
-    body = click.wrap_text(
-        text, max(30, terminal_width()) - 1, initial_indent=indent, subsequent_indent=indent
-    )
-    click.echo(head + body[_LABEL:])
+    # Not click's wrapping: that breaks paths, which are there to be copied.
+    click.echo(head + wrapped(text, indent=_LABEL, width=max(30, terminal_width()))[_LABEL:])

@@ -15,6 +15,7 @@ from whet.cli import wording
 from whet.cli.blocks import Block, Blocks
 from whet.cli.render import Painter
 from whet.contract.events import (
+    ApprovalAsked,
     ApprovalDecided,
     Event,
     ReasoningDelta,
@@ -32,6 +33,8 @@ _TAIL_CHARS = 4_000
 _OUTPUT_LINES = 3
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
+_PLAIN = str.maketrans("…·“”•─", '~-""--')
+
 Fragment = tuple[str, str]
 
 
@@ -46,6 +49,11 @@ class Marks:
     queued: str = "↳"
     output: str = "│"
     spinner: str = _SPINNER
+    plain: bool = False
+
+    def fit(self, text: str) -> str:
+        """Give `text` in signs that the encoding has, column for column."""
+        return text.translate(_PLAIN) if self.plain else text
 
     @classmethod
     def for_encoding(cls, encoding: str | None) -> Marks:
@@ -53,7 +61,7 @@ class Marks:
         try:
             "●✗○›↳│⠋…·".encode(encoding or "ascii")
         except (UnicodeEncodeError, LookupError):
-            return cls(ok="*", failed="x", running="o", prompt="> ", queued="+", output="|", spinner="-\\|/")
+            return cls("*", "x", "o", "> ", "+", "|", "-\\|/", plain=True)
         return cls()
 
 
@@ -87,6 +95,8 @@ class TurnView:
     _blocks: Blocks = field(default_factory=Blocks)
     _reasoning: str = ""
     _running: dict[str, _Running] = field(default_factory=dict[str, _Running])
+    _subjects: dict[str, str] = field(default_factory=dict[str, str])
+    _asked: str = ""
     _began_s: float | None = None
     _after_call: bool = False
 
@@ -99,6 +109,8 @@ class TurnView:
         """End a turn that gave no TurnEnd; its open text is written out."""
         self._flush()
         self._running.clear()
+        self._subjects.clear()
+        self._asked = ""
         self._began_s = None
 
     def emit(self, event: Event) -> None:
@@ -119,9 +131,11 @@ class TurnView:
                 self._progress(event)
             case ToolFinished():
                 self._finished(event)
+            case ApprovalAsked():
+                self._asked = event.call_id
+                self._subjects[event.call_id] = event.subject
             case ApprovalDecided():
-                if event.verdict == "deny":
-                    self.say(f"denied by {event.decided_by}: {wording.printable(event.reason)}", "yellow")
+                self._asked = ""
             case TurnEnd():
                 self._end(event)
             case _:
@@ -148,11 +162,13 @@ class TurnView:
         for text in self.queued:
             rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
         rows.append([("class:dim", wording.clip(self._status(), width))])
-        return rows
+        return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
     def _status(self) -> str:
         elapsed = self.now_s() - (self._began_s or 0.0)
         spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
+        if self._asked:
+            return "waiting for your answer"
         doing = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
 
@@ -172,7 +188,7 @@ class TurnView:
         call = self._running.pop(event.call_id, None)
         width = self.surface.width()
         mark, style = (self.marks.ok, "green") if event.ok else (self.marks.failed, "red")
-        about = call.subject if call else ""
+        about = call.subject if call else self._subjects.pop(event.call_id, "")
         line = wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event))
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
         if reason := wording.failure(event):

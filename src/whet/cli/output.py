@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from whet.cli.wording import clip, columns
+from whet.clock import Clock
 
 _GAP = 2
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -97,6 +98,22 @@ def _line(shape: Sequence[Column], row: Sequence[str], widths: dict[int, int]) -
     return (" " * _GAP).join(cells).rstrip()
 
 
+def fit(text: str) -> str:
+    """Give one line of `text`, cut to the terminal's width."""
+    return clip(text, terminal_width())
+
+
+def wrapped(text: str, *, indent: int = 0, width: int = 0) -> str:
+    """Break `text` at spaces into lines of at most `width` columns (the terminal's where 0), indented."""
+    width = (width or terminal_width()) - indent
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and columns(lines[-1]) + 1 + columns(word) > width:
+            lines.append("")
+        lines[-1] += (" " if lines[-1] else "") + word
+    return "\n".join(" " * indent + line for line in lines)
+
+
 def age(moment: str, now: datetime) -> str:
     """Say how long ago a stored time (ISO, UTC) was: now, 5 m, 3 h, 2 d, then the date."""
     try:
@@ -143,22 +160,24 @@ def print_long(text: str) -> None:
 
 
 class Progress:
-    """A counter on one line of stderr for work of more than a second; silent where stderr is no terminal."""
+    """One line on stderr for work of more than a second; silent where stderr is no terminal."""
 
-    def __init__(self, label: str, *, monotonic_s: float) -> None:
+    def __init__(self, label: str, clock: Clock) -> None:
         self._label = label
-        self._next_s = monotonic_s + 1.0
-        self._shown = False
+        self._clock = clock
+        self._next_s = clock.monotonic_s() + 1.0
+        self._is_shown = False
 
-    def update(self, done: str, *, monotonic_s: float) -> None:
+    def update(self, done: str) -> None:
         """Show how far it is, at most five times a second."""
-        if monotonic_s < self._next_s or not sys.stderr.isatty():
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_s or not sys.stderr.isatty():
             return
-        self._next_s = monotonic_s + 0.2
-        self._shown = True
+        self._next_s = now_s + 0.2
+        self._is_shown = True
         click.echo(f"\r{self._label}: {done}\x1b[K", err=True, nl=False)
 
     def finish(self) -> None:
         """Clear the line."""
-        if self._shown:
+        if self._is_shown:
             click.echo("\r\x1b[K", err=True, nl=False)

@@ -34,7 +34,7 @@ from whet.cli.render import Painter
 from whet.cli.screen import Lines, Screen, Signal, Typed
 from whet.cli.slash import Commands, parse, unescaped
 from whet.cli.terminal import Terminal
-from whet.cli.wording import clip, printable
+from whet.cli.wording import clip, columns, printable
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
 from whet.contract.messages import Message
@@ -102,7 +102,7 @@ class Chat:
         self._desk = desk
         ui = app.settings.ui
         self._painter = Painter(markdown=ui.markdown)
-        surface = Surface(screen.write, screen.refresh, screen.width)
+        surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
         self._view = TurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._images: list[Path] = []
 
@@ -111,9 +111,9 @@ class Chat:
         self._images = list(images)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
-        self._greet()
-        self._screen.start(self._view.lines)
+        await self._screen.start(self._view.lines)
         try:
+            self._greet()
             await self._say_where_we_are()
             while not self._desk.leaving:
                 await self._take(await self._screen.read())
@@ -247,14 +247,16 @@ class Chat:
         self._screen.write("\n" + self._painter.line("\n".join(shown), "bold") + "\n")
 
     def _greet(self) -> None:
-        model = self.session.model
-        mode = self.app.settings.approval.mode
-        width = self.width()
-        self.say(clip(f"whet · {model.model} ({model.provider}) · approvals {mode}", width), "bold")
-        self.say(clip(str(self.app.workspace), width), "dim")
+        model, mode, width = self.session.model, self.app.settings.approval.mode, self.width()
+        head = f"whet · {model.model} · approvals {mode}"
+        named = f"whet · {model.model} ({model.provider}) · approvals {mode}"
+        self.say(_fitting(width, named, head), "bold")
+        self.say(_fitting(width, *_shortened(self.app.workspace, width)), "dim")
         if model.provider == "practice":
-            self.say(clip("The practice model is a scripted stand-in, no language model.", width), "yellow")
-        self.say(clip("/help shows the commands, Ctrl-C stops a turn, Ctrl-D quits", width), "dim")
+            told = "The practice model is a scripted stand-in, not a language model."
+            self.say(_fitting(width, told, "a scripted stand-in, no language model"), "yellow")
+        told = "/help shows the commands, Ctrl-C stops a turn, Ctrl-D quits"
+        self.say(_fitting(width, told, "/help, Ctrl-C stops, Ctrl-D quits"), "dim")
 
     async def _say_where_we_are(self) -> None:
         """After a session was opened: its title and size, and whether a turn is unfinished."""
@@ -267,3 +269,16 @@ class Chat:
                 "The last turn was cut off. Enter /resume to go on with it, or say what to do next.",
                 "yellow",
             )
+
+
+def _fitting(width: int, *variants: str) -> str:
+    """Give the first of `variants` that fits, else the last one cut."""
+    return next((text for text in variants if columns(text) <= width), clip(variants[-1], width))
+
+
+def _shortened(path: Path, width: int) -> tuple[str, str]:
+    """Give a path in whole, with ~ for the home folder, and its end."""
+    whole = printable(str(path))
+    home = str(Path.home())
+    whole = "~" + whole[len(home) :] if home != "/" and whole.startswith(home) else whole
+    return whole, "…" + whole[-(width - 1) :]

@@ -44,7 +44,7 @@ class Screen(Protocol):
 
     person: Person
 
-    def start(self, live: LiveLines) -> None:
+    async def start(self, live: LiveLines) -> None:
         """Take the terminal; `live` gives the lines above the input for a width and a height."""
         ...
 
@@ -87,7 +87,7 @@ class Lines:
         self._signals: asyncio.Queue[Signal] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
 
-    def start(self, live: LiveLines) -> None:
+    async def start(self, live: LiveLines) -> None:
         """Take over Ctrl-C; there is no live area."""
         self._loop.add_signal_handler(signals.SIGINT, self._signals.put_nowait, Signal.INTERRUPT)
 

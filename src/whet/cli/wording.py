@@ -28,6 +28,7 @@ from whet.contract.events import (
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HIDDEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|[\U000e0000-\U000e007f]")
+_TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
 # What a tool's call is about, in the order of telling most.
 _SUBJECTS = ("command", "path", "file_path", "url", "pattern", "query", "question", "name", "action", "goal")
 
@@ -143,11 +144,14 @@ def outcome(event: ToolFinished) -> str:
 
 
 def failure(event: ToolFinished) -> str:
-    """Give the first line of a failed call's error, "" on success."""
+    """Give the line of a failed call's output that tells most about the failure, "" on success."""
     if event.ok:
         return ""
-    lines = (line.strip() for line in printable(event.preview).splitlines())
-    return next((line for line in lines if line), "")
+    lines = [line.strip() for line in printable(event.preview).splitlines() if line.strip()]
+    if event.error_kind != "exit":
+        return lines[0] if lines else ""
+    telling = next((line for line in lines if _TELLING.search(line)), "")
+    return telling or (lines[-1] if lines else "")
 
 
 def aside(event: Event) -> str:

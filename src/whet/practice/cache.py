@@ -30,7 +30,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class PrefixCache:
-    """Prefixes seen, per model; the oldest are forgotten past 200,000."""
+    """Prefixes seen, per model; past 200,000 the older half is forgotten."""
 
     def __init__(self) -> None:
         self._seen: dict[int, None] = {}
@@ -83,5 +83,5 @@ class PrefixCache:
         return 0
 
     def _forget(self) -> None:
-        while len(self._seen) > _LIMIT:
-            del self._seen[next(iter(self._seen))]
+        if len(self._seen) > _LIMIT:
+            self._seen = dict.fromkeys(list(self._seen)[-_LIMIT // 2 :])

@@ -225,10 +225,11 @@ def is_json_object(text: str) -> bool:
 
 def _check_row_keys(index: int, row: Json) -> None:
     allowed = _MESSAGE_KEYS[row["role"]]
-    for key in row:
-        if key not in allowed:
-            path = f"messages[{index}].{key}"
-            raise Refusal(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
+    if row.keys() <= allowed:
+        return
+    key = next(key for key in row if key not in allowed)
+    path = f"messages[{index}].{key}"
+    raise Refusal(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
 
 
 def _check_content(index: int, content: Any, *, images: bool) -> None:

@@ -15,11 +15,15 @@ from whet.practice.script import Fault
 
 
 class Gate:
-    """Where stalled answers wait. Belongs to the server's event loop."""
+    """Where stalled answers wait and connections are cut off. Belongs to the server's event loop.
+
+    `hang_up` is set by the server: it closes the connection of an address at once.
+    """
 
     def __init__(self, on_stall: Callable[[], None]) -> None:
         self._waiting: set[asyncio.Event] = set()
         self._on_stall = on_stall
+        self.hang_up: Callable[[object], None] = lambda client: None
 
     async def wait(self, receive: Receive) -> bool:
         """Wait for `open` or for the client to go away; True when it may go on."""
@@ -63,6 +67,8 @@ class Delivery(msgspec.Struct, frozen=True):
         if fault.stall_after == -1 and not await self.gate.wait(receive):
             return
         if fault.drop:
+            self.gate.hang_up(scope["client"])
+            await asyncio.sleep(0)  # uvicorn has to see it, or it answers 500 for us
             return
         await send(self._start())
         if fault.split_utf8 or fault.delay_s or fault.error_after is not None or self._stops:

@@ -122,7 +122,7 @@ class Chat:
 
 
 class Messages:
-    """Anthropic Messages. Remembers which calls were sent together with thinking, the last 10,000."""
+    """Anthropic Messages. Remembers which calls were sent together with thinking, at most 10,000."""
 
     format: WireFormat = "anthropic_messages"
 
@@ -184,8 +184,8 @@ class Messages:
             self._thought.pop(call.id, None)
             if reply.reasoning:
                 self._thought[call.id] = None
-        while len(self._thought) > _THOUGHT_LIMIT:
-            del self._thought[next(iter(self._thought))]
+        if len(self._thought) > _THOUGHT_LIMIT:
+            self._thought = dict.fromkeys(list(self._thought)[-_THOUGHT_LIMIT // 2 :])
 
 
 class Responses(Chat):

@@ -36,7 +36,9 @@ Verify = Callable[[str, str], bool]
 def check_headers(headers: Mapping[str, str], options: Options) -> None:
     """Refuse a missing version or a wrong key."""
     if options.api_key:
-        given = headers.get("x-api-key", "")
+        # The vendor's clients up to 1.x send x-api-key, from 2.x a bearer token; the API takes both.
+        bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        given = headers.get("x-api-key", "") or bearer
         if not given:
             raise Refusal("x-api-key header is required", status=401)
         if given != options.api_key:

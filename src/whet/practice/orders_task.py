@@ -146,7 +146,11 @@ def _lacks_setting(done: Done) -> bool:
 
 
 def _passed(done: Done) -> bool:
-    return re.search(r"^OK\b", done.result, re.M) is not None and "FAILED" not in done.result
+    return (
+        re.search(r"^OK\b", done.result, re.M) is not None
+        and "FAILED" not in done.result
+        and "Ran 0 tests" not in done.result
+    )
 
 
 def _first_line(done: Done) -> str:

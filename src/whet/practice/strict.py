@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -154,11 +154,11 @@ def check_openai_tools(tools: Any, *, nested: bool) -> None:
             code="empty_array",
         )
     names: set[str] = set()
-    for index, tool in enumerate(tools):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for index, tool in enumerate(cast("list[Any]", tools)):
         path = f"tools[{index}]"
         if not isinstance(tool, dict):
-            raise wrong_type(path, "an object", tool)  # pyright: ignore[reportUnknownArgumentType] - any JSON
-        row: Json = tool  # pyright: ignore[reportUnknownVariableType]
+            raise wrong_type(path, "an object", tool)
+        row = cast("Json", tool)
         if row.get("type") != "function":
             raise Refusal(
                 f"Invalid value: '{row.get('type')}'. Supported values are: 'function'.",
@@ -174,7 +174,7 @@ def check_openai_tools(tools: Any, *, nested: bool) -> None:
 def _check_function(function: Any, path: str) -> str:
     if not isinstance(function, dict):
         raise missing(path)
-    row: Json = function  # pyright: ignore[reportUnknownVariableType]
+    row = cast("Json", function)
     name = row.get("name")
     if name is None:
         raise missing(f"{path}.name")
@@ -200,7 +200,7 @@ def schema_fault(schema: Any, *, strict: bool = False) -> str:
     """Say what is wrong with a tool's parameters in OpenAI's words; empty when nothing is."""
     if not isinstance(schema, dict):
         return f"{schema!r} is not of type 'object', 'boolean'."
-    row: Json = schema  # pyright: ignore[reportUnknownVariableType]
+    row = cast("Json", schema)
     if row.get("type") != "object":
         return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{row.get('type')}\"'."
     return _nested_fault(row, "()", strict)
@@ -213,7 +213,7 @@ def _nested_fault(schema: Json, where: str, strict: bool) -> str:
     properties: Any = schema.get("properties", {})
     if not isinstance(properties, dict):
         return f"In context={where}, 'properties' is not an object."
-    rows: dict[str, Any] = properties  # pyright: ignore[reportUnknownVariableType]
+    rows = cast("dict[str, Any]", properties)
     if strict and kind == "object" and schema.get("additionalProperties") is not False:
         return f"In context={where}, 'additionalProperties' is required to be supplied and to be false."
     if strict and kind == "object" and set(schema.get("required", ())) != set(rows):
@@ -224,7 +224,7 @@ def _nested_fault(schema: Json, where: str, strict: bool) -> str:
     for name, child in rows.items():
         if not isinstance(child, dict):
             return f"In context=('properties', '{name}'), {child!r} is not of type 'object', 'boolean'."
-        found = _nested_fault(child, f"('properties', '{name}')", strict)  # pyright: ignore[reportUnknownArgumentType]
+        found = _nested_fault(cast("Json", child), f"('properties', '{name}')", strict)
         if found:
             return found
     return ""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
@@ -100,9 +100,10 @@ def _wire_role(message: Message) -> bytes:
 def _user(message: Message) -> bytes:
     if message.role == "tool":
         return _tool_result(message)
-    if isinstance(message.content, str):
-        return _text(message.content) or _EMPTY
-    return b",".join(_parts(message.content)) or _EMPTY
+    content = sent_content(message)
+    if isinstance(content, str):
+        return _text(content) or _EMPTY
+    return b",".join(_parts(content)) or _EMPTY
 
 
 def _tool_result(message: Message) -> bytes:
@@ -190,6 +191,10 @@ def _replayed(message: Message) -> bytes:
     return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
 
 
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -216,7 +221,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     index: int = 0
     delta: _Piece | None = None
-    content_block: msgspec.Raw | None = None
+    content_block: msgspec.Raw = _ABSENT
     message: _Start | None = None
     usage: _Usage | None = None
 
@@ -228,7 +233,7 @@ class _Opening(msgspec.Struct):
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
-    input: msgspec.Raw | None = None
+    input: msgspec.Raw = _ABSENT
 
 
 _EVENT = msgspec.json.Decoder(_Event)
@@ -248,7 +253,7 @@ class _Block:
         self.name = opening.name or ""
         self.signature = opening.signature or ""
         self.pieces = [opening.text or opening.thinking or ""]
-        if opening.type == "tool_use" and opening.input is not None and bytes(opening.input) != b"{}":
+        if opening.type == "tool_use" and bytes(opening.input) not in (b"", b"{}", b"null"):
             self.pieces = [bytes(opening.input).decode()]
 
     @property
@@ -290,7 +295,7 @@ class AnthropicDecoder:
             raise failures.unreadable(self._info, data) from error
         if event.type == "content_block_delta" and event.delta is not None:
             return self._delta(event.index, event.delta)
-        if event.type == "content_block_start" and event.content_block is not None:
+        if event.type == "content_block_start" and bytes(event.content_block):
             return self._open(event.index, bytes(event.content_block))
         if event.type == "message_start" and event.message is not None:
             self._started = True

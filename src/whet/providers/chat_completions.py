@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
@@ -85,7 +85,7 @@ class ChatCompletions:
 
     def decoder(self, info: ModelInfo) -> ChatDecoder:
         """Give a decoder for one answer."""
-        return ChatDecoder(info)
+        return ChatDecoder(info, self._dialect.replay_fields)
 
     def _assistant(self, message: Message) -> bytes:
         text = message.text
@@ -148,9 +148,10 @@ def _effort(dialect: Dialect, effort: str) -> dict[str, Any]:
 
 
 def _content(message: Message) -> bytes:
-    if isinstance(message.content, str):
-        return quote(message.content)
-    return b"[" + b",".join(map(_part, message.content)) + b"]" if message.content else b'""'
+    content = sent_content(message)
+    if isinstance(content, str):
+        return quote(content)
+    return b"[" + b",".join(map(_part, content)) + b"]" if content else b'""'
 
 
 def _part(part: TextPart | ImagePart) -> bytes:
@@ -168,6 +169,10 @@ def _image_message(messages: Sequence[Message], end: int) -> bytes:
     return b',{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
 class _Piece(msgspec.Struct):
     type: str = ""
     text: str | None = None
@@ -183,7 +188,7 @@ class _Call(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    extra_content: msgspec.Raw | None = None
+    extra_content: msgspec.Raw = _ABSENT
 
 
 class _Delta(msgspec.Struct):
@@ -224,7 +229,7 @@ class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     model: str | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _ABSENT
 
 
 _CHUNK = msgspec.json.Decoder(_Chunk)
@@ -246,10 +251,14 @@ class _Slot:
 
 
 class ChatDecoder:
-    """One answer's decoder: text, reasoning under its three names, tool calls by index, id or order."""
+    """One answer's decoder: text, reasoning under its three names, tool calls by index, id or order.
 
-    def __init__(self, info: ModelInfo) -> None:
+    `replay_fields`: which extra fields the server wants back, and are kept.
+    """
+
+    def __init__(self, info: ModelInfo, replay_fields: Sequence[str] = ()) -> None:
         self._info = info
+        self._replay_fields = replay_fields
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._reasoning_field = ""
@@ -275,7 +284,7 @@ class ChatDecoder:
             if failures.read_error(data) is not None:
                 raise failures.from_payload(self._info, data) from error
             raise failures.unreadable(self._info, data) from error
-        if chunk.error is not None and bytes(chunk.error) != b"null":
+        if bytes(chunk.error) not in (b"", b"null"):
             raise failures.from_payload(self._info, data)
         if chunk.usage is not None:
             self._usage = chunk.usage
@@ -335,7 +344,7 @@ class ChatDecoder:
         slot = self._slot(call, function)
         if function.name and not slot.name:
             slot.name = function.name
-        if call.extra_content is not None:
+        if bytes(call.extra_content) not in (b"", b"null"):
             slot.extra = bytes(call.extra_content)
         if isinstance(function.arguments, str):
             slot.pieces.append(function.arguments)
@@ -388,16 +397,16 @@ class ChatDecoder:
 
     def _replay(self, ids: list[str], slots: list[_Slot]) -> Replay | None:
         fields: dict[str, Any] = {}
-        if self._details:
+        if self._details and "reasoning_details" in self._replay_fields:
             fields["reasoning_details"] = self._details
-        if self._reasoning and self._reasoning_field:
+        if self._reasoning and self._reasoning_field in self._replay_fields:
             fields[self._reasoning_field] = "".join(self._reasoning)
         extras = {
             call_id: msgspec.Raw(slot.extra)
             for call_id, slot in zip(ids, slots, strict=True)
             if slot.extra is not None
         }
-        if extras:
+        if extras and "extra_content" in self._replay_fields:
             fields["extra_content"] = extras
         return Replay("chat_completions", encode(fields).decode()) if fields else None
 

@@ -89,6 +89,15 @@ def connect_one(
     return ServerProvider(info, wiring)
 
 
+async def learn_windows(provider: Provider) -> None:
+    """Ask local servers how large their models' windows really are. Best effort."""
+    if isinstance(provider, FallbackProvider):
+        await learn_windows(provider.first)
+        await learn_windows(provider.second)
+    elif isinstance(provider, ServerProvider):
+        await provider.probe_window()
+
+
 def providers_with_keys(secrets: Mapping[str, str]) -> list[str]:
     """Give the known providers that `secrets` holds a key for, in the catalog's order."""
     return [name for name, server in SERVERS.items() if find_keys(server.keys, secrets)]

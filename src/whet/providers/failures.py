@@ -34,7 +34,7 @@ _OVERFLOW_WORDS = re.compile(
     r"context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
     r"|maximum model length|maximum prompt length|max_model_len|context size|context length|context limit"
     r"|prompt is too long|input is too long|too many input tokens|reduce the length of|input token count"
-    r"|input length exceeds|input tokens exceed|request too large for model|must be <= \d+",
+    r"|input length exceeds|input tokens exceed|request too large for model|max_new_tokens\W{0,3}must be <=",
     re.IGNORECASE,
 )
 _OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}

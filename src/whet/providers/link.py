@@ -26,7 +26,7 @@ from whet.providers.sse import Event, SseParser
 from whet.providers.windows import ask_window
 from whet.providers.wire import Codec, Decoder, Deltas, RequestOptions, WireCache
 
-_DRAIN_S = 1.0
+_DRAIN_S = 0.25
 
 
 class Wiring(msgspec.Struct, frozen=True):

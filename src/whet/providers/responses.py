@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
@@ -87,9 +87,10 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _content(message: Message) -> bytes:
-    if isinstance(message.content, str):
-        return quote(message.content)
-    return b"[" + b",".join(map(_part, message.content)) + b"]" if message.content else b'""'
+    content = sent_content(message)
+    if isinstance(content, str):
+        return quote(content)
+    return b"[" + b",".join(map(_part, content)) + b"]" if content else b'""'
 
 
 def _part(part: TextPart | ImagePart) -> bytes:
@@ -151,6 +152,10 @@ def _replayed(message: Message) -> bytes:
     return replay.blocks_json.strip()[1:-1].encode("utf-8", "replace")
 
 
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+_ABSENT = msgspec.Raw()
+
+
 class _InputDetails(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
@@ -182,7 +187,7 @@ class _Event(msgspec.Struct):
     delta: str | None = None
     refusal: str | None = None
     output_index: int = 0
-    item: msgspec.Raw | None = None
+    item: msgspec.Raw = _ABSENT
     response: _Response | None = None
 
 
@@ -222,7 +227,7 @@ class ResponsesDecoder:
         return ()
 
     def _other(self, event: _Event, data: bytes) -> None:
-        if event.type == "response.output_item.done" and event.item is not None:
+        if event.type == "response.output_item.done" and bytes(event.item):
             self._items[event.output_index] = bytes(event.item)
         elif event.type in ("response.completed", "response.incomplete") and event.response is not None:
             self._response = event.response

@@ -31,6 +31,11 @@ class Holder:
 _holders: WeakValueDictionary[str, Holder] = WeakValueDictionary()
 
 
+def drop(holder: Holder) -> None:
+    """Count a holder as gone; what it claimed is free to take."""
+    _holders.pop(holder.token, None)
+
+
 def birth(pid: int) -> str:
     """Give what distinguishes this process from others that had the same id; empty where unknown."""
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -20,24 +20,26 @@ import apsw
 from whet.clock import Clock, iso
 from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
 from whet.store.faults import DISK_FULL, as_store_error
-from whet.store.gather import Gather
-from whet.store.lane import BUSY_TIMEOUT_MS, Lane, Outcome
+from whet.store.gather import After, Gather
+from whet.store.lane import Lane, Outcome
 from whet.store.migrations import is_current, migrate
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 _READERS = 4
+_READER_CACHE_KB = 16_000
 _WAL_LIMIT_BYTES = 16_000_000
 
 
 class Database:
     """An open state.db. Safe to use from any thread and event loop."""
 
-    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
         self._connection = connection
-        self._lane = Lane(connection, str(path))
+        self._patience_ms = int(patience_s * 1000)
+        self._lane = Lane(connection, str(path), self._patience_ms)
         self._gather: Gather | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
@@ -45,9 +47,10 @@ class Database:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, clock: Clock) -> Database:
+    def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> Database:
         """Open or make the file (mode 0600) and bring its schema up to date.
 
+        Another process's lock is waited for `patience_s`.
         Raises SchemaTooNew (the file is left untouched), StoreCorrupt, StoreUnwritable, StoreFull, StoreBusy.
         """
         _make_private(path)
@@ -56,7 +59,7 @@ class Database:
         except apsw.Error as error:
             raise as_store_error(error, str(path)) from error
         try:
-            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            connection.set_busy_timeout(int(patience_s * 1000))
             if connection.readonly("main"):
                 raise StoreUnwritable(
                     f"{path} can't be written",
@@ -76,14 +79,14 @@ class Database:
         except StoreError:
             connection.close()
             raise
-        return cls(path, connection)
+        return cls(path, connection, patience_s)
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write; the future is done after its commit is on disk, or has a StoreError."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
-        def deliver(outcomes: list[Outcome]) -> None:
+        def deliver(outcomes: Sequence[Outcome]) -> None:
             result, error = outcomes[0]
             if error is None:
                 future.set_result(result)
@@ -95,17 +98,15 @@ class Database:
 
     async def write(self, work: Work[T]) -> T:
         """Write on the lane's thread, however long it takes. A cancel leaves, and undoes nothing."""
-        gather = self._gather_here()
-        future: asyncio.Future[T] = gather.loop.create_future()
-        gather.send([work], [future])
-        return await future
+        return await self._gather_here().large(work)
 
-    def append(self, work: Work[T]) -> asyncio.Future[T]:
-        """Start a small write (a few rows); the future is done after its commit is on disk.
+    async def append(self, work: Work[T], after: After | None = None) -> T:
+        """Write a few rows; returns when they are on disk. A cancel leaves, and undoes nothing.
 
-        Those started in one pass of the loop share a commit. Cancelling the future undoes nothing.
+        Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
+        thread before the waiter does, and also where that was cancelled.
         """
-        return self._gather_here().add(work)
+        return await self._gather_here().small(work, after)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
@@ -168,8 +169,9 @@ class Database:
             reader = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
             raise as_store_error(error, str(self.path)) from error
-        reader.set_busy_timeout(BUSY_TIMEOUT_MS)
+        reader.set_busy_timeout(self._patience_ms)
         reader.pragma("query_only", True)
+        reader.pragma("cache_size", -_READER_CACHE_KB)
         return reader
 
 

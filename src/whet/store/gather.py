@@ -1,17 +1,39 @@
 """Brings the writes of one event loop to the lane, all that are ready at once as one batch.
 
 Writes made in the same pass of the loop are committed together and their waiters woken by one callback.
+While no two writes ever meet, a write is committed at once, without a detour over the loop; every now and
+then one takes the detour, to see whether others have come.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
 
-from whet.store.lane import Lane, Outcome, Work
+from whet.contract.errors import StoreError
+from whet.store.lane import Lane, Outcome
+
+After = Callable[[Any, BaseException | None], object]
+
+_SINGLES_MEAN_ALONE = 2
+_AT_ONCE = 32
+
+
+class Write:
+    """A write on its way. `after` gets the result or the error on the loop's thread before the waiter
+    does, and also where the waiter has gone."""
+
+    __slots__ = ("after", "future", "work")
+
+    def __init__(
+        self, work: Callable[[apsw.Connection], Any], future: asyncio.Future[Any], after: After | None
+    ) -> None:
+        self.work = work
+        self.future = future
+        self.after = after
 
 
 class Gather:
@@ -20,39 +42,60 @@ class Gather:
     def __init__(self, loop: asyncio.AbstractEventLoop, lane: Lane) -> None:
         self.loop = loop
         self._lane = lane
-        self._works: list[Work] = []
-        self._futures: list[asyncio.Future[Any]] = []
+        self._writes: list[Write] = []
+        self._singles = 0
+        self._at_once = 0
 
-    def add(self, work: Callable[[apsw.Connection], Any]) -> asyncio.Future[Any]:
-        """Take a small write; the future is done after its commit. Cancelling it undoes nothing."""
+    async def small(self, work: Callable[[apsw.Connection], Any], after: After | None) -> Any:
+        """Commit a write of a few rows and give its result. A cancel leaves, and undoes nothing."""
+        if self._at_once and not self._writes:
+            self._at_once -= 1
+            outcomes = self._lane.try_here((work,))
+            if outcomes is not None:
+                result, error = outcomes[0]
+                if after is not None:
+                    after(result, error)
+                if error is not None:
+                    raise error
+                return result
         future = self.loop.create_future()
-        self._works.append(work)
-        self._futures.append(future)
-        if len(self._works) == 1:
+        self._writes.append(Write(work, future, after))
+        if len(self._writes) == 1:
             self.loop.call_soon(self._flush)
-        return future
+        return await future
+
+    async def large(self, work: Callable[[apsw.Connection], Any]) -> Any:
+        """Commit a write that may take long, on the lane's thread."""
+        write = Write(work, self.loop.create_future(), None)
+        self._send([write])
+        return await write.future
 
     def _flush(self) -> None:
-        works, futures = self._works, self._futures
-        self._works, self._futures = [], []
-        outcomes = self._lane.try_here(works)
+        writes, self._writes = self._writes, []
+        self._singles = self._singles + 1 if len(writes) == 1 else 0
+        self._at_once = _AT_ONCE if self._singles >= _SINGLES_MEAN_ALONE else 0
+        outcomes = self._lane.try_here([write.work for write in writes])
         if outcomes is not None:
-            _resolve(futures, outcomes)
+            _resolve(writes, outcomes)
         else:
-            self.send(works, futures)
+            self._send(writes)
 
-    def send(self, works: list[Work], futures: list[asyncio.Future[Any]]) -> None:
-        """Put writes on the lane's thread, where they may take long."""
-
-        def deliver(outcomes: list[Outcome]) -> None:
+    def _send(self, writes: list[Write]) -> None:
+        def deliver(outcomes: Sequence[Outcome]) -> None:
             if not self.loop.is_closed():
-                self.loop.call_soon_threadsafe(_resolve, futures, outcomes)
+                self.loop.call_soon_threadsafe(_resolve, writes, outcomes)
 
-        self._lane.put(works, deliver)
+        try:
+            self._lane.put([write.work for write in writes], deliver)
+        except StoreError as error:
+            _resolve(writes, [(None, error)] * len(writes))
 
 
-def _resolve(futures: list[asyncio.Future[Any]], outcomes: list[Outcome]) -> None:
-    for future, (result, error) in zip(futures, outcomes, strict=True):
+def _resolve(writes: list[Write], outcomes: Sequence[Outcome]) -> None:
+    for write, (result, error) in zip(writes, outcomes, strict=True):
+        if write.after is not None:
+            write.after(result, error)
+        future = write.future
         if future.done():
             continue
         if error is None:

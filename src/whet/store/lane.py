@@ -22,12 +22,11 @@ from whet.store.faults import as_store_error
 
 Work = Callable[[apsw.Connection], Any]
 Outcome = tuple[Any, BaseException | None]
-Deliver = Callable[[list[Outcome]], None]
+Deliver = Callable[[Sequence[Outcome]], None]
 
-BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 1000
 _GROUP_MAX = 256
-_QUICK_COMMIT_S = 0.001
+_QUICK_COMMIT_S = 0.002
 
 
 class _Capture:
@@ -49,7 +48,7 @@ class _Capture:
 class Lane:
     """Commits works in the order they were put, many in one transaction."""
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
+    def __init__(self, connection: apsw.Connection, path: str, patience_ms: int) -> None:
         self._connection = connection
         self._path = path
         self._held = threading.Lock()
@@ -57,6 +56,7 @@ class Lane:
         self._thread: threading.Thread | None = None
         self._start = threading.Lock()
         self._closed = False
+        self._patience_ms = patience_ms
         self._timeout_ms = -1
         self._pace_s = 0.0
         self._wal_pages = 0
@@ -106,34 +106,34 @@ class Lane:
             self._thread.join()
 
     def _run(self) -> None:
-        while True:
+        while self._serve():
+            pass  # nothing of a batch stays referenced while the lane waits for the next one
+
+    def _serve(self) -> bool:
+        """Wait for writes and commit all that are queued; False when there will be no more."""
+        items: list[tuple[Sequence[Work], Deliver]] = []
+        works: list[Work] = []
+        item = self._queue.get()
+        while item is not None:
+            items.append(item)
+            works += item[0]
+            if len(works) >= _GROUP_MAX or self._queue.empty():
+                break
             item = self._queue.get()
-            if item is None:
-                return
-            items, works = [item], list(item[0])
-            stop = False
-            while len(works) < _GROUP_MAX and not self._queue.empty():
-                item = self._queue.get()
-                if item is None:
-                    stop = True
-                    break
-                items.append(item)
-                works += item[0]
-            with self._held:
-                outcomes = self._commit(works) if works else []
-                if self._wal_pages >= CHECKPOINT_PAGES:
-                    self._checkpoint()
-            begin = 0
-            for group, deliver in items:
-                deliver(outcomes[begin : begin + len(group)])
-                begin += len(group)
-            if stop:
-                return
+        with self._held:
+            outcomes = self._commit(works) if works else []
+            if self._wal_pages >= CHECKPOINT_PAGES:
+                self._checkpoint()
+        begin = 0
+        for group, deliver in items:
+            deliver(outcomes[begin : begin + len(group)])
+            begin += len(group)
+        return item is not None
 
     def _is_quick(self) -> bool:
         if self._pace_s <= _QUICK_COMMIT_S:
             return True
-        self._pace_s *= 0.9
+        self._pace_s *= 0.7
         return False
 
     def _begin_at_once(self) -> bool:
@@ -145,7 +145,7 @@ class Lane:
         return True
 
     def _commit(self, works: Sequence[Work]) -> list[Outcome]:
-        self._wait_at_most(BUSY_TIMEOUT_MS)
+        self._wait_at_most(self._patience_ms)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
@@ -159,7 +159,7 @@ class Lane:
         with capture:
             outcomes = self._run_all(works)
             took = time.perf_counter() - began
-            self._pace_s = took if took > self._pace_s else 0.8 * self._pace_s + 0.2 * took
+            self._pace_s = 0.8 * self._pace_s + 0.2 * took
             return outcomes
         if len(works) == 1:
             return [(None, self._translate(capture.error))]

@@ -1,14 +1,16 @@
 """What a person or a model types, as a full-text query that can't be malformed; and text, as it is indexed.
 
-SQLite's tokeniser folds case and diacritics and splits at punctuation, so `foo_bar.py` is three words in a
-row and is found whole (as a phrase) and by its parts. Scripts without spaces are cut into overlapping
-pairs here, the last character standing alone, so that pairs, runs and single characters are all found.
+SQLite's tokeniser folds case and splits at punctuation, so `foo_bar.py` is three words in a row and is
+found whole (as a phrase) and by its parts. Diacritics of every script are taken off here, and scripts
+without spaces are cut into overlapping pairs, the last character standing alone, so that pairs, runs and
+single characters are all found.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
@@ -16,18 +18,22 @@ _UNSPACED = (
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"  # Han, Hangul
     "\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"[{_UNSPACED}]+")
+_MARKS = re.compile("[\u0300-\u036f]+")
 _PIECE = re.compile(r'"([^"]*)(?:"|$)|([^\s"]+)')
 _WORD = re.compile(r"\w")
 _TERMS_MAX = 16
 _QUERY_CHARS_MAX = 2_000
 
 
+@cache
+def _runs() -> re.Pattern[str]:
+    """Compiled at the first use, for it costs more than the rest of the module's import."""
+    return re.compile(f"[{_UNSPACED}]+")
+
+
 def indexable(text: str) -> str:
     """Give the form of `text` that goes into the index."""
-    if text.isascii():
-        return text
-    return _RUN.sub(_pairs, unicodedata.normalize("NFKC", text))
+    return text if text.isascii() else _runs().sub(_pairs, fold(text))
 
 
 def terms(query: str) -> list[str]:
@@ -45,7 +51,7 @@ def terms(query: str) -> list[str]:
 def pieces(query: str) -> list[str]:
     """Give the query's words and phrases as plain text."""
     cleaned = query[:_QUERY_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
-    found = [phrase or word for phrase, word in _PIECE.findall(unicodedata.normalize("NFKC", cleaned))]
+    found = [phrase or word for phrase, word in _PIECE.findall(cleaned)]
     return [piece for piece in found if _WORD.search(piece.replace("_", " "))][:_TERMS_MAX]
 
 
@@ -56,8 +62,8 @@ def _pairs(run: re.Match[str]) -> str:
 
 def _term(piece: str) -> str:
     """Give a phrase: pairs as in the index, except that a run at the end may go on in the text."""
-    last = None
-    for run in _RUN.finditer(piece):
+    piece, last = fold(piece), None
+    for run in _runs().finditer(piece):
         last = run
     if last is None or _WORD.search(piece, last.end()):
         return f'"{indexable(piece)}"'
@@ -71,9 +77,9 @@ def find(text: str, wanted: list[str]) -> tuple[int, int] | None:
     """Give where in `text` the first of these words or phrases stands, as a person would see it."""
     spots = [spot for piece in wanted if (spot := _find_one(text, piece))]
     if not spots and not text.isascii():
-        folded = _fold(text)
+        folded = fold(text)
         if len(folded) == len(text):
-            spots = [spot for piece in wanted if (spot := _find_one(folded, _fold(piece)))]
+            spots = [spot for piece in wanted if (spot := _find_one(folded, fold(piece)))]
     return min(spots, default=None)
 
 
@@ -86,7 +92,7 @@ def _find_one(text: str, piece: str) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-def _fold(text: str) -> str:
-    decomposed = unicodedata.normalize("NFD", text)
-    bare = "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")
+def fold(text: str) -> str:
+    """Take off diacritics, of every script that has them as marks, and widths; SQLite does only Latin."""
+    bare = _MARKS.sub("", unicodedata.normalize("NFKD", text))
     return unicodedata.normalize("NFC", bare)

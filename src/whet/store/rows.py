@@ -130,6 +130,8 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
 
 def storable(message: Message) -> Message:
     """Give the message itself, or a copy in which lone surrogates, which no encoding can hold, are �."""
+    if message.role == "user" and isinstance(message.content, str) and message.content.isascii():
+        return message
     try:
         _encoder.encode(message)
     except UnicodeEncodeError:

@@ -29,11 +29,11 @@ _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of a hunk: `sign` is space, - or +; `is_open` says that no newline ends it."""
+    """One line of a hunk: `sign` is space, - or +; `ending` as the diff has it, empty without a newline."""
 
     sign: str
     text: str
-    is_open: bool = False
+    ending: str = "\n"
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
     if rows[-1]:
         lines.append(rows[-1])
         endings.append("")
-    usual = line_ending(text)
+    usual = "" if _tells_endings(hunks, endings) else line_ending(text)
     done: list[tuple[str, str]] = []
     notes: list[str] = []
     position = drift = 0
@@ -115,14 +115,19 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
         done += _rewritten(hunk, (lines[start:position], endings[start:position]), usual, level)
     done += zip(lines[position:], endings[position:], strict=True)
     last = len(done) - 1
-    joined = "".join(line + (end or ("" if at == last else usual)) for at, (line, end) in enumerate(done))
+    joined = "".join(
+        line + (end or ("" if at == last else usual or "\n")) for at, (line, end) in enumerate(done)
+    )
     return joined, notes
 
 
 def _rewritten(
     hunk: Hunk, found: tuple[list[str], list[str]], usual: str, level: int
 ) -> list[tuple[str, str]]:
-    """Give the hunk's outcome: context as the file has it, new lines in the file's ways."""
+    """Give the hunk's outcome: context as the file has it, new lines in the file's ways.
+
+    An empty `usual` means that the diff itself tells the line endings.
+    """
     lines, endings = found
     rows = [row for row in hunk.rows if row.sign == "+"]
     texts = [row.text for row in rows]
@@ -135,13 +140,19 @@ def _rewritten(
     for row in hunk.rows:
         if row.sign == "+":
             new, text = next(fresh)
-            done.append((text, "" if new.is_open else near))
+            done.append((text, near if usual and new.ending else new.ending))
             continue
         if row.sign == " ":
             done.append((lines[at], endings[at]))
         near = endings[at] or near
         at += 1
     return done
+
+
+def _tells_endings(hunks: Sequence[Hunk], endings: Sequence[str]) -> bool:
+    """Tell whether the diff's own line endings mean something: it has CRLF, and not just everywhere."""
+    has_crlf = [row.ending == "\r\n" for hunk in hunks for row in hunk.rows if row.ending]
+    return any(has_crlf) and ("\r\n" in endings or not all(has_crlf))
 
 
 def _expected(hunk: Hunk, drift: int) -> int | None:
@@ -184,7 +195,7 @@ def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
         counts = (int(header[2] or 1), int(header[4] or 1))
         rows, end = _counted(lines, index + 1, counts)
         if rows is not None:
-            return Hunk(start, tuple(rows)), end
+            return _changing(Hunk(start, tuple(rows)), index), end
     end = index + 1
     while end < len(lines) and not _ends_hunk(lines, end):
         end += 1
@@ -194,9 +205,13 @@ def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
     body: list[Row] = []
     for at in range(index + 1, end):
         _take(body, lines[at], at)
-    if not any(row.sign != " " for row in body):
+    return _changing(Hunk(start, tuple(body)), index), after
+
+
+def _changing(hunk: Hunk, index: int) -> Hunk:
+    if all(row.sign == " " for row in hunk.rows):
         raise BadInput(f"the hunk at line {index + 1} of the diff changes nothing")
-    return Hunk(start, tuple(body)), after
+    return hunk
 
 
 def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple[list[Row] | None, int]:
@@ -223,9 +238,11 @@ def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple
 def _take(rows: list[Row], line: str, index: int) -> None:
     sign, text = line[:1] or " ", line[1:]
     if sign == "\\" and rows:
-        rows[-1] = Row(rows[-1].sign, rows[-1].text, True)
+        last = rows[-1]
+        rows[-1] = Row(last.sign, last.text + last.ending[:-1], "")
     elif sign in (" ", "+", "-"):
-        rows.append(Row(sign, text.removesuffix("\r")))
+        is_crlf = text.endswith("\r")
+        rows.append(Row(sign, text.removesuffix("\r"), "\r\n" if is_crlf else "\n"))
     elif line == "\r":
         rows.append(Row(" ", ""))
     else:
@@ -250,7 +267,8 @@ def _names(old: str, new: str) -> tuple[str, str]:
         before, after = before[2:], after[2:]
     if before and after and before != after:
         raise BadInput(
-            f"the diff renames {before} to {after}", hint="rename with the terminal, then patch the content"
+            f"the diff renames {before!r} to {after!r}",
+            hint="rename with the terminal, then patch the content",
         )
     return before, after
 

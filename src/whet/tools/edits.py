@@ -17,6 +17,7 @@ import msgspec
 
 from whet.contract.errors import BadInput
 from whet.tools.encoding import line_ending
+from whet.tools.output import clean
 
 Fold = Callable[[str], str]
 LEVELS: tuple[tuple[str, Fold], ...] = (
@@ -113,25 +114,36 @@ def listed(numbers: Sequence[int]) -> str:
 
 
 def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
-    if found := [_Span(match.start(), match.end(), new) for match in re.finditer(re.escape(old), flat)]:
-        return "", found
+    exact = [_Span(match.start(), match.end(), new) for match in re.finditer(re.escape(old), flat)]
+    if exact and not ("\n" in new and any(_is_shifted(flat, span.start, old) for span in exact)):
+        return "", exact
+    for how, fold in LEVELS[1:]:
+        if spans := _block_spans(flat, old, new, fold):
+            return how, spans
+    return "", exact
+
+
+def _is_shifted(flat: str, start: int, old: str) -> bool:
+    """Tell whether a match begins within a line's indentation, so that further lines would be off."""
+    before = flat[flat.rfind("\n", 0, start) + 1 : start]
+    return bool(before) and not before.strip() and old[0] in " \t"
+
+
+def _block_spans(flat: str, old: str, new: str, fold: Fold) -> list[_Span]:
     lines = flat.split("\n")
     block = old.removesuffix("\n").split("\n")
     offsets = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    for how, fold in LEVELS[1:]:
-        spans: list[_Span] = []
-        for start in find_block(lines, block, fold):
-            end = start + len(block)
-            if spans and offsets[start] < spans[-1].end:
-                continue
-            spans.append(_block_span(flat, (offsets[start], offsets[end]), old, new))
-            if how == LEVELS[-1][0]:
-                pairs = list(zip(block, lines[start:end], strict=True))
-                mended = "\n".join(reindent(spans[-1].new.split("\n"), pairs))
-                spans[-1] = msgspec.structs.replace(spans[-1], new=mended)
-        if spans:
-            return how, spans
-    return "", []
+    spans: list[_Span] = []
+    for start in find_block(lines, block, fold):
+        end = start + len(block)
+        if spans and offsets[start] < spans[-1].end:
+            continue
+        span = _block_span(flat, (offsets[start], offsets[end]), old, new)
+        if fold is str.strip:
+            pairs = list(zip(block, lines[start:end], strict=True))
+            span = _Span(span.start, span.end, "\n".join(reindent(span.new.split("\n"), pairs)))
+        spans.append(span)
+    return spans
 
 
 def _block_span(flat: str, bounds: tuple[int, int], old: str, new: str) -> _Span:
@@ -242,4 +254,4 @@ def _indent(line: str) -> str:
 
 def _quoted(line: str) -> str:
     shown = line if len(line) <= 160 else line[:157] + "..."
-    return '"' + shown.replace("\t", "\\t").replace("\r", "\\r") + '"'
+    return '"' + clean(shown.replace("\t", "\\t").replace("\r", "\\r")) + '"'

@@ -11,7 +11,6 @@ import codecs
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
 _TOKEN = re.compile(
@@ -28,6 +27,14 @@ _SPACE = re.compile(r"[ \t\r\n\f]+")
 # Bidi overrides, zero-width marks and tag characters: text that a person does not see. Joiners stay.
 _INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+# What browsers read these names as (WHATWG Encoding): the set that pages under that name really use.
+_WIDER = {
+    **dict.fromkeys(("iso-8859-1", "latin-1", "latin1", "us-ascii"), "cp1252"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    "shift_jis": "cp932",
+    "euc-kr": "cp949",
+}
 
 _RAW = {"script": re.compile(r"</script[\s/>]", re.I), "style": re.compile(r"</style[\s/>]", re.I)}
 _SKIPPED = frozenset(
@@ -53,9 +60,10 @@ _BLOCKS = frozenset(
 _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _TEXT_MINIMUM = 200
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Page:
+
+class Page(msgspec.Struct, frozen=True):
     """A page as text; `title` is one line, perhaps empty."""
 
     title: str
@@ -103,7 +111,7 @@ def _charsets(body: bytes, content_type: str) -> Iterator[str]:
     named = [header.group(1)] if header else []
     named += [meta.group(1).decode("ascii")] if meta else []
     for name in named:
-        yield "cp1252" if name.lower() in ("iso-8859-1", "latin-1", "latin1", "us-ascii") else name
+        yield _WIDER.get(name.lower(), name)
     yield "utf-8"
 
 

@@ -21,8 +21,9 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 
@@ -38,16 +39,15 @@ OpenPidfd = Callable[[int], int]
 SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is written and, unless
-    `keep_stdin`, closed."""
+class Command(msgspec.Struct, frozen=True):
+    """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is sent (at most 1 MB)
+    and then ended, unless `keep_stdin`."""
 
     text: str
     workdir: Path
     environment: Mapping[str, str]
     pty: bool = False
-    stdin: str | None = None
+    stdin: bytes | None = None
     keep_stdin: bool = False
     output_cap_bytes: int = 131_072
 
@@ -149,7 +149,8 @@ class Process:
         if len(self._unsent) + len(data) > _STDIN_CAP_BYTES:
             raise ToolError("the process does not read its input; 1 MB is waiting already")
         if self.command.pty and ends:
-            data += b"\x04"
+            # In the middle of a line the first one only hands the line over.
+            data += b"\x04" if data.endswith((b"\n", b"\r")) or not data else b"\x04\x04"
         self._unsent += data
         self._stdin_ends = ends
         self._send()
@@ -172,27 +173,30 @@ class Process:
         cancelled, the group is killed at once."""
         try:
             self.signal_group(signal.SIGTERM)
-            deadline_s = time.monotonic() + grace_s
-            await self.wait(grace_s)
-            while is_group_alive(self.pid) and time.monotonic() < deadline_s:
-                await asyncio.sleep(0.02)
+            await self._wait_group(grace_s)
         finally:
             if self.is_alive():
                 self.signal_group(signal.SIGKILL)
-        await self.wait(2.0)
+        await self._wait_group(2.0)
 
     def release(self) -> None:
-        """Stop reading and writing, reap a finished child, close every descriptor. Callable twice."""
+        """Stop reading and writing; reap a finished child and stop watching it. Callable twice."""
         self._close_output()
         self._close_input()
-        self._unwatch()
         if self._popen.poll() is not None:
+            self._unwatch()
             self._mark_exited()
 
     def reap(self, timeout_s: float) -> None:
         """Block until a killed child is gone, at most `timeout_s`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(timeout_s)
+
+    async def _wait_group(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        await self.wait(timeout_s)
+        while is_group_alive(self.pid) and time.monotonic() < deadline_s:
+            await asyncio.sleep(0.02)
 
     def _on_readable(self) -> None:
         try:
@@ -282,6 +286,9 @@ class Processes:
 
     def start(self, command: Command) -> Process:
         """Start a command in a group of its own. Raises BadInput (the system can't take it), ToolError."""
+        stdin = command.stdin
+        if stdin and len(stdin) > _STDIN_CAP_BYTES:
+            raise BadInput("the input is over 1 MB; write it to a file and redirect that")
         try:
             process = self._spawn(command)
         except ValueError as error:
@@ -292,6 +299,8 @@ class Processes:
             ) from error
         self._held[process.pid] = process
         process.attach(self._open_pidfd)
+        if stdin is not None:
+            process.write(stdin, ends=not command.keep_stdin)
         return process
 
     def publish(self, process: Process) -> str:
@@ -320,9 +329,10 @@ class Processes:
         return list(self._background.values())
 
     def forget(self, process: Process) -> None:
-        """Let go of a finished process."""
+        """Let go of a process; one that is still dying is held until `close`, so that it is reaped."""
         process.release()
-        self._held.pop(process.pid, None)
+        if process.exited.is_set():
+            self._held.pop(process.pid, None)
 
     def close(self) -> None:
         """Kill everything that is left; blocks for at most a second where something ignores SIGTERM."""
@@ -352,7 +362,7 @@ class Processes:
             arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
         else:
             out_fd, child_fd = os.pipe()
-        wants_pipe = not command.pty and (command.keep_stdin or command.stdin is not None)
+        wants_pipe = not command.pty and (command.stdin is not None)
         try:
             popen = subprocess.Popen(
                 arguments,

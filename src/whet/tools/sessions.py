@@ -10,7 +10,7 @@ from typing import Annotated
 from whet.contract.messages import Message
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.store.database import Database
-from whet.store.search import Hit, around, search
+from whet.store.search import Hit, around, find
 from whet.tools.signature import tool
 
 
@@ -31,18 +31,12 @@ def session_tools(database: Database) -> list[Tool]:
             return ToolOutput("\n".join(_line(number, row) for number, row in rows) or "Nothing there.")
         if not query.strip():
             return ToolOutput("Give a query.", error_kind="bad_input")
-        hits = await search_all(database, query, min(max(limit, 1), 30), session_id or None)
+        hits = await find(database, query, min(max(limit, 1), 30), session_id=session_id or None)
         if not hits:
             return ToolOutput(f"Nothing found for {query!r}. Try fewer or other words.")
         return ToolOutput("\n".join(_hit_line(hit) for hit in hits))
 
     return [session_search]
-
-
-async def search_all(database: Database, query: str, limit: int, session_id: str | None = None) -> list[Hit]:
-    """Search after the index has caught up with what was stored."""
-    await database.write(catch_up)
-    return await database.read(lambda db: search(db, query, limit, session_id=session_id))
 
 
 def _hit_line(hit: Hit) -> str:

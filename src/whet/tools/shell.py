@@ -8,17 +8,19 @@ done that before, and must have seen `stdin` and what `process` writes as well.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
+
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.tools.process import Command, Process, Processes, clean
 from whet.tools.signature import tool
 
@@ -44,12 +46,12 @@ _FEED_INTERVAL_S = 0.05
 _FEED_CAP_BYTES = 4096
 _PIPE_GRACE_S = 0.5
 _STATUS_CHARS = 400
+_CONTINUATION = bytes(range(0x80, 0xC0))
 
 Action = Literal["list", "poll", "wait", "write", "kill"]
 
 
-@dataclass(frozen=True, slots=True)
-class ShellLimits:
+class ShellLimits(msgspec.Struct, frozen=True):
     """A foreground command's default time limit, the size of a result, and variables that are passed on
     although their names look like secrets."""
 
@@ -92,12 +94,13 @@ def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, st
     ) -> ToolOutput:
         """Run a bash command in the workspace; gives stdout and stderr merged, and the exit code. Each call
         is a new shell; without stdin it reads end of file. Use background for servers and watchers."""
+        waits_for_input = background or pty  # a terminal must be sent its end of file
         job = Command(
             text=command,
             workdir=_inside(ctx.workspace, workdir),
             environment=command_environment(source, limits.pass_variables, pty=pty),
             pty=pty,
-            stdin=stdin or ("" if pty and not background else None),
+            stdin=stdin.encode("utf-8", "replace") if stdin or waits_for_input else None,
             keep_stdin=background,
             output_cap_bytes=4 * limits.output_cap_chars,
         )
@@ -139,8 +142,6 @@ def _process(processes: Processes, limits: ShellLimits) -> Tool:
 def _start_background(processes: Processes, job: Command) -> ToolOutput:
     processes.check_room()
     process = processes.start(job)
-    if job.stdin:
-        process.write(job.stdin.encode("utf-8", "surrogateescape"))
     name = processes.publish(process)
     return ToolOutput(f"[running in the background as {name}, pid {process.pid}; see it with process]")
 
@@ -149,8 +150,6 @@ async def _run(
     processes: Processes, job: Command, timeout_s: float, show: Callable[[str], None], limits: ShellLimits
 ) -> ToolOutput:
     process = processes.start(job)
-    if job.stdin is not None:
-        process.write(job.stdin.encode("utf-8", "surrogateescape"), ends=True)
     try:
         in_time = await _watch(process, timeout_s, show)
         if not in_time:
@@ -197,7 +196,7 @@ def _write(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutp
     if newline and not (eof and not text):
         # Enter on a keyboard is a carriage return; programs in raw mode know no other.
         text += "\r" if process.command.pty else "\n"
-    data = text.encode("utf-8", "surrogateescape")
+    data = text.encode("utf-8", "replace")
     process.write(data, ends=eof)
     return ToolOutput(f"[{len(data)} bytes sent to {process.id}{', input closed' if eof else ''}]")
 
@@ -262,18 +261,14 @@ def _read_text(process: Process, cap_chars: int) -> str:
         start = (head or tail)[:16].hex(" ")
         return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
     if not lost_bytes:
-        return _middle_cut(clean((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
-    first = clean(head.decode("utf-8", "replace"))[: cap_chars * 2 // 5]
-    last = clean(tail.decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
+        return clip(clean((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
+    # The cut may have gone through a character at either side.
+    whole_head = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
+    whole_tail = tail[:3].lstrip(_CONTINUATION) + tail[3:]
+    first = clean(whole_head)[: cap_chars * 2 // 5]
+    last = clean(whole_tail.decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
     left_out = len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode())
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
-
-
-def _middle_cut(text: str, cap_chars: int) -> str:
-    if len(text) <= cap_chars:
-        return text
-    head, tail = cap_chars * 2 // 5, cap_chars * 3 // 5
-    return f"{text[:head]}\n[... {len(text) - head - tail:,} characters left out ...]\n{text[-tail:]}"
 
 
 def _is_binary(data: bytes) -> bool:

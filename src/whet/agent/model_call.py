@@ -1,0 +1,65 @@
+"""One model call: view, stream, reply; and what is kept when the stream is cut or the turn cancelled.
+
+It does not know about tools or the end of a turn; the loop stores the reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from whet.agent.session import Session
+from whet.contract.errors import ContextOverflow, ProviderError
+from whet.contract.events import Emit, StreamRestarted, TextDelta
+from whet.contract.messages import Message, Usage
+from whet.contract.protocols import Reply
+from whet.store.transcript import Turn
+
+T = TypeVar("T")
+
+
+async def ask_model(session: Session, turn: Turn, emit: Emit) -> Reply:
+    """Give the model's reply to the transcript; nothing is stored, unless the stream is cut.
+
+    After an overflow the context is asked once for a smaller view. Raises ProviderError; text that a
+    person was shown before a cut or a cancel is stored first.
+    """
+    view = await session.context.view(session.log.messages, emit)
+    try:
+        return await _stream(session, turn, view, emit)
+    except ContextOverflow as overflow:
+        limit = overflow.limit_tokens or 0
+        smaller = await session.context.view(session.log.messages, emit, overflow_limit_tokens=limit)
+        if smaller is view:
+            raise
+        return await _stream(session, turn, smaller, emit)
+
+
+async def _stream(session: Session, turn: Turn, view: Sequence[Message], emit: Emit) -> Reply:
+    shown: list[str] = []
+    try:
+        async for item in session.link.stream(view):
+            if isinstance(item, Reply):
+                return item
+            if isinstance(item, TextDelta):
+                shown.append(item.text)
+            elif isinstance(item, StreamRestarted):
+                shown.clear()
+            emit(item)
+        raise RuntimeError("a model link ended its stream without a reply")
+    except (asyncio.CancelledError, ProviderError):
+        if shown:  # what a person saw stays, also when the answer was cut
+            partial = Message(role="assistant", content="".join(shown))
+            await shielded(session.log.append_reply(turn, partial, Usage(), session.model.model))
+        raise
+
+
+async def shielded(work: Awaitable[T]) -> T:
+    """Finish `work` even if this task is cancelled meanwhile; the cancel is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

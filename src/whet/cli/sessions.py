@@ -1,0 +1,349 @@
+"""`whet sessions`: list, show, search, export, rename, hide and delete stored conversations.
+
+A session is named by its id, the beginning of one, or its title. Where nothing is stored yet no database
+is made; the answer says how to begin.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import click
+
+from whet.cli import output
+from whet.cli.output import Column, emit_json, styled
+from whet.cli.transcript import render
+from whet.cli.wording import count, printable
+from whet.clock import SystemClock
+from whet.config.paths import Home, find_home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.contract.messages import Message, to_dict
+from whet.store import search as index
+from whet.store import sessions as store
+from whet.store.database import Database
+from whet.store.export import as_jsonl, as_markdown
+from whet.store.search import Hit
+from whet.store.sessions import SessionFilter, SessionRow
+
+T = TypeVar("T")
+_EVERYTHING = 1 << 30
+_FORMATS: dict[str, Callable[[apsw.Connection, str], Iterable[str]]] = {
+    "md": as_markdown,
+    "jsonl": lambda db, session_id: (line + "\n" for line in as_jsonl(db, session_id)),
+}
+_NONE_YET = "No sessions yet. Begin one: whet"
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group(help="List, show, search, export and delete conversations.")
+def sessions() -> None:
+    """Group the session commands."""
+
+
+def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a session's id from the latest ones."""
+    # The shell's question stops before the top command runs, so there is no context object yet.
+    home = find_home(ctx.find_root().params.get("profile") or "")
+    try:
+        rows = _read(home, lambda db: store.list_sessions(db, 50))
+    except WhetError:
+        return []
+    return [row.id for row in rows if row.id.startswith(incomplete)]
+
+
+_session = click.argument("session", shell_complete=complete_session)
+
+
+@contextmanager
+def _opened(home: Home) -> Generator[Database]:
+    database = Database.open(home.database, SystemClock())
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
+    if not home.database.exists():
+        raise NotFound("there are no sessions yet", hint="begin one: whet")
+    with _opened(home) as database:
+        return database.read_now(work)
+
+
+@sessions.command("list")
+@click.argument("words", nargs=-1)
+@click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
+@click.option("--here", is_flag=True, help="Only those of this folder.")
+@click.option("--all-kinds", is_flag=True, help="Delegated tasks and reviews too.")
+@_as_json
+@click.pass_obj
+def list_(home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, as_json: bool) -> None:
+    """List the latest sessions; WORDS narrow them down by title or id."""
+    filters = SessionFilter(
+        kinds=() if all_kinds else ("chat",),
+        workspace=str(Path.cwd()) if here else "",
+        query=" ".join(words),
+    )
+    rows: list[SessionRow] = []
+    total = 0
+    if home.database.exists():
+        with _opened(home) as database:
+            rows = database.read_now(lambda db: store.list_sessions(db, limit, **filters))
+            total = database.read_now(store.count)
+    if as_json:
+        return emit_json({"sessions": rows, "total": total})
+    if not rows:
+        return click.echo("No session fits. All of them: whet sessions list" if total else _NONE_YET)
+    click.echo(_table(rows))
+    if len(rows) == limit and total > limit and not words:
+        click.echo(f"{limit} of {total}; more with --limit {limit * 5}")
+
+
+def _table(rows: list[SessionRow]) -> str:
+    now = SystemClock().now()
+    shape = [
+        Column("id"),
+        Column("last active", rank=2),
+        Column("turns", right=True, rank=3),
+        Column("tokens", right=True, rank=5),
+        Column("cost", right=True, rank=4),
+        Column("title", grows=True, least=16),
+    ]
+    cells = [
+        [
+            row.id,
+            output.age(row.last_active, now),
+            str(row.turns),
+            count(row.usage.total_tokens),
+            output.cost(row.usage.cost_usd),
+            ("[private] " if row.private else "") + (row.title or "(untitled)"),
+        ]
+        for row in rows
+    ]
+    return output.table(shape, cells)
+
+
+@sessions.command("show")
+@_session
+@click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
+@_as_json
+@click.pass_obj
+def show(home: Home, session: str, full: bool, as_json: bool) -> None:
+    """Show what was said in a session."""
+
+    def work(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]]]:
+        session_id = store.resolve(db, session)
+        return store.get(db, session_id), index.around(db, session_id, 0, 0, _EVERYTHING)
+
+    row, messages = _read(home, work)
+    if as_json:
+        rows = [{"seq": seq, **to_dict(message)} for seq, message in messages]
+        return emit_json({"session": row, "messages": rows})
+    output.print_long(render(row, [message for _, message in messages], full=full))
+
+
+@sessions.command("search")
+@click.argument("words", nargs=-1, required=True)
+@click.option("-n", "--limit", default=10, type=click.IntRange(1), show_default=True, help="How many.")
+@click.option("--session", "session", default="", metavar="ID", help="Only in this session.")
+@click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only what this role said.")
+@click.option("--since", metavar="DATE", help="Only since this date, e.g. 2026-11-01.")
+@click.option("--private", is_flag=True, help="Private sessions too.")
+@_as_json
+@click.pass_obj
+def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None:
+    """Search everything that was said; "quoted words" stand together."""
+    hits: list[Hit] = []
+    if home.database.exists():
+        with _opened(home) as database:
+            scope = index.Scope(role=given["role"], since=given["since"], include_private=given["private"])
+            if given["session"]:
+                scope["session_id"] = database.read_now(lambda db: store.resolve(db, given["session"]))
+            hits = index.find_now(database, " ".join(words), limit, **scope)
+    if given["as_json"]:
+        return emit_json({"query": " ".join(words), "hits": hits})
+    if not hits:
+        click.echo(
+            f"Nothing found for {' '.join(words)!r}. Try fewer or other words; private sessions: --private"
+        )
+    for hit in hits:
+        title = hit.title or "(untitled)"
+        click.echo(styled(output.fit(f"{hit.session_id}  {hit.when[:10]}  {hit.role}  {title}"), "bold"))
+        click.echo(output.wrapped(_marked(printable(hit.snippet)), indent=2))
+
+
+def _marked(snippet: str) -> str:
+    if not output.has_colour():
+        return snippet
+    return snippet.replace(index.MARK_OPEN, "\x1b[1;33m").replace(index.MARK_CLOSE, "\x1b[0m")
+
+
+@sessions.command("export")
+@click.argument("names", metavar="[SESSION]...", nargs=-1, shell_complete=complete_session)
+@click.option("--all", "everything", is_flag=True, help="Every chat that is not private.")
+@click.option("--format", "kind", type=click.Choice(list(_FORMATS)), default="md", show_default=True)
+@click.option("-o", "--output", "target", default="-", metavar="FILE", help="Where to; - is standard output.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on what was written to FILE.")
+@click.pass_obj
+def export(home: Home, names: tuple[str, ...], everything: bool, **given: Any) -> None:
+    """Write sessions as Markdown or JSON lines, secrets masked."""
+    if bool(names) == everything:
+        raise click.UsageError("name the sessions, or --all")
+    if given["as_json"] and given["target"] == "-":
+        raise click.UsageError("--json needs -o FILE")
+    # So that mask knows the values in .env too.
+    load_secrets(home, os.environ)
+    write = _FORMATS[given["kind"]]
+
+    def work(db: apsw.Connection) -> list[str]:
+        ids = _public(db) if everything else [store.resolve(db, name) for name in names]
+        with _writer(given["target"], force=given["force"]) as emit:
+            for number, session_id in enumerate(ids, start=1):
+                for piece in write(db, session_id):
+                    emit(piece, f"session {number} of {len(ids)}")
+        return ids
+
+    ids = _read(home, work)
+    if given["as_json"]:
+        emit_json({"path": given["target"], "format": given["kind"], "sessions": ids})
+    elif given["target"] != "-":
+        click.echo(f"Wrote {len(ids)} {'session' if len(ids) == 1 else 'sessions'} to {given['target']}")
+
+
+def _public(db: apsw.Connection) -> list[str]:
+    return [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
+
+
+@contextmanager
+def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]]:
+    """Give a function that writes a piece; a file is private and gets its name when it is whole."""
+    if target == "-":
+        yield lambda piece, done: click.echo(piece, nl=False)
+        return
+    path, part, clock = Path(target), Path(target + ".part"), SystemClock()
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already", hint="--force replaces it")
+    progress = output.Progress("export", clock)
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+
+            def emit(piece: str, done: str) -> None:
+                file.write(piece)
+                progress.update(done)
+
+            yield emit
+        part.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"can't write {path}: {error.strerror}", hint="-o FILE names another file"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+        progress.finish()
+
+
+@sessions.command("rename")
+@_session
+@click.argument("title", nargs=-1, required=True)
+@_as_json
+@click.pass_obj
+def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> None:
+    """Give a session another title."""
+    name = " ".join(" ".join(title).split())
+    row = _change(home, session, lambda db, session_id: store.rename(db, session_id, name))
+    _say(row, f"{row.id} is now {row.title!r}", as_json)
+
+
+@sessions.command("private")
+@_session
+@click.option("--off", is_flag=True, help="Show it again.")
+@_as_json
+@click.pass_obj
+def private(home: Home, session: str, off: bool, as_json: bool) -> None:
+    """Keep a session out of search, bulk export and learning."""
+    row = _change(home, session, lambda db, session_id: store.set_private(db, session_id, not off))
+    _say(row, f"{row.id} is {'private' if row.private else 'no longer private'}", as_json)
+
+
+def _change(home: Home, name: str, work: Callable[[apsw.Connection, str], None]) -> SessionRow:
+    def change(db: apsw.Connection) -> SessionRow:
+        session_id = store.resolve(db, name)
+        work(db, session_id)
+        return store.get(db, session_id)
+
+    if not home.database.exists():
+        raise NotFound("there are no sessions yet", hint="begin one: whet")
+    with _opened(home) as database:
+        return database.write_now(change)
+
+
+def _say(row: SessionRow, text: str, as_json: bool) -> None:
+    if as_json:
+        emit_json({"session": row})
+    else:
+        click.echo(printable(text))
+
+
+@sessions.command("delete")
+@click.argument("names", metavar="SESSION...", nargs=-1, required=True, shell_complete=complete_session)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@_as_json
+@click.pass_obj
+def delete(home: Home, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Delete sessions and all that was said in them, for good."""
+    rows = _read(home, lambda db: [store.get(db, store.resolve(db, name)) for name in names])
+    if not yes:
+        _confirm(rows)
+    with _opened(home) as database:
+        gone = sum(database.write_now(lambda db, row=row: store.delete(db, row.id)) for row in rows)
+    if as_json:
+        emit_json({"deleted": [row.id for row in rows], "sessions": gone})
+    else:
+        click.echo(f"Deleted {gone} {'session' if gone == 1 else 'sessions'}.")
+
+
+def _confirm(rows: list[SessionRow]) -> None:
+    for row in rows:
+        click.echo(f"{row.id}  {row.messages} messages  {printable(row.title) or '(untitled)'}", err=True)
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "nothing was deleted: nobody is at a terminal to confirm it", hint="--yes deletes without asking"
+        )
+    if not click.confirm("Delete for good?", err=True):
+        click.echo("Nothing was deleted.", err=True)
+        click.get_current_context().exit(1)
+
+
+@sessions.command("stats")
+@_as_json
+@click.pass_obj
+def stats(home: Home, as_json: bool) -> None:
+    """Sum up what is stored."""
+    if not home.database.exists():
+        return emit_json({"sessions": 0}) if as_json else click.echo(_NONE_YET)
+    found = _read(home, store.stats)
+    if as_json:
+        return emit_json(found)
+    usage = found.usage
+    share = f" ({found.failed_calls / found.tool_calls:.1%})" if found.tool_calls else ""
+    for label, text in (
+        ("sessions", f"{found.sessions:,}, {found.private:,} of them private"),
+        ("turns", f"{found.turns:,}"),
+        ("messages", f"{found.messages:,}"),
+        ("tool calls", f"{found.tool_calls:,}, {found.failed_calls:,} failed{share}"),
+        ("tokens", f"{usage.prompt_tokens:,} in, {usage.output_tokens:,} out"),
+        ("cache", f"{usage.cache_hit_ratio:.0%} of the prompt tokens were read from it"),
+        ("cost", output.cost(usage.cost_usd)),
+        ("on disk", output.size(found.size_bytes)),
+        ("since", found.first[:10] or "-"),
+    ):
+        click.echo(f"{label:<11} {text}")

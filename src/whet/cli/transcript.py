@@ -1,0 +1,85 @@
+"""A stored conversation as text for a person: what was said in full, tool calls in a line each.
+
+It knows messages only; where they come from and whether a pager shows them is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from whet.cli import output
+from whet.cli.output import styled
+from whet.cli.wording import clip, count, printable, subject
+from whet.contract.messages import ImagePart, Message, ToolCall
+from whet.store.sessions import SessionRow
+
+
+def render(row: SessionRow, messages: Sequence[Message], *, full: bool = False) -> str:
+    """Give the whole text; `full` shows arguments and results of tool calls as they are."""
+    return "\n".join([*_head(row), *_body(messages, full)])
+
+
+def _head(row: SessionRow) -> Iterator[str]:
+    yield styled(printable(row.title) or "(untitled)", "bold")
+    facts = [row.id, row.started[:16].replace("T", " "), row.model or row.provider, row.workspace]
+    facts += [
+        f"{row.turns} {'turn' if row.turns == 1 else 'turns'}",
+        f"{count(row.usage.total_tokens)} tokens",
+        output.cost(row.usage.cost_usd),
+    ]
+    if row.private:
+        facts.append("private")
+    yield output.wrapped(" · ".join(printable(fact) for fact in facts if fact))
+
+
+def _body(messages: Sequence[Message], full: bool) -> Iterator[str]:
+    results = {message.tool_call_id: message for message in messages if message.role == "tool"}
+    for message in messages:
+        if message.role == "user":
+            yield ""
+            yield styled("you", "bold")
+            yield from _said(message)
+        elif message.role == "assistant":
+            yield ""
+            yield styled("whet", "bold")
+            yield from _said(message)
+            for call in message.tool_calls:
+                yield from _call(call, results.get(call.id), full)
+    if not messages:
+        yield ""
+        yield "Nothing was said yet."
+
+
+def _said(message: Message) -> Iterator[str]:
+    text = printable(message.text).strip()
+    if text:
+        yield text
+    if not isinstance(message.content, str):
+        for part in message.content:
+            if isinstance(part, ImagePart):
+                yield f"[image {part.media_type}, {output.size(len(part.data_base64) * 3 // 4)}]"
+
+
+def _call(call: ToolCall, result: Message | None, full: bool) -> Iterator[str]:
+    mark = (
+        styled("…", "dim")
+        if result is None
+        else styled("✗", "red")
+        if result.is_error
+        else styled("✓", "green")
+    )
+    name = printable(call.name)
+    room = output.terminal_width() - len(name) - 6
+    yield f"  {mark} {name}  {clip(call.arguments if full else subject(call.arguments), max(room, 10))}"
+    if full:
+        yield from (f"    {line}" for line in printable(call.arguments).splitlines())
+    if result is None:
+        return
+    text = printable(result.text).strip()
+    if full:
+        yield from (styled(f"    | {line}", "dim") for line in text.splitlines())
+    elif text:
+        lines = text.splitlines()
+        more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+        first = clip(lines[0], max(output.terminal_width() - 6 - len(more), 10))
+        yield styled(f"    | {first}{more}", "dim")

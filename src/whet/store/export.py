@@ -1,0 +1,91 @@
+"""A session as a file for others: JSON lines for programs, Markdown for people; secrets masked.
+
+Both read the whole transcript, also what a compaction took out of the live list, but not undone turns.
+They are generators over one read transaction, so that a long session is never in memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.contract.messages import Message, to_dict
+from whet.log import mask
+from whet.store import rows, sessions
+
+
+def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
+    """Give lines without their ends: first {"meta": ...}, then one OpenAI chat dict each. Raises NotFound."""
+    session = sessions.get(connection, session_id)
+    system, tools = sessions.prefix(connection, session_id)
+    meta: dict[str, Any] = {**msgspec.to_builtins(session), "system_prompt": system, "tools": tools}
+    yield _line({"meta": _masked(meta)})
+    for message in _messages(connection, session_id):
+        yield _line(_masked(to_dict(message)))
+
+
+def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
+    """Give the transcript in blocks that end in a blank line. Raises NotFound."""
+    session = sessions.get(connection, session_id)
+    yield mask(f"# {session.title or 'Session ' + session.id}\n\n")
+    facts = (
+        ("Session", session.id),
+        ("Started", session.started),
+        ("Model", " ".join(filter(None, (session.provider, session.model)))),
+        ("Folder", session.workspace),
+        ("Turns", str(session.turns)),
+    )
+    yield mask("\n".join(f"- {name}: {value}" for name, value in facts if value) + "\n\n")
+    for message in _messages(connection, session_id):
+        for block in _blocks(message):
+            yield mask(block)
+
+
+def _blocks(message: Message) -> Iterator[str]:
+    if message.role == "tool":
+        failed = " (failed)" if message.is_error else ""
+        yield f"Result of `{message.tool_name or 'tool'}`{failed}:\n\n{_fence(message.text)}"
+        return
+    if message.role == "user" or message.text:
+        yield f"## {'You' if message.role == 'user' else 'Assistant'}\n\n{message.text}\n\n"
+    for call in message.tool_calls:
+        yield f"Call of `{call.name}`:\n\n{_fence(call.arguments, 'json')}"
+
+
+def _fence(text: str, language: str = "") -> str:
+    """Put text into a fence that is longer than any run of backticks in it."""
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}\n\n"
+
+
+def _messages(connection: apsw.Connection, session_id: str) -> Iterator[Message]:
+    key = sessions.key_of(connection, session_id)
+    found = connection.execute(
+        "SELECT role, content, extra FROM messages m WHERE id > ? AND id < ? AND NOT EXISTS"
+        " (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '') ORDER BY id",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
+    )
+    for role, content, extra in found:
+        yield rows.unpack(role, content, extra)
+
+
+def _masked(value: Any) -> Any:
+    """Mask every text in a JSON value; masking before encoding, or an escape would hide a secret."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {key: _masked(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+    if isinstance(value, list):
+        return [_masked(item) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+    return value
+
+
+def _line(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

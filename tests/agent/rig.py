@@ -1,0 +1,189 @@
+"""A session on real parts: SQLite on disk, HTTP to the practice server, tools that leave traces in files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Limits, Session
+from whet.clock import Clock, SystemClock
+from whet.config.schema import FallbackSettings, ModelSettings
+from whet.context.host import TranscriptContext
+from whet.contract.errors import BadInput
+from whet.contract.events import Emit, Event, TurnEnd
+from whet.contract.messages import Message
+from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.practice.ask import Call
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+from whet.providers.connect import connect
+from whet.store.database import Database
+from whet.store.sessions import NewSession
+from whet.store.transcript import SessionLog
+from whet.tools.signature import tool
+
+
+class Nobody:
+    """An interface without a person."""
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        return None
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        return None
+
+
+@dataclass
+class ListGate:
+    """Denies the tools named; keeps the order in which it was asked."""
+
+    denied: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        if self.broken:
+            raise RuntimeError("the policy has a bug")
+        self.asked.append(call.call.id)
+        if call.tool.name in self.denied:
+            return Decision("deny", "nobody", "nobody was there to ask")
+        return Decision("allow", "rule")
+
+
+def traced_tools(folder: Path) -> list[Tool]:
+    """Tools whose every run is a line in `folder`/trace."""
+
+    def trace(line: str) -> None:
+        with (folder / "trace").open("a") as file:
+            file.write(line + "\n")
+
+    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True)
+    async def look(ctx: ToolContext, at: str = "") -> str:
+        """Look."""
+        trace(f"look {at}")
+        return f"saw {at}"
+
+    @tool(toolset="file", effects={"write"})
+    async def put(ctx: ToolContext, what: str) -> str:
+        """Put."""
+        trace(f"put {what}")
+        return f"put {what}"
+
+    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True)
+    async def meet(ctx: ToolContext, name: str, other: str) -> str:
+        """Wait until the other call has started: only overlapping calls can."""
+        (folder / f"met-{name}").touch()
+        while not (folder / f"met-{other}").exists():
+            await asyncio.sleep(0)
+        return f"{name} met {other}"
+
+    @tool(toolset="file", effects={"execute"}, timeout_s=0.05)
+    async def hang(ctx: ToolContext) -> str:
+        """Never end."""
+        trace("hang")
+        await asyncio.Event().wait()
+        return ""
+
+    @tool(toolset="file", effects={"execute"}, timeout_s=None)
+    async def wait(ctx: ToolContext) -> str:
+        """Never end, without a limit."""
+        trace("wait")
+        ctx.output("waiting")
+        await asyncio.Event().wait()
+        return ""
+
+    @tool(toolset="file", effects={"read"})
+    async def fail(ctx: ToolContext, why: str = "no luck") -> ToolOutput:
+        """Fail."""
+        trace("fail")
+        raise BadInput(why, hint="try another")
+
+    @tool(toolset="file", effects={"read"})
+    async def crash(ctx: ToolContext) -> str:
+        """Have a bug."""
+        raise ZeroDivisionError("oops")
+
+    @tool(toolset="file", effects={"read"}, output_cap_chars=1000)
+    async def shout(ctx: ToolContext) -> str:
+        """Say a lot."""
+        return "x" * 5000
+
+    return [look, put, meet, hang, wait, fail, crash, shout]
+
+
+@dataclass
+class Rig:
+    """A session and what it runs on."""
+
+    session: Session
+    server: PracticeServer
+    database: Database
+    gate: ListGate
+    folder: Path
+    events: list[Event] = field(default_factory=list)
+
+    async def turn(self, text: str | None) -> TurnEnd:
+        message = None if text is None else Message(role="user", content=text)
+        return await run_turn(self.session, message, self.events.append)
+
+    def seen(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def trace(self) -> list[str]:
+        path = self.folder / "trace"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@asynccontextmanager
+async def rig(
+    folder: Path,
+    script: Iterable[Reply] | None = None,
+    *,
+    server: PracticeServer | None = None,
+    session_id: str = "",
+    limits: Limits | None = None,
+    clock: Clock | None = None,
+    wire: str = "chat_completions",
+    database: Database | None = None,
+) -> AsyncIterator[Rig]:
+    """Open a session, new or `session_id`'s, in `folder`; closes everything it opened."""
+    clock = clock or SystemClock()
+    own_server = server is None
+    server = server or PracticeServer(script=script).start()
+    store = database or Database.open(folder / "state.db", clock)
+    settings = ModelSettings(provider="practice", base_url=server.base_url, model="practice", format=wire)  # type: ignore[arg-type]
+    provider = connect(settings, FallbackSettings(), {})
+    tools = traced_tools(folder)
+    if session_id:
+        log = await SessionLog.open(store, session_id, clock)
+    else:
+        log = await SessionLog.create(store, NewSession(id=clock.new_id(), workspace=str(folder)), clock)
+    gate = ListGate()
+    session = Session(
+        log=log,
+        link=provider.open("You are a test.", [one.spec for one in tools], log.session.id),
+        context=TranscriptContext(),
+        tools={one.name: one for one in tools},
+        gate=gate,
+        person=Nobody(),
+        limits=limits or Limits(steps=90, turn_s=60),
+        clock=clock,
+        workspace=folder,
+    )
+    try:
+        yield Rig(session, server, store, gate, folder)
+    finally:
+        await provider.aclose()
+        store.close()
+        if own_server:
+            server.stop()
+
+
+def calls(*wanted: tuple[str, str], text: str = "") -> Reply:
+    """A reply that asks for tools: (name, arguments JSON) each."""
+    return Reply(text=text, tool_calls=tuple(Call(name, arguments) for name, arguments in wanted))

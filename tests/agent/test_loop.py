@@ -1,0 +1,290 @@
+"""The turn on real parts: what is asked, what is stored, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import Rig, calls, rig
+from whet.agent.loop import run_turn
+from whet.agent.session import Limits
+from whet.contract.errors import NotFound
+from whet.contract.events import (
+    Notice,
+    Steered,
+    StepFinished,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from whet.contract.messages import Message
+from whet.practice.script import Fault, Reply, html_page, rate_limited
+from whet.practice.server import PracticeServer
+from whet.store.transcript import SessionLog
+
+ANSWER = Reply(text="All done.")
+
+
+def roles(messages: list[Message]) -> str:
+    return " ".join(message.role[0] for message in messages)
+
+
+def prefix_holds(server: PracticeServer) -> bool:
+    """Request n without its closing bytes is a prefix of request n+1."""
+    bodies = [bytes(request.body) for request in server.requests]
+    return all(later.startswith(earlier.rstrip(b"]}")) for earlier, later in itertools.pairwise(bodies))
+
+
+@pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages", "responses"])
+def test_turn_runs_tools_and_answers_on_every_wire(tmp_path: Path, wire: str) -> None:
+    script = [calls(("put", '{"what": "a"}'), text="First."), calls(("look", '{"at":"b"}')), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, wire=wire) as r:
+            end = await r.turn("go")
+            assert (end.reason, end.text, end.steps) == ("answered", "All done.", 3), end.error
+            assert r.trace() == ["put a", "look b"]
+            assert roles(r.session.log.messages) == "u a t a t a"
+            assert prefix_holds(r.server)
+            assert end.usage.prompt_tokens > 0 and end.usage.total_tokens > end.usage.prompt_tokens
+            assert r.session.log.session.usage == end.usage
+            assert [type(event).__name__ for event in r.events if not isinstance(event, TextDelta)] == [
+                "StepFinished", "ToolStarted", "ToolFinished",
+                "StepFinished", "ToolStarted", "ToolFinished", "StepFinished", "TurnEnd",
+            ]  # fmt: skip
+
+    asyncio.run(main())
+
+
+def test_parallel_calls_overlap_and_results_keep_the_models_order(tmp_path: Path) -> None:
+    script = [calls(("meet", '{"name":"a","other":"b"}'), ("meet", '{"name":"b","other":"a"}')), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            assert (await r.turn("go")).reason == "answered"
+            results = [m.text for m in r.session.log.messages if m.role == "tool"]
+            assert results == ["a met b", "b met a"]
+            assert len(r.gate.asked) == 2
+
+    asyncio.run(main())
+
+
+def test_what_a_tool_does_wrong_goes_back_to_the_model(tmp_path: Path) -> None:
+    script = [
+        calls(("fail", "{}"), ("crash", "{}"), ("hang", "{}"), ("shout", "{}")),
+        calls(("lok", '{"at":"x"}'), ("look", '{"at": '), ("look", "[1]"), ("look", '{"aat":"x"}')),
+        ANSWER,
+    ]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            assert (await r.turn("go")).reason == "answered"
+            results = [m for m in r.session.log.messages if m.role == "tool"]
+            kinds = [e.error_kind for e in r.events if isinstance(e, ToolFinished)]
+            assert sorted(kinds) == sorted(
+                ["bad_input", "crashed", "timeout", "", "unknown_tool", "bad_input", "bad_input", "bad_input"]
+            )
+            assert results[0].text == "no luck try another"
+            assert "ZeroDivisionError" in results[1].text
+            assert "limit of 0.05 s" in results[2].text
+            assert "4,000 of 5,000 characters cut" in results[3].text and len(results[3].text) < 1100
+            assert "Did you mean look?" in results[4].text
+            assert "not a JSON object" in results[5].text and "not a JSON object" in results[6].text
+            assert "at" in results[7].text
+            assert [m.is_error for m in results] == [True, True, True, False, True, True, True, True]
+
+    asyncio.run(main())
+
+
+def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path) -> None:
+    script = [calls(("fail", "{}")) for _ in range(5)] + [ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            await r.turn("go")
+            assert r.trace() == ["fail"] * 3
+            assert "was not run again" in r.session.log.messages[-2].text
+
+    asyncio.run(main())
+
+
+def test_denied_and_failed_gate_run_nothing(tmp_path: Path) -> None:
+    script = [calls(("put", '{"what":"x"}')), ANSWER, calls(("put", '{"what":"y"}')), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            r.gate.denied = {"put"}
+            await r.turn("go")
+            r.gate.broken = True
+            await r.turn("again")
+            assert r.trace() == []
+            results = [m.text for m in r.session.log.messages if m.role == "tool"]
+            assert results[0] == "nobody was there to ask"
+            assert "gate failed" in results[1]
+            assert not r.seen(ToolStarted)
+
+    asyncio.run(main())
+
+
+def test_step_budget_ends_the_turn_and_the_next_message_goes_on(tmp_path: Path) -> None:
+    script = [calls(("look", f'{{"at":"{n}"}}')) for n in range(3)] + [ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, limits=Limits(steps=3, turn_s=60)) as r:
+            end = await r.turn("go")
+            assert (end.reason, end.steps) == ("budget", 3)
+            assert "3 steps" in end.error
+            assert roles(r.session.log.messages) == "u a t a t a t"
+            assert (await r.turn("go on")).reason == "answered"
+
+    asyncio.run(main())
+
+
+def test_time_budget_ends_a_turn_that_waits_on_a_tool(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("wait", "{}")), ANSWER], limits=Limits(steps=9, turn_s=0.2)) as r:
+            assert (await r.turn("go")).reason == "budget"
+            assert "outcome is unknown" in r.session.log.messages[-1].text
+            assert (await r.turn("go on")).reason == "answered"
+
+    asyncio.run(main())
+
+
+async def cancel_when(r: Rig, kind: type, text: str = "go") -> None:
+    """Cancel the turn as soon as an event of `kind` comes."""
+    arrived = asyncio.Event()
+
+    def emit(event: object) -> None:
+        r.events.append(event)  # type: ignore[arg-type]
+        if isinstance(event, kind):
+            arrived.set()
+
+    task = asyncio.create_task(run_turn(r.session, Message(role="user", content=text), emit))
+    await asyncio.wait_for(arrived.wait(), 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("wait", "{}"), ("put", '{"what":"x"}')), ANSWER]) as r:
+            await cancel_when(r, ToolProgress)
+            assert roles(r.session.log.messages) == "u a t t"
+            assert "outcome is unknown" in r.session.log.messages[2].text
+            assert "not started" in r.session.log.messages[3].text
+            assert (await r.turn("and now?")).reason == "answered"
+            assert r.trace() == ["wait"]
+
+    asyncio.run(main())
+
+
+def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) -> None:
+    slow = Reply(text="one two three four", pieces=4, fault=Fault(stall_after=3))
+
+    async def main() -> None:
+        async with rig(tmp_path, [slow, ANSWER]) as r:
+            await cancel_when(r, TextDelta)
+            shown = "".join(e.text for e in r.events if isinstance(e, TextDelta))
+            assert shown and r.session.log.messages[-1].text == shown
+            assert (await r.turn("go on")).text == "All done."
+            assert prefix_holds(r.server)
+
+    asyncio.run(main())
+
+
+def test_text_typed_during_a_turn_is_in_the_next_request(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("look", "{}")), ANSWER, Reply(text="Noted.")]) as r:
+
+            def emit(event: object) -> None:
+                r.events.append(event)  # type: ignore[arg-type]
+                if isinstance(event, StepFinished) and event.step == 2:
+                    r.session.steer("also the tests")
+                if isinstance(event, ToolStarted):
+                    r.session.steer("mind the docs")
+
+            end = await run_turn(r.session, Message(role="user", content="go"), emit)
+            assert end.text == "Noted."
+            assert roles(r.session.log.messages) == "u a t u a u a"
+            assert [e.text for e in r.seen(Steered)] == ["mind the docs", "also the tests"]  # type: ignore[union-attr]
+            assert b"mind the docs" in r.server.requests[1].body
+            assert prefix_holds(r.server)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_stays_down_fails_the_turn_and_loses_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [Reply(fault=Fault(status=401, message="bad key")), ANSWER]) as r:
+            end = await r.turn("go")
+            assert end.reason == "failed" and end.error and end.hint
+            assert roles(r.session.log.messages) == "u"
+            assert (await r.turn("again")).reason == "answered"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "fault", [rate_limited(), html_page(502), Reply(text="abc", fault=Fault(cut_after=1))]
+)
+def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: Reply) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [fault, ANSWER]) as r:
+            end = await r.turn("go")
+            assert (end.reason, end.text) == ("answered", "All done.")
+            assert len(r.server.requests) == 2
+
+    asyncio.run(main())
+
+
+def test_a_refusal_and_a_cut_answer_are_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [Reply(stop="refusal"), Reply(text="half", stop="length")]) as r:
+            assert (await r.turn("go")).reason == "refused"
+            assert (await r.turn("again")).text == "half"
+            assert "output limit" in r.seen(Notice)[0].text  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_resume_without_an_unfinished_turn_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [ANSWER]) as r:
+            with pytest.raises(NotFound):
+                await r.turn(None)
+            await r.turn("go")
+            with pytest.raises(NotFound):
+                await r.turn(None)
+
+    asyncio.run(main())
+
+
+def test_a_stored_session_goes_on_with_the_same_bytes(tmp_path: Path) -> None:
+    async def main() -> None:
+        with PracticeServer(script=[calls(("look", '{"at" : "x"}')), ANSWER, Reply(text="Again.")]) as server:
+            async with rig(tmp_path, server=server) as r:
+                await r.turn("go")
+                session_id = r.session.id
+            async with rig(tmp_path, server=server, session_id=session_id) as r:
+                assert (await r.turn("more")).text == "Again."
+                assert prefix_holds(server)
+                assert json.loads(server.requests[-1].body)["messages"][-1]["content"] == "more"
+
+    asyncio.run(main())
+
+
+def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("look", '{"at" :  "ü"}')), Reply(text="Grüße 数据 🙂")]) as r:
+            await r.turn("Wo? \x00 \ud83d")
+            stored = await SessionLog.open(r.database, r.session.id, r.session.clock)
+            assert [m.text for m in stored.messages] == [m.text for m in r.session.log.messages]
+            assert stored.messages[1].tool_calls[0].arguments == '{"at" :  "ü"}'
+
+    asyncio.run(main())

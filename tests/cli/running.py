@@ -1,0 +1,122 @@
+"""Runs the real program: as a process with pipes, or at a terminal of its own."""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from whet.practice.server import PracticeServer
+
+WHET = [sys.executable, "-m", "whet"]
+
+
+def flags(server: PracticeServer, model: str = "practice-echo") -> list[str]:
+    """The flags that make the practice server answer."""
+    return ["--provider", "practice", "--base-url", server.base_url, "--model", model]
+
+
+def start(arguments: Sequence[str], folder: Path, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Start `whet` with these arguments in `folder`."""
+    return subprocess.Popen(
+        [*WHET, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder
+    )
+
+
+def run(arguments: Sequence[str], folder: Path, given: bytes | None = None) -> tuple[int, str, str]:
+    """Run `whet` to its end; gives exit code, standard output and standard error."""
+    process = start(arguments, folder, subprocess.DEVNULL if given is None else subprocess.PIPE)
+    out, err = process.communicate(given, timeout=30)
+    return process.returncode, out.decode(), err.decode()
+
+
+class Tty:
+    """`whet` at a terminal: what it prints is gathered, what is typed is sent."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        columns: int = 80,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.seen = ""
+        self.code: int | None = None
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            settings = {"TERM": "xterm-256color", "LANG": "C.UTF-8"} | dict(environ or {})
+            os.execve(sys.executable, [*WHET, *arguments], {**os.environ, **settings})
+        self.resize(columns)
+
+    def resize(self, columns: int) -> None:
+        """Change the terminal's width."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        """Type `text`; return is \\r."""
+        data = text.encode()
+        while data:
+            self._read(0.0)
+            data = data[os.write(self._fd, data[:1000]) :]
+
+    def wait_for(self, text: str, timeout_s: float = 15.0) -> str:
+        """Read until `text` was printed after the last wait; gives what was printed up to it."""
+        deadline = time.monotonic() + timeout_s
+        while text not in bare(self.seen):
+            if time.monotonic() > deadline or not self._read(0.2, ends=True):
+                raise AssertionError(f"{text!r} did not come; there is:\n{bare(self.seen)[-3000:]}")
+        before, _, self.seen = bare(self.seen).partition(text)
+        return before + text
+
+    def wait_for_end(self, timeout_s: float = 15.0) -> int:
+        """Wait until the program ended and give its exit code."""
+        deadline = time.monotonic() + timeout_s
+        while self.code is None and time.monotonic() < deadline:
+            self._read(0.05)
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            if found:
+                self.code = os.waitstatus_to_exitcode(status)
+        assert self.code is not None, f"it did not end; there is:\n{bare(self.seen)[-3000:]}"
+        return self.code
+
+    def close(self) -> None:
+        """End the program whatever it does."""
+        if self.code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+    def __enter__(self) -> Tty:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, wait_s: float, *, ends: bool = False) -> bool:
+        if not select.select([self._fd], [], [], wait_s)[0]:
+            return True
+        try:
+            data = os.read(self._fd, 65_536)
+        except OSError:
+            return not ends
+        self.seen += self._decode(data)
+        return True
+
+
+def bare(text: str) -> str:
+    """Give `text` without escape sequences."""
+    return re.sub(r"\x1b(?:\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>()][0-9A-B]?)", "", text).replace("\r", "")

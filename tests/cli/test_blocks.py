@@ -1,0 +1,102 @@
+"""Blocks are the same however the text was cut into deltas, and none of it gets lost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from whet.cli.blocks import Block, Blocks
+
+ANSWER = """# Title
+para one
+still
+
+- a
+- b
+  nested
+  - deeper
+
+  ```py
+  x
+  ```
+- c
+
+1. one
+2. two
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+text:
+```python
+def f():
+
+    return 1
+```
+after
+* x
+"""
+
+
+def cut(text: str, size: int) -> list[Block]:
+    blocks = Blocks()
+    found: list[Block] = []
+    for start in range(0, len(text), size):
+        found += blocks.feed(text[start : start + size])
+    return found + blocks.finish()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_blocks_do_not_depend_on_the_deltas(size: int) -> None:
+    assert [(block.text, block.tight) for block in cut(ANSWER, size)] == [
+        ("# Title", False),
+        ("para one\nstill", False),
+        ("- a", False),
+        ("- b\n  nested\n  - deeper\n\n  ```py\n  x\n  ```", True),
+        ("- c", True),
+        ("1. one", False),
+        ("2. two", True),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", False),
+        ("text:", False),
+        ("```python\ndef f():\n\n    return 1\n```", False),
+        ("after", False),
+        ("* x", False),
+    ]
+
+
+def test_no_line_is_lost_or_said_twice() -> None:
+    lines = [line for line in ANSWER.split("\n") if line.strip()]
+    shown = [line for block in cut(ANSWER, 3) for line in block.text.split("\n") if line.strip()]
+    assert shown == lines
+
+
+def test_the_tail_is_what_no_block_holds_yet() -> None:
+    blocks = Blocks()
+    assert blocks.feed("one\n\ntwo\nthr") == [Block("one")]
+    assert blocks.tail == "two\nthr"
+    assert blocks.tail_end(1, 100) == "two\nthr"
+    assert blocks.tail_end(5, 2) == "hr"
+    assert blocks.finish() == [Block("two\nthr")]
+    assert blocks.tail == ""
+
+
+def test_an_open_fence_is_finished_at_the_end() -> None:
+    assert cut("```\na\n\n# not a heading\n- not an item", 4) == [
+        Block("```\na\n\n# not a heading\n- not an item")
+    ]
+
+
+def test_a_long_fence_costs_in_proportion() -> None:
+    def spent(lines: int) -> float:
+        blocks = Blocks()
+        blocks.feed("```\n")
+        began = time.process_time()
+        for number in range(lines):
+            blocks.feed(f"line {number}\n")
+            blocks.tail_end(10, 4000)
+        return time.process_time() - began
+
+    spent(1000)
+    assert spent(20_000) < 40 * max(spent(2_000), 0.002)

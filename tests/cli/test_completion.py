@@ -1,0 +1,75 @@
+"""Shell completion: the scripts, and the answers that a shell gets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.stored import Said, store
+from tests.support import FixedClock
+from whet.cli.completion import completion
+from whet.cli.group import run
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_valid_for_its_shell(shell: str, tmp_path: Path) -> None:
+    script = CliRunner().invoke(completion, [shell]).stdout
+    assert "_WHET_COMPLETE" in script
+    if shutil.which(shell):
+        path = tmp_path / "script"
+        path.write_text(script)
+        assert subprocess.run([shell, "-n", str(path)], capture_output=True).returncode == 0
+
+
+def test_an_unknown_shell_is_a_usage_error() -> None:
+    assert CliRunner().invoke(completion, ["tcsh"]).exit_code == 2
+
+
+def answers(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    monkeypatch.setenv("_WHET_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    assert run([]) == 0
+    return [line.partition(",")[2] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_commands_options_keys_and_sessions_are_completed(
+    home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = store(home, clock, "Lunch", Said("a", "b"))
+    assert answers("whet se", monkeypatch, capsys) == ["sessions"]
+    assert "--profile" in answers("whet --", monkeypatch, capsys)
+    assert "search" in answers("whet sessions ", monkeypatch, capsys)
+    assert "--json" in answers("whet sessions list --", monkeypatch, capsys)
+    assert answers("whet config why model.m", monkeypatch, capsys)[0] == "model.model"
+    assert answers("whet sessions show id", monkeypatch, capsys) == [session]
+
+
+def test_completing_a_command_imports_no_command() -> None:
+    code = (
+        "import sys; from whet.cli.main import main\ntry: main()\n"
+        "finally: print(' '.join(sys.modules), file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "src"),
+            "_WHET_COMPLETE": "bash_complete",
+            "COMP_WORDS": "whet ",
+            "COMP_CWORD": "1",
+        },
+    )
+    assert "plain,chat" in result.stdout
+    assert not set(result.stderr.split()) & {"asyncio", "httpx2", "apsw", "whet.cli.chat"}

@@ -1,0 +1,120 @@
+"""`whet config` on real homes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from whet.cli.config import config
+from whet.config.fields import fields
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+
+
+def run(home: Path, *arguments: str, env: dict[str, str] | None = None, **more: Any) -> Result:
+    return CliRunner().invoke(config, arguments, obj=Home(home), env={"COLUMNS": "80", **(env or {})}, **more)
+
+
+def as_json(home: Path, *arguments: str, env: dict[str, str] | None = None) -> Any:
+    result = run(home, *arguments, "--json", env=env)
+    assert result.exception is None, result.output
+    return json.loads(result.stdout)
+
+
+def test_set_get_unset(home: Path) -> None:
+    assert run(home, "set", "model.model", "gpt").output == "model.model = gpt\n"
+    assert run(home, "set", "model.model", "gpt-2").output == "model.model = gpt-2 (was gpt)\n"
+    assert run(home, "get", "model.model").output == "gpt-2\n"
+    assert as_json(home, "get", "model.model")["origin"] == "config.yaml line 2"
+    assert as_json(home, "unset", "model.model") == {"key": "model.model", "before": "gpt-2", "default": ""}
+    assert "was not in" in run(home, "unset", "model.model").output
+
+
+def test_a_value_that_begins_with_a_dash_needs_no_trick(home: Path) -> None:
+    result = run(home, "set", "agent.max_steps", "--", "-3")
+    assert isinstance(result.exception, ConfigError) and "at least 1" in result.exception.message
+
+
+def test_set_warns_when_the_environment_wins(home: Path) -> None:
+    result = run(home, "set", "model.model", "gpt", env={"WHET_MODEL_MODEL": "other"})
+    assert "WHET_MODEL_MODEL in the environment overrides it" in result.stderr
+
+
+def test_why_tells_the_whole_story(home: Path) -> None:
+    run(home, "set", "approval.mode", "deny")
+    env = {"WHET_APPROVAL_MODE": "auto"}
+    output = run(home, "why", "approval.mode", env=env).output
+    assert "approval.mode = auto" in output
+    assert "environment WHET_APPROVAL_MODE" in output
+    assert "overrides  deny, config.yaml line 2" in output
+    assert "ask, auto, deny" in output
+    assert "a person decides" in output
+    facts = as_json(home, "why", "approval.mode", env=env)
+    assert facts["overrides"][0] == {"value": "deny", "origin": "config.yaml line 2"}
+    assert facts["help"].startswith("ask: a person decides")
+    assert all(
+        len(line) <= 40
+        for line in run(home, "why", "approval.mode", env={"COLUMNS": "40"}).output.splitlines()
+    )
+
+
+def test_why_helps_even_when_the_file_is_broken(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("approval:\n  mode: yolo\n")
+    output = " ".join(run(home, "why", "approval.mode").output.split())
+    assert "ask, auto, deny" in output
+    assert "wrong now config.yaml line 2: approval.mode is 'yolo'" in output
+    assert isinstance(run(home, "list").exception, ConfigError)
+
+
+@pytest.mark.parametrize("key", list(fields()))
+def test_why_knows_every_setting(home: Path, key: str) -> None:
+    assert run(home, "why", key).exit_code == 0
+
+
+def test_list_shows_every_setting_and_its_origin(home: Path) -> None:
+    assert set(as_json(home, "list")) == set(fields())
+    assert "Every setting has its default" in run(home, "list", "--changed").output
+    run(home, "set", "ui.markdown", "no")
+    assert as_json(home, "list", "--changed") == {
+        "ui.markdown": {"value": False, "origin": "config.yaml line 2"}
+    }
+    for width in ("40", "80"):
+        lines = run(home, "list", env={"COLUMNS": width}).output.splitlines()
+        assert all(len(line) <= int(width) for line in lines)
+        assert any(line.startswith("ui.markdown") and "false" in line for line in lines)
+
+
+def test_paths(home: Path) -> None:
+    assert run(home, "path").output == f"{home}/config.yaml\n"
+    assert as_json(home, "path")["env"] == f"{home}/.env"
+
+
+def test_secrets_go_to_env_and_are_never_printed(home: Path) -> None:
+    result = run(home, "set", "GROQ_API_KEY", "-", input="gsk-very-secret\n")
+    assert "gsk-very-secret" not in result.output
+    assert (home / ".env").read_text() == "GROQ_API_KEY=gsk-very-secret\n"
+    assert (home / ".env").stat().st_mode & 0o777 == 0o600
+    output = run(home, "get", "GROQ_API_KEY").output
+    assert output == f"GROQ_API_KEY is set in {home}/.env\n"
+    assert as_json(home, "get", "GROQ_API_KEY") == {
+        "key": "GROQ_API_KEY",
+        "is_set": True,
+        "origin": f"{home}/.env",
+    }
+    assert as_json(home, "get", "OTHER_API_KEY")["is_set"] is False
+    assert not (home / "config.yaml").exists()
+
+
+def test_edit_opens_the_editor_and_checks_the_file(home: Path, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf \'ui:\\n  markdown: %s\\n\' "$ANSWER" > "$1"\n')
+    editor.chmod(0o755)
+    env = {"EDITOR": str(editor), "VISUAL": str(editor)}
+    assert "is fine" in run(home, "edit", env={**env, "ANSWER": "no"}).output
+    broken = run(home, "edit", env={**env, "ANSWER": "perhaps"}).exception
+    assert isinstance(broken, ConfigError) and "line 2" in broken.message

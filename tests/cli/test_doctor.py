@@ -1,0 +1,126 @@
+"""`whet doctor` on whole and on broken homes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from tests.cli.stored import Said, store
+from tests.support import FixedClock
+from whet.cli import checks
+from whet.cli.doctor import doctor
+from whet.config.paths import Home
+from whet.practice.server import PracticeServer
+
+
+def run(home: Path, *arguments: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(doctor, arguments, obj=Home(home), env={"COLUMNS": "80", **(env or {})})
+
+
+def report(home: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    result = run(home, *arguments, "--json", env=env)
+    rows = json.loads(result.stdout)["checks"]
+    order = ["ok", "warning", "failed"]
+    worst: dict[str, Any] = {}
+    for row in rows:
+        if row["name"] not in worst or order.index(row["state"]) > order.index(worst[row["name"]]["state"]):
+            worst[row["name"]] = row
+    return result.exit_code, worst
+
+
+def test_a_fresh_home_is_fine_and_untouched(home: Path) -> None:
+    code, found = report(home)
+    assert code == 0
+    assert found["database"]["text"] == "none yet"
+    assert found["model"]["state"] == "warning"
+    assert "whet config set model.provider" in found["model"]["fix"]
+    assert not home.exists()
+
+
+def test_a_used_home_is_fine(home: Path, clock: FixedClock) -> None:
+    store(home, clock, "Lunch", Said("a", "b"))
+    (home / "config.yaml").write_text("model:\n  provider: openai\n")
+    code, found = report(home, env={"OPENAI_API_KEY": "sk-0123456789012345678"})
+    assert code == 0
+    assert found["database"]["text"].startswith("whole, schema 1, ")
+    assert found["model"]["state"] == "ok"
+    assert found["sqlite"]["state"] == "ok"
+    assert found["home"]["state"] == "ok"
+
+
+def test_everything_broken_is_told_all_at_once(home: Path, clock: FixedClock) -> None:
+    store(home, clock, "Lunch", *[Said("a" * 500, "b" * 500)] * 20)
+    data = bytearray((home / "state.db").read_bytes())
+    data[4096 : len(data) - 4096] = os.urandom(len(data) - 8192)
+    (home / "state.db").write_bytes(data)
+    (home / "config.yaml").write_text("model:\n  modle: x\n")
+    (home / ".env").write_text("what is this\n")
+    (home / ".env").chmod(0o644)
+    home.chmod(0o755)
+    code, found = report(home)
+    assert code == 1
+    assert found["config"]["state"] == "failed" and "line 2" in found["config"]["text"]
+    assert found["config"]["fix"] == "did you mean model.model?"
+    assert found[".env"]["state"] == "warning"
+    assert found["home"]["state"] == "warning" and "chmod 700" in found["home"]["fix"]
+    assert found["database"]["state"] == "failed" and f"mv {home}/state.db" in found["database"]["fix"]
+    output = run(home).output
+    assert "✗ database" in output and "fix:" in output and "failed" in output.splitlines()[-1]
+
+
+def test_a_database_that_is_none_or_from_the_future(home: Path, clock: FixedClock) -> None:
+    home.mkdir(mode=0o700)
+    (home / "state.db").write_text("not a database at all, just some text\n" * 100)
+    code, found = report(home)
+    assert code == 1 and found["database"]["state"] == "failed"
+    (home / "state.db").unlink()
+    store(home, clock, "Lunch", Said("a", "b"))
+    connection = checks.apsw.Connection(str(home / "state.db"))
+    connection.pragma("user_version", 99)
+    connection.close()
+    code, found = report(home)
+    assert code == 1 and "newer" in found["database"]["text"] and "upgrade" in found["database"]["fix"]
+
+
+def test_a_missing_key_and_an_unknown_provider_fail(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text("model:\n  provider: openai\n")
+    code, found = report(home)
+    assert code == 1 and "OPENAI_API_KEY" in found["model"]["fix"]
+    assert report(home, "--online")[1].keys() == found.keys()
+    (home / "config.yaml").write_text("model:\n  provider: openay\n")
+    assert report(home)[1]["model"]["state"] == "failed"
+
+
+def test_online_asks_the_server(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    with PracticeServer() as server:
+        (home / "config.yaml").write_text(f"model:\n  provider: practice\n  base_url: {server.base_url}\n")
+        code, found = report(home, "--online")
+        assert code == 0 and "answers in" in found["server"]["text"]
+        (home / "config.yaml").write_text(f"model:\n  base_url: {server.base_url}\n  model: nobody\n")
+        assert report(home, "--online")[1]["server"]["state"] == "warning"
+    code, found = report(home, "--online")
+    assert code == 1 and found["server"]["state"] == "failed"
+
+
+def test_missing_programs_are_warnings(tmp_path: Path) -> None:
+    found = list(checks.check_commands(str(tmp_path)))
+    assert {(finding.name, finding.state) for finding in found} == {
+        (n, "warning") for n in ("bash", "git", "rg")
+    }
+
+
+def test_secrets_stay_out_of_the_report(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text("model:\n  format: sk-abcdefghijklmnopqrstuvwxyz\n")
+    assert "abcdefgh" not in run(home).output + run(home, "--json").output
+
+
+def test_it_fits_a_narrow_terminal(home: Path) -> None:
+    lines = run(home, env={"COLUMNS": "40"}).output.splitlines()
+    assert all(len(line) <= 40 or len(max(line.split(), key=len)) > 28 for line in lines)

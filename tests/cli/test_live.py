@@ -1,0 +1,134 @@
+"""What a turn leaves in the scroll-back is written once; what runs stands in the live area."""
+
+from __future__ import annotations
+
+from whet.cli.live import Marks, Surface, TurnView, wrapped
+from whet.cli.render import Painter
+from whet.cli.wording import columns
+from whet.contract.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    Compaction,
+    ReasoningDelta,
+    Retry,
+    Steered,
+    StepFinished,
+    StreamRestarted,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnEnd,
+)
+from whet.contract.messages import Usage
+
+
+class Paper:
+    """A terminal of which only the text is kept."""
+
+    def __init__(self, width: int = 60, *, reasoning: bool = False) -> None:
+        self.text = ""
+        self.now_s = 0.0
+        surface = Surface(self.write, lambda: None, lambda: width)
+        self.view = TurnView(
+            surface, Painter({"TERM": "dumb"}), Marks(), show_reasoning=reasoning, now_s=lambda: self.now_s
+        )
+        self.width = width
+        self.view.begin()
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def live(self) -> list[str]:
+        return ["".join(text for _, text in row) for row in self.view.lines(self.width, 10)]
+
+
+def test_finished_blocks_are_written_once_and_the_rest_is_live() -> None:
+    paper = Paper()
+    for delta in ("First ", "para.\n", "\nSecond ", "one"):
+        paper.view.emit(TextDelta(delta))
+    assert paper.text == "\nFirst para.\n"
+    assert paper.live()[0] == "Second one"
+    paper.view.emit(StepFinished(1, Usage()))
+    assert paper.text == "\nFirst para.\n\nSecond one\n"
+    assert paper.live() == ["⠋ thinking 0 s · Ctrl-C stops"]
+
+
+def test_a_tool_runs_in_the_live_area_and_ends_as_one_line() -> None:
+    paper = Paper(40)
+    paper.view.emit(ToolStarted("1", "terminal", '{"command": "make test"}'))
+    paper.view.emit(ToolProgress("1", "one\ntwo\x1b[2J\nthree\nfour\n"))
+    paper.now_s = 3.0
+    assert paper.live() == [
+        "○ terminal  make test  3 s",
+        "  │ two",
+        "  │ three",
+        "  │ four",
+        "⠼ running 3 s · Ctrl-C stops",
+    ]
+    paper.view.emit(ToolFinished("1", "terminal", 3.0, "exit", 2, "x\nerror: boom\ny"))
+    assert paper.text == "\n✗ terminal  make test  exit 2  3.0 s\n  error: boom\n"
+    paper.view.emit(ToolFinished("2", "todo", 0.1))
+    assert paper.text.endswith("boom\n● todo  0.1 s\n")
+
+
+def test_a_denied_call_keeps_its_subject() -> None:
+    paper = Paper()
+    paper.view.emit(ApprovalAsked("1", "write_file", "a.txt", ("writes",)))
+    assert paper.live() == ["waiting for your answer"]
+    paper.view.emit(ApprovalDecided("1", "deny", "person", "The person said no."))
+    paper.view.emit(ToolFinished("1", "write_file", 0.0, "denied", None, "The person said no."))
+    assert paper.text == "\n✗ write_file  a.txt  denied  0.0 s\n  The person said no.\n"
+
+
+def test_reasoning_is_shown_only_on_wish() -> None:
+    for wish in (False, True):
+        paper = Paper(reasoning=wish)
+        paper.view.emit(ReasoningDelta("let me\nsee"))
+        paper.view.emit(TextDelta("Yes.\n\n"))
+        assert ("let me\nsee\n" in paper.text) is wish
+        assert paper.text.endswith("\nYes.\n")
+
+
+def test_asides_come_after_the_text_before_them() -> None:
+    paper = Paper(50)
+    paper.view.emit(TextDelta("half a sen"))
+    paper.view.emit(StreamRestarted("connection lost"))
+    paper.view.emit(Retry(1, 0.5, "503"))
+    paper.view.emit(Compaction("compressor", 40, 12, 120_000, 30_000))
+    lines = paper.text.split("\n")
+    assert lines[1] == "half a sen"
+    assert "stream broke (connection lost)" in lines[2]
+    assert all(columns(line) <= 50 for line in lines)
+    assert "120k to 30.0k tokens" in " ".join(lines)
+
+
+def test_queued_text_waits_until_it_was_read() -> None:
+    paper = Paper()
+    paper.view.queued.append("also this")
+    assert paper.live()[0] == "↳ queued: also this"
+    paper.view.emit(Steered("also this"))
+    assert len(paper.live()) == 1
+    assert paper.text == "\n› also this\n"
+
+
+def test_the_end_says_why_and_what_it_cost() -> None:
+    paper = Paper()
+    paper.view.emit(TextDelta("Answer"))
+    paper.view.emit(TurnEnd("s", "t", "failed", "", 2, Usage(), 1.0, error="no key", hint="set one"))
+    assert paper.text == "\nAnswer\n\nno key\nset one\n\n2 steps · 0 tokens · 1.0 s\n"
+    assert paper.live() == []
+
+
+def test_marks_fit_the_encoding() -> None:
+    assert Marks.for_encoding("utf-8").ok == "●"
+    assert Marks.for_encoding("ascii").prompt.isascii()
+    assert Marks.for_encoding(None).spinner.isascii()
+    assert Marks.for_encoding("no-such-encoding").failed == "x"
+
+
+def test_wrapped_breaks_at_blanks_and_counts_wide_characters() -> None:
+    assert wrapped("one two three", 8) == ["one two", "three"]
+    assert wrapped("日本語日本語", 5) == ["日本", "語日", "本語"]
+    assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
+    assert wrapped("a\n\nb", 4) == ["a", "", "b"]

@@ -1,0 +1,190 @@
+"""The command line as a process: start-up, exit codes, one line per failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from whet import __version__
+from whet.cli.group import run, whet
+from whet.cli.main import COMMANDS
+from whet.cli.version import version
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("asyncio", "httpx2", "apsw")
+PROBE = "import sys; from whet.cli.main import main; sys.argv[0] = 'whet'\n"
+
+
+def start(*arguments: str, code: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+    program = ["-c", code] if code else ["-m", "whet"]
+    return subprocess.run(
+        [sys.executable, *program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environ},
+    )
+
+
+def modules_after(*arguments: str) -> tuple[str, set[str]]:
+    code = PROBE + "try:\n main()\nfinally:\n print(' '.join(sys.modules), file=sys.stderr)"
+    result = start(*arguments, code=code)
+    return result.stdout, set(result.stderr.split())
+
+
+@pytest.mark.parametrize("argument", ["--version", "version", "-V"])
+def test_the_version_imports_next_to_nothing(argument: str) -> None:
+    stdout, modules = modules_after(argument)
+    assert stdout == f"whet {__version__}\n"
+    assert not modules & {*HEAVY, "click", "logging", "msgspec", "yaml", "rich"}
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    stdout, modules = modules_after("--help")
+    assert not modules & {*HEAVY, "yaml", "rich", "prompt_toolkit"}
+    for name, (target, text) in COMMANDS.items():
+        assert f"  {name} " in stdout and text.split(";")[0] in " ".join(stdout.split())
+        assert target.partition(":")[0] not in modules
+
+
+def test_settings_commands_start_without_the_heavy_ones(home: Path) -> None:
+    _, modules = modules_after("config", "list")
+    assert not modules & {*HEAVY, "yaml", "rich", "prompt_toolkit"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "parts"),
+    [
+        (["sesions"], 2, ["no command 'sesions'", "did you mean `whet sessions`?"]),
+        (["qqqqq"], 2, ["no command 'qqqqq'"]),
+        (["--nope"], 2, ["No such option"]),
+        (["config", "set"], 2, ["Missing argument", "hint: whet config set --help"]),
+        (
+            ["config", "get", "model.modle"],
+            1,
+            ["model.modle is not a setting", "hint: did you mean model.model?"],
+        ),
+        (["-p", "../x", "config", "path"], 1, ["profile name '../x'"]),
+        (["sessions", "show", "x"], 1, ["no sessions yet", "hint: begin one"]),
+    ],
+)
+def test_failures_are_one_line_and_a_hint(
+    arguments: list[str], code: int, parts: list[str], capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    assert run(arguments) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert lines[0].startswith("error: ") and lines[1].startswith("hint: ") and len(lines) == 2
+    for part in parts:
+        assert part in captured.err
+
+
+def test_a_secret_in_a_message_is_masked(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    assert run(["config", "set", "model.format", "sk-abcdefghijklmnopqrstuvwxyz"]) == 1
+    assert "abcdefgh" not in capsys.readouterr().err
+
+
+def test_a_profile_is_its_own_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-p", "work", "config", "set", "ui.markdown", "no"]) == 0
+    assert (home / "profiles" / "work" / "config.yaml").exists()
+    assert run(["config", "get", "ui.markdown"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "true"
+
+
+def test_version_as_json() -> None:
+    facts = json.loads(CliRunner().invoke(version, ["--json"]).stdout)
+    assert facts["whet"] == __version__ and facts["python"]
+
+
+def test_a_bug_goes_to_the_log_and_is_one_line_on_the_screen(home: Path) -> None:
+    code = (
+        PROBE + "from whet.cli import main as m, version\n"
+        "import click\n"
+        "@click.command()\n"
+        "def broken(): raise RuntimeError('key sk-abcdefghijklmnopqrstuvwxyz\\nmore')\n"
+        "version.version = broken\n"
+        "main()"
+    )
+    result = start("-p", "work", "version", code=code)
+    assert result.returncode == 1
+    log = home / "profiles" / "work" / "logs" / "whet.log"
+    assert result.stderr == f"error: unexpected RuntimeError: key [REDACTED]; details in {log}\n"
+    record = json.loads(log.read_text())
+    assert "Traceback" in record["stack"] and "in broken" in record["stack"]
+    assert "abcdefgh" not in log.read_text()
+
+
+def test_an_unwritable_home_shows_the_bugs_stack_instead(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    code = PROBE + "from whet.cli import group\ngroup.whet.callback = lambda **given: 1 / 0\nmain()"
+    result = start("config", "path", code=code, WHET_HOME=str(blocker / "home"))
+    assert result.returncode == 1
+    assert "ZeroDivisionError" in result.stderr
+
+
+WAITING = (
+    PROBE + "import click, time\nfrom whet.cli import version\n"
+    "@click.command()\n"
+    "def waiting():\n"
+    "  try:\n"
+    "    print('ready', flush=True)\n"
+    "    time.sleep(60)\n"
+    "  finally: print('clean', flush=True)\n"
+    "version.version = waiting\nsys.argv[1:] = ['-p', 'x', 'version']\nmain()"
+)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_cleanly(number: signal.Signals, code: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (code, "clean\n")
+    assert "Traceback" not in stderr
+
+
+def test_a_reader_that_leaves_is_no_error(home: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    result = subprocess.run(
+        [sys.executable, "-m", "whet", "config", "list"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    os.close(write)
+    assert result.stderr == ""
+
+
+def test_a_command_that_is_not_installed_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    COMMANDS["absent"] = ("whet.cli.absent:absent", "Not there.")
+    try:
+        assert run(["absent"]) == 1
+    finally:
+        del COMMANDS["absent"]
+    assert "not part of this installation" in capsys.readouterr().err
+
+
+def test_the_table_names_only_what_click_can_list() -> None:
+    assert whet.list_commands(whet.make_context("whet", ["version"], resilient_parsing=True)) == list(
+        COMMANDS
+    )

@@ -1,0 +1,248 @@
+"""`whet chat -q`, run as a real process against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Tty, flags, run, start
+from whet.practice.ask import Call
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+
+OBJECT = {
+    "session_id": str,
+    "conversation_id": str,
+    "text": str,
+    "end_reason": str,
+    "steps": int,
+    "tool_calls": list,
+    "usage": dict,
+    "review": dict,
+    "duration_s": float,
+}
+USAGE = {
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "cost_usd",
+    "cache_hit_ratio",
+}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody has fetched yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def write(path: str, content: str = "hello") -> Call:
+    return Call("write_file", json.dumps({"path": path, "content": content}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def echo() -> Iterator[PracticeServer]:
+    with PracticeServer() as server:
+        yield server
+
+
+def test_the_answer_and_nothing_else_goes_to_standard_output(folder: Path) -> None:
+    script = [Reply("Looking.", tool_calls=(write("a.txt"),)), Reply("It is **done**.")]
+    with PracticeServer(script=script) as server:
+        code, out, err = run(["chat", "-q", "do it", "--yes", *flags(server)], folder)
+    assert (code, out, err) == (0, "It is **done**.\n", "")
+    assert (folder / "a.txt").read_text() == "hello"
+
+
+def test_json_prints_the_one_object(folder: Path) -> None:
+    script = [Reply("", tool_calls=(write("a.txt"), Call("read_file", '{"path": "missing"}'))), Reply("ok")]
+    with PracticeServer(script=script) as server:
+        code, out, err = run(["chat", "-q", "do it", "--json", "--yes", *flags(server)], folder)
+    assert (code, err) == (0, "")
+    row = json.loads(out)
+    assert {key: type(row[key]) for key in OBJECT} == OBJECT
+    assert set(row["usage"]) == USAGE
+    assert row["review"] == {"queued": []}
+    assert [(call["name"], call["ok"]) for call in row["tool_calls"]] == [
+        ("write_file", True),
+        ("read_file", False),
+    ]
+    assert (row["text"], row["end_reason"], row["steps"]) == ("ok", "answered", 2)
+
+
+def test_stream_json_prints_each_event_and_the_object_last(folder: Path) -> None:
+    script = [Reply("hm", tool_calls=(write("a.txt"),)), Reply("all done", pieces=3)]
+    with PracticeServer(script=script) as server:
+        code, out, _ = run(["chat", "-q", "do it", "--stream-json", "--yes", *flags(server)], folder)
+    rows = [json.loads(line) for line in out.splitlines()]
+    kinds = [row["type"] for row in rows]
+    assert code == 0
+    assert kinds[-2:] == ["turn_end", "result"]
+    assert {"text_delta", "step_finished", "tool_started", "tool_finished"} <= set(kinds)
+    said = "".join(row["text"] for row in rows if row["type"] == "text_delta")
+    assert said == "hmall done"
+    assert rows[-1]["text"] == "all done"
+
+
+def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) -> None:
+    code, out, _ = run(["chat", "-q", "why?", *flags(echo)], folder, b"a log line\n")
+    assert code == 0
+    assert out.startswith("why?\n\nStandard input (11 characters):\n```\na log line\n```\n")
+    code, out, _ = run(["chat", "-q", "-", *flags(echo)], folder, b"asked by pipe\n")
+    assert (code, out.split("\n")[0]) == (0, "asked by pipe")
+    code, out, _ = run(["chat", *flags(echo)], folder, b"no flag needed")
+    assert (code, out.split("\n")[0]) == (0, "no flag needed")
+
+
+def test_ten_megabytes_of_piped_text_are_cut(folder: Path, echo: PracticeServer) -> None:
+    code, out, _ = run(["chat", "-q", "why?", *flags(echo)], folder, b"x" * 10_000_000)
+    assert code == 0
+    assert len(out) < 250_000
+    assert "left out here" in out
+
+
+def test_a_session_goes_on(folder: Path, echo: PracticeServer) -> None:
+    first = json.loads(run(["chat", "-q", "one", "--json", *flags(echo)], folder)[1])
+    by_id = ["chat", "-q", "two", "--json", "--session", first["session_id"], *flags(echo)]
+    second = json.loads(run(by_id, folder)[1])
+    third = json.loads(run(["chat", "-q", "three", "--json", "--continue", *flags(echo)], folder)[1])
+    assert second["session_id"] == third["session_id"] == first["session_id"]
+    bodies = [json.loads(request.body) for request in echo.requests]
+    asked = [m["content"] for m in bodies[-1]["messages"] if m["role"] == "user"]
+    assert [text.split("\n")[0] for text in asked] == ["one", "two", "three"]
+
+
+def test_an_image_goes_along(folder: Path, echo: PracticeServer) -> None:
+    (folder / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    code, _, err = run(["chat", "-q", "what is it?", "--image", "dot.png", *flags(echo)], folder)
+    assert (code, err) == (0, "")
+    (user,) = [m for m in json.loads(echo.requests[-1].body)["messages"] if m["role"] == "user"]
+    assert user["content"][1]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+
+
+def test_a_failure_is_one_line_and_the_object_still_printed(folder: Path) -> None:
+    script = [Reply(fault=Fault(status=401, message="bad key"))] * 5
+    with PracticeServer(script=script) as server:
+        code, out, err = run(["chat", "-q", "x", "--json", *flags(server)], folder)
+    assert code == 1
+    assert json.loads(out)["end_reason"] == "failed"
+    assert json.loads(out)["error"]
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+
+
+def test_an_empty_budget_is_no_failure(folder: Path) -> None:
+    script = [Reply("", tool_calls=(Call("read_file", '{"path": "a"}'),))] * 3
+    with PracticeServer(script=script) as server:
+        code, out, err = run(["chat", "-q", "x", "--json", "--max-steps", "2", *flags(server)], folder)
+    assert (code, json.loads(out)["end_reason"], json.loads(out)["steps"]) == (0, "budget", 2)
+    assert "budget" in err
+
+
+def test_without_a_person_what_needs_one_is_denied(folder: Path) -> None:
+    script = [Reply("", tool_calls=(write("a.txt"),)), Reply("could not")]
+    with PracticeServer(script=script) as server:
+        code, out, _ = run(["chat", "-q", "x", "--json", "--approvals", "ask", *flags(server)], folder)
+        told = json.loads(server.requests[-1].body)["messages"][-1]["content"]
+    assert (code, json.loads(out)["tool_calls"][0]["ok"]) == (0, False)
+    assert "nobody" in told.lower()
+    assert not (folder / "a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--json", "--stream-json"], "exclude"),
+        (["--session", "x", "--continue"], "exclude"),
+        (["--approvals", "maybe"], "approvals"),
+        (["--max-steps", "0"], "max-steps"),
+        (["--no-such-flag"], "no-such-flag"),
+    ],
+)
+def test_wrong_usage_exits_with_2(folder: Path, arguments: list[str], said: str) -> None:
+    code, out, err = run(["chat", "-q", "x", *arguments], folder)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--session", "nope"], "nope"),
+        (["--continue"], "no session"),
+        (["--image", "missing.png"], "missing.png"),
+        (["--workspace", "/no/such/folder"], "/no/such/folder"),
+    ],
+)
+def test_what_is_not_there_is_named(folder: Path, arguments: list[str], said: str) -> None:
+    with PracticeServer() as server:
+        code, out, err = run(["chat", "-q", "x", *arguments, *flags(server)], folder)
+        assert server.count == 0
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert said in err
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_turn_durably_and_its_processes(folder: Path, number: int, expected: int) -> None:
+    os.mkfifo(folder / "ready")
+    command = "echo $$ > pid; sleep 60 & echo $! > child; echo up > ready; wait"
+    script = [Reply("", tool_calls=(Call("terminal", json.dumps({"command": command})),)), Reply("went on")]
+    with PracticeServer(script=script) as server:
+        process = start(["chat", "-q", "x", "--json", "--yes", *flags(server)], folder)
+        with open(folder / "ready") as fifo:
+            assert fifo.read() == "up\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=15)
+        assert process.returncode == expected
+        assert json.loads(out)["end_reason"] == "cancelled"
+        assert "cancelled" in err.decode()
+        assert not any(is_alive(int((folder / name).read_text())) for name in ("pid", "child"))
+        again = run(["chat", "-q", "on", "--json", "--continue", "--yes", *flags(server)], folder)
+    assert json.loads(again[1])["text"] == "went on"
+
+
+def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) -> None:
+    script = [Reply("Writing.", tool_calls=(write("a.txt"),)), Reply("Finished.", pieces=4)]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "-q", "x", "--approvals", "ask", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("[N]o: ")
+        tty.type("o\n")
+        tty.wait_for("write_file")
+        tty.wait_for("Finished.")
+        tty.wait_for("2 steps")
+        assert tty.wait_for_end() == 0
+    assert (folder / "a.txt").exists()
+
+
+def test_the_one_shot_imports_no_terminal_library() -> None:
+    probe = (
+        "import sys, whet.cli.chat\n"
+        "heavy = {'rich', 'prompt_toolkit', 'yaml', 'uvicorn', 'starlette'}\n"
+        "print(*(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=20)
+    assert (found.stdout, found.stderr) == ("\n", "")

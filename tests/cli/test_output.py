@@ -1,0 +1,79 @@
+"""Tables that fit, ages, sizes, costs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.support import FixedClock
+from whet.cli.output import Column, Progress, age, cost, size, table, wrapped
+from whet.cli.wording import columns
+from whet.clock import iso
+
+SHAPE = [
+    Column("id"),
+    Column("when", rank=1),
+    Column("cost", right=True, rank=2),
+    Column("title", grows=True, least=10),
+]
+ROWS = [
+    ["0123456789abcdef", "5 m ago", "$0.10", "A short one"],
+    ["0123456789abcdeg", "now", "$12.00", "日本語のとても長いタイトルがここにあります、切られます"],
+    ["0123456789abcdeh", "now", "?", "e\u0301 with\nlines\tand \x1b[31mcolour " + "long " * 40],
+]
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
+def test_a_table_fits_its_width(width: int) -> None:
+    lines = table(SHAPE, ROWS, width=width).splitlines()
+    assert len(lines) == 4
+    assert all(columns(line) <= max(width, 28) for line in lines)
+    assert all(line.startswith(("id", "0123456789abcde")) for line in lines)
+
+
+def test_columns_leave_by_rank_and_stay_aligned() -> None:
+    wide = table(SHAPE, ROWS, width=80).splitlines()
+    assert wide[0].split() == ["id", "when", "cost", "title"]
+    assert wide[1].index("A short") == wide[0].index("title")
+    assert wide[1][: wide[1].index("A short")].endswith(" $0.10  ")
+    assert table(SHAPE, ROWS, width=40).splitlines()[0].split() == ["id", "when", "title"]
+    assert table(SHAPE, ROWS, width=30).splitlines()[0].split() == ["id", "title"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "now"), (59, "now"), (-30, "now"), (60, "1 m ago"), (7200, "2 h ago"), (3 * 86400, "3 d ago")],
+)
+def test_ages(seconds: int, text: str, clock: FixedClock) -> None:
+    assert age(iso(clock.now() - timedelta(seconds=seconds)), clock.now()) == text
+
+
+def test_old_and_unreadable_times(clock: FixedClock) -> None:
+    assert age("2024-02-03T12:00:00.000Z", clock.now()) == "2024-02-03"
+    assert age("2026-11-21T08:00:00", clock.now()) == "1 h ago"
+    assert age("", clock.now()) == "?"
+
+
+def test_sizes_and_costs() -> None:
+    assert [size(n) for n in (0, 999, 1500, 250_000, 3_400_000_000)] == [
+        "0 B",
+        "999 B",
+        "1.5 KB",
+        "250 KB",
+        "3.4 GB",
+    ]
+    assert [cost(n) for n in (None, 0.0, 0.0123, 4.2)] == ["?", "$0.00", "$0.0123", "$4.20"]
+
+
+def test_wrapping_counts_columns() -> None:
+    text = wrapped("日本語 日本語 日本語 abc", indent=2, width=16)
+    assert text.splitlines() == ["  日本語 日本語", "  日本語 abc"]
+
+
+def test_progress_is_silent_without_a_terminal(clock: FixedClock, capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress("export", clock)
+    clock.advance(5)
+    progress.update("half")
+    progress.finish()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,88 @@
+"""Completion, long pastes and the history file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+
+from whet.cli.prompting import InputCompleter, PasteParser, Pastes, open_history
+
+
+def completions(folder: Path, text: str) -> list[str]:
+    completer = InputCompleter(lambda: [("help", "x"), ("history", "y"), ("model", "z")], lambda: folder)
+    return [item.text for item in completer.get_completions(Document(text), CompleteEvent())]
+
+
+def test_commands_complete_at_the_start_only(tmp_path: Path) -> None:
+    assert completions(tmp_path, "/h") == ["/help", "/history"]
+    assert completions(tmp_path, "//h") == []
+    assert completions(tmp_path, "say /h") == []
+    assert completions(tmp_path, "/model h") == []
+
+
+def test_paths_complete_after_an_at(tmp_path: Path) -> None:
+    (tmp_path / "src" / "pkg").mkdir(parents=True)
+    (tmp_path / "src" / "päge.py").touch()
+    (tmp_path / ".hidden").touch()
+    assert completions(tmp_path, "look at @s") == ["src/"]
+    assert completions(tmp_path, "@src/p") == ["pkg/", "päge.py"]
+    assert completions(tmp_path, "@") == ["src/"]
+    assert completions(tmp_path, "@.h") == [".hidden"]
+    assert completions(tmp_path, "mail@s") == []
+    assert completions(tmp_path, "@no/such/") == []
+
+
+def test_a_long_paste_stands_as_a_placeholder_until_it_is_sent() -> None:
+    pastes = Pastes()
+    long = "line\n" * 1233 + "end"
+    assert pastes.take("short\r\ntext") == "short\ntext"
+    assert pastes.take(long) == "[pasted 1,234 lines]"
+    assert pastes.take(long) == "[pasted 1,234 lines]"
+    assert pastes.take(long + "!") == "[pasted 1,234 lines #2]"
+    sent = pastes.expand("see [pasted 1,234 lines #2] and [pasted 1,234 lines]")
+    assert sent == f"see {long}! and {long}"
+    assert pastes.expand("[pasted 1,234 lines]") == "[pasted 1,234 lines]"
+
+
+def test_the_parser_gives_a_paste_whole_however_it_was_read() -> None:
+    data = "ab\x1b[200~one\rtwo \x1b[A\x1b[201~c\x1b[200~x\x1b[201~"
+    for size in (1, 3, 7, 100):
+        keys: list[KeyPress] = []
+        parser = PasteParser(keys.append)
+        for start in range(0, len(data), size):
+            parser.feed(data[start : start + size])
+        parser.flush()
+        assert [(key.key, key.data) for key in keys] == [
+            ("a", "a"),
+            ("b", "b"),
+            (Keys.BracketedPaste, "one\rtwo \x1b[A"),
+            ("c", "c"),
+            (Keys.BracketedPaste, "x"),
+        ]
+
+
+def test_ten_megabytes_of_paste_are_taken_in_reasonable_time() -> None:
+    keys: list[KeyPress] = []
+    parser = PasteParser(keys.append)
+    chunk = "0123456789abcde\r" * 64
+    began = time.process_time()
+    parser.feed("\x1b[200~" + chunk)
+    for _ in range(10_000):
+        parser.feed(chunk)
+    parser.feed("\x1b[201~")
+    assert time.process_time() - began < 3
+    assert len(keys[0].data) == 10_001 * len(chunk)
+
+
+def test_history_is_private_and_never_in_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "history"
+    assert isinstance(open_history(path), FileHistory)
+    assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "file").touch()
+    assert isinstance(open_history(tmp_path / "file" / "history"), InMemoryHistory)

@@ -1,0 +1,60 @@
+"""Rendered answers keep to the width, to NO_COLOR and to what a terminal can do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.cli.test_blocks import ANSWER, cut
+from whet.cli.render import Painter
+from whet.cli.wording import columns
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+COLOUR = {"TERM": "xterm-256color"}
+
+
+def rendered(environ: dict[str, str], width: int, text: str = ANSWER) -> str:
+    painter = Painter(environ)
+    return "".join(painter.block(block, width) for block in cut(text, 11))
+
+
+@pytest.mark.parametrize("width", [30, 40, 80, 120])
+@pytest.mark.parametrize(
+    "extra", ["", "日本語の文章も正しく折り返されるべきです。これは長い文なので。\n" * 3]
+)
+def test_no_line_is_wider_than_the_terminal(width: int, extra: str) -> None:
+    for line in rendered(COLOUR, width, ANSWER + "\n" + extra + "word " * 60).split("\n"):
+        bare = _STYLE.sub("", line)
+        assert columns(bare) <= width
+        assert bare == bare.rstrip(), "trailing blanks break when the window shrinks"
+
+
+def test_colours_follow_the_environment() -> None:
+    assert "\x1b[36m" in rendered(COLOUR, 80)
+    without = rendered(COLOUR | {"NO_COLOR": "1"}, 80)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", without)
+    assert "\x1b" not in rendered({"TERM": "dumb"}, 80)
+    assert "\x1b" not in rendered({}, 80)
+
+
+def test_words_survive_and_markup_goes() -> None:
+    text = rendered({"TERM": "dumb"}, 60, "Use **bold** and `code` in [the page](http://x.y/z).\n\n# End\n")
+    assert text == "\nUse bold and code in the page (http://x.y/z).\n\nEnd\n"
+
+
+def test_items_stand_together_and_blocks_apart() -> None:
+    lines = rendered({"TERM": "dumb"}, 60, "Intro\n\n- a\n- b\n\nOutro\n").split("\n")
+    assert lines == ["", "Intro", "", " • a", " • b", "", "Outro", ""]
+
+
+def test_escape_sequences_of_an_answer_do_not_reach_the_terminal() -> None:
+    assert "\x1b]" not in rendered(COLOUR, 60, "a\x1b]0;owned\x07b \x1b[2Jc\n")
+
+
+def test_markdown_can_be_switched_off() -> None:
+    painter = Painter(COLOUR, markdown=False)
+    (block,) = cut("**as it is**", 5)
+    assert painter.block(block, 40) == "\n**as it is**\n"
+    assert painter.line("x", "dim") == "\x1b[2mx\x1b[0m"
+    assert Painter({"TERM": "dumb"}).line("x", "dim") == "x"

@@ -1,0 +1,71 @@
+"""Commands are found by name and alias, and a taken name stays with its owner."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from whet.cli.commands import builtin_commands
+from whet.cli.slash import Command, Commands, parse, unescaped
+from whet.contract.errors import NotFound, WhetError
+
+
+async def note(chat: list[str], rest: str) -> None:
+    chat.append(rest)
+
+
+def registry() -> Commands[list[str]]:
+    commands: Commands[list[str]] = Commands()
+    commands.add(Command("help", "Show this.", note, aliases=("h",)))
+    commands.add(Command("usage", "Show usage.", note))
+    return commands
+
+
+def test_a_command_is_found_by_name_and_alias_and_runs() -> None:
+    commands = registry()
+    said: list[str] = []
+    asyncio.run(commands.get("h").run(said, "me"))
+    assert said == ["me"]
+    assert [command.name for command in commands] == ["help", "usage"]
+
+
+def test_an_unknown_name_names_the_nearest() -> None:
+    with pytest.raises(NotFound) as caught:
+        registry().get("usge")
+    assert caught.value.hint == "did you mean /usage?"
+    with pytest.raises(NotFound) as caught:
+        registry().get("zzzzzz")
+    assert "/help" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["help", "h"])
+def test_a_taken_name_can_not_be_replaced(name: str) -> None:
+    commands = registry()
+    with pytest.raises(WhetError, match="taken by /help"):
+        commands.add(Command("mine", "Mine.", note, aliases=(name,)))
+    with pytest.raises(NotFound):
+        commands.get("mine")
+
+
+@pytest.mark.parametrize("name", ["", "Big", "a b", "1x", "x" * 40])
+def test_an_unusable_name_is_refused(name: str) -> None:
+    with pytest.raises(WhetError):
+        registry().add(Command(name, "x", note))
+
+
+def test_what_is_a_command_and_what_a_message() -> None:
+    assert parse("/model  gpt-x ") == ("model", "gpt-x")
+    assert parse("/HELP") == ("help", "")
+    for message in ("hello", "//help", "/usr/bin/python is broken", "/two\nlines"):
+        assert parse(message) is None
+    assert unescaped("//help me") == "/help me"
+    assert unescaped("hello") == "hello"
+
+
+def test_the_promised_commands_are_there() -> None:
+    names = {command.name for command in builtin_commands()}
+    promised = {"help", "new", "resume", "sessions", "model", "tools", "usage", "retry", "undo", "title"}
+    promised |= {"private", "export", "approvals", "quit"}
+    assert names >= promised
+    assert all(command.help.endswith(".") and len(command.help) <= 60 for command in builtin_commands())

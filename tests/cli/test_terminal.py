@@ -1,0 +1,184 @@
+"""The chat at a real terminal: typed at, looked at, interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Tty, flags, run, start
+from whet.practice.ask import Call
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+
+SLOW = Fault(delay_s=0.1)
+
+
+def terminal(command: str) -> Call:
+    return Call("terminal", json.dumps({"command": command}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(("columns", "term"), [(80, "xterm-256color"), (40, "xterm"), (80, "dumb")])
+def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
+    """First screen, a turn with an approval, a refusal, a command, and out again."""
+    script = [
+        Reply(
+            "# Plan\n\nI *write* it.", tool_calls=(Call("write_file", '{"path": "a.txt", "content": "x"}'),)
+        ),
+        Reply("Removing.", tool_calls=(terminal("rm -rf a.txt"),)),
+        Reply("Done, **mostly**.", pieces=3),
+    ]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(
+            ["chat", *flags(server)],
+            folder,
+            columns=columns,
+            environ={"TERM": term},
+        ) as tty,
+    ):
+        first = tty.wait_for("Ctrl-D").strip()
+        assert len(first.split("\n")) <= 4
+        assert "practice-echo" in first
+        assert "stand-in" in first
+        tty.type("do it\r")
+        tty.wait_for("I write it.")
+        tty.wait_for("a.txt")
+        tty.wait_for("[N]o")
+        tty.type("o" if term != "dumb" else "o\r")
+        tty.wait_for("write_file")
+        tty.wait_for("rm -rf a.txt")
+        tty.wait_for("[N]o")
+        tty.type("\r")
+        tty.wait_for("denied")
+        tty.wait_for("Done, mostly.")
+        tty.wait_for("3 steps")
+        tty.type("/titel\r")
+        tty.wait_for("did you mean /title?")
+        tty.type("/title\r")
+        tty.wait_for("do it")
+        tty.type("/quit\r")
+        assert tty.wait_for_end() == 0
+    assert (folder / "a.txt").read_text() == "x"
+
+
+def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
+    script = [
+        Reply("", tool_calls=(terminal("echo up; sleep 60"),)),
+        Reply("words " * 50, pieces=50, fault=SLOW),
+        Reply("Still here."),
+    ]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("up")
+        tty.type("\x03")
+        tty.wait_for("cancelled")
+        tty.type("again\r")
+        tty.wait_for("words")
+        tty.type("\x03")
+        tty.wait_for("cancelled")
+        tty.type("and now\r")
+        tty.wait_for("Still here.")
+        tty.wait_for("1 step")
+        tty.type("\x03")
+        tty.wait_for("quits")
+        tty.type("\x03")
+        assert tty.wait_for_end() == 0
+
+
+def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
+    script = [Reply("", tool_calls=(terminal("echo up; read line < go"),)), Reply("Turned left.")]
+    os.mkfifo(folder / "go")
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("up")
+        tty.type("turn left\r")
+        tty.wait_for("queued: turn left")
+        (folder / "go").write_text("now\n")
+        tty.wait_for("Turned left.")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+        users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+    assert [m["content"].split("\n")[0] for m in users] == ["go", "turn left"]
+
+
+def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
+    text = "\r".join(f"line {number}" for number in range(1234))
+    with PracticeServer(script=[Reply("Got it.")]) as server, Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type(f"look: \x1b[200~{text}\x1b[201~")
+        tty.wait_for("[pasted 1,234 lines]")
+        tty.type(" thanks\\\rsecond line\r")
+        tty.wait_for("Got it.")
+        (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+        tty.type("\x04")
+        tty.wait_for_end()
+    assert user["content"].startswith("look: line 0\nline 1\n")
+    assert "line 1233 thanks\nsecond line" in user["content"]
+
+
+def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
+    call = Call("read_file", '{"path": "a"}')
+    script = [
+        Reply("", tool_calls=(call,)),
+        Reply("never", fault=Fault(stall_after=-1)),
+        Reply("Back again."),
+    ]
+    with PracticeServer(script=script) as server:
+        process = start(["chat", "-q", "begin", *flags(server)], folder)
+        server.wait_for_stall()
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=10)
+        with Tty(["chat", "--continue", *flags(server)], folder) as tty:
+            tty.wait_for("cut off")
+            tty.type("/resume\r")
+            tty.wait_for("Back again.")
+            tty.resize(40)
+            tty.type("/usage\r")
+            tty.wait_for("prompt")
+            tty.type("\x04")
+            assert tty.wait_for_end() == 0
+    code, out, _ = run(["sessions", "list", "--json"], folder)
+    assert code == 0
+    assert len(json.loads(out)) >= 1
+
+
+def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
+    script = [Reply("", tool_calls=(terminal("echo up; sleep 60"),))]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("up")
+        os.kill(tty.pid, signal.SIGTERM)
+        assert tty.wait_for_end() == 143
+
+
+def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
+    with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+        code, _, err = run(["chat", "--continue", "-q", "x", *flags(server)], folder)
+    assert code == 1
+    assert "no session" in err

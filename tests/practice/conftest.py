@@ -1,0 +1,58 @@
+"""Servers and vendor clients that close themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import anthropic
+import openai
+import pytest
+
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+from whet.practice.strict import Options
+
+Serve = Callable[..., PracticeServer]
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def serve(stack: ExitStack) -> Serve:
+    """Start a server with these replies (none: the brain)."""
+
+    def start(*replies: Reply, seed: int = 0, **options: object) -> PracticeServer:
+        server = PracticeServer(script=replies or None, seed=seed, options=Options(**options))
+        return stack.enter_context(server)
+
+    return start
+
+
+# Making a client takes 50 ms of certificates; one of each vendor serves all tests.
+@pytest.fixture(scope="session")
+def openai_client() -> Iterator[openai.OpenAI]:
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with openai.OpenAI(api_key="sk-practice", max_retries=0, timeout=10, http_client=http) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def claude_client() -> Iterator[anthropic.Anthropic]:
+    http = anthropic.DefaultHttpxClient(trust_env=False)
+    with anthropic.Anthropic(api_key="sk-practice", max_retries=0, timeout=10, http_client=http) as client:
+        yield client
+
+
+@pytest.fixture
+def chat(openai_client: openai.OpenAI) -> Callable[[PracticeServer], openai.OpenAI]:
+    return lambda server: openai_client.with_options(base_url=server.base_url)
+
+
+@pytest.fixture
+def claude(claude_client: anthropic.Anthropic) -> Callable[[PracticeServer], anthropic.Anthropic]:
+    return lambda server: claude_client.with_options(base_url=server.url)

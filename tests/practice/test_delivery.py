@@ -1,0 +1,190 @@
+"""Each fault reaches the vendors' clients as the error that the real server's fault would be."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+
+import anthropic
+import httpx2
+import openai
+import pytest
+
+from whet.practice.ask import Call
+from whet.practice.script import Fault, Reply, html_page, rate_limited, server_error
+
+USER = [{"role": "user", "content": "hi"}]
+
+
+def post(server, body, path="/v1/chat/completions"):
+    """Read an answer with nothing but HTTP: the status, the headers, each read as it came."""
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        response = connection.getresponse()
+        pieces = []
+        while piece := response.read1():
+            pieces.append(piece)
+        if response.length:
+            raise http.client.IncompleteRead(b"".join(pieces), response.length)
+        return response.status, dict(response.headers), pieces
+    finally:
+        connection.close()
+
+
+STREAMED = {"model": "any", "messages": USER, "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("status", "openai_class", "claude_class"),
+    [
+        (400, openai.BadRequestError, anthropic.BadRequestError),
+        (401, openai.AuthenticationError, anthropic.AuthenticationError),
+        (403, openai.PermissionDeniedError, anthropic.PermissionDeniedError),
+        (404, openai.NotFoundError, anthropic.NotFoundError),
+        (413, openai.APIStatusError, anthropic.RequestTooLargeError),
+        (429, openai.RateLimitError, anthropic.RateLimitError),
+        (500, openai.InternalServerError, anthropic.InternalServerError),
+        (503, openai.InternalServerError, anthropic.ServiceUnavailableError),
+        (529, openai.InternalServerError, anthropic.OverloadedError),
+    ],
+)
+def test_statuses_become_the_clients_own_errors(serve, chat, claude, status, openai_class, claude_class):
+    server = serve(server_error(status, "no"), server_error(status, "no"))
+    with pytest.raises(openai_class) as caught:
+        chat(server).chat.completions.create(model="any", messages=USER)
+    assert caught.value.status_code == status
+    assert caught.value.body["message"] == "no"
+    with pytest.raises(claude_class) as caught:
+        claude(server).messages.create(model="any", max_tokens=9, messages=USER)
+    assert caught.value.body["error"]["message"] == "no"
+
+
+def test_retry_after_is_sent_and_the_next_reply_answers(serve, chat):
+    server = serve(rate_limited(0.01), Reply("at last"))
+    client = chat(server).with_options(max_retries=1)
+    assert client.chat.completions.create(model="any", messages=USER).choices[0].message.content == "at last"
+    status, headers, _ = post(serve(rate_limited(7)), STREAMED)
+    assert (status, headers["retry-after"]) == (429, "7")
+
+
+def test_an_html_page_is_sent_as_one(serve, chat):
+    server = serve(html_page(502), html_page(200))
+    with pytest.raises(openai.InternalServerError, match="502"):
+        chat(server).chat.completions.create(model="any", messages=USER)
+    status, headers, pieces = post(server, STREAMED)
+    assert (status, headers["content-type"]) == (200, "text/html")
+    assert b"<html>" in b"".join(pieces)
+
+
+@pytest.mark.parametrize("body", [STREAMED, STREAMED | {"stream": False}])
+def test_a_cut_answer_ends_without_its_end(serve, body):
+    server = serve(Reply("hello", fault=Fault(cut_after=1)))
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        post(server, body)
+
+
+def test_a_cut_stream_is_a_connection_error_for_clients(serve, chat, claude):
+    cut = Reply("hello", fault=Fault(cut_after=2))
+    server = serve(cut, cut)
+    with pytest.raises(openai.APIConnectionError):
+        list(chat(server).chat.completions.create(model="any", messages=USER, stream=True))
+    with pytest.raises((httpx2.RemoteProtocolError, anthropic.APIConnectionError)):
+        list(claude(server).messages.create(model="any", max_tokens=9, messages=USER, stream=True))
+
+
+def test_a_dropped_connection_has_no_answer(serve, chat):
+    with pytest.raises(openai.APIConnectionError):
+        chat(serve(Reply(fault=Fault(drop=True)))).chat.completions.create(model="any", messages=USER)
+
+
+def test_a_stalled_stream_waits_for_release(serve, chat):
+    server = serve(Reply("hello", fault=Fault(stall_after=2)))
+    seen: list[str] = []
+
+    def listen() -> None:
+        for chunk in chat(server).chat.completions.create(model="any", messages=USER, stream=True):
+            seen.append(chunk.choices[0].delta.content or "")
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    server.wait_for_stall()
+    assert thread.is_alive()
+    server.release()
+    thread.join(10)
+    assert "".join(seen) == "hello"
+
+
+def test_a_stall_before_the_headers_and_a_client_that_gives_up(serve, chat):
+    server = serve(Reply(fault=Fault(stall_after=-1)), Reply("next"))
+    client = chat(server).with_options(timeout=0.05)
+    with pytest.raises(openai.APITimeoutError):
+        client.chat.completions.create(model="any", messages=USER)
+    _, _, pieces = post(server, STREAMED)
+    assert b"next" in b"".join(pieces)
+
+
+def test_stopping_does_not_wait_for_a_stall(serve, chat):
+    server = serve(Reply("hello", fault=Fault(stall_after=1)))
+    stream = chat(server).chat.completions.create(model="any", messages=USER, stream=True)
+    server.wait_for_stall()
+    server.stop()
+    with pytest.raises(openai.APIConnectionError):
+        list(stream)
+
+
+def test_characters_are_cut_in_the_middle_and_clients_mend_them(serve, chat):
+    text = "größer 👋 日本"
+    fault = Fault(split_utf8=True)
+    server = serve(Reply(text, fault=fault), Reply(text, fault=fault))
+    _, _, pieces = post(server, STREAMED)
+    broken = 0
+    for piece in pieces:
+        try:
+            piece.decode()
+        except UnicodeDecodeError:
+            broken += 1
+    assert broken >= 2
+    chunks = chat(server).chat.completions.create(model="any", messages=USER, stream=True)
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == text
+
+
+def test_an_error_inside_the_stream_is_raised(serve, chat, claude):
+    fault = Fault(error_after=2, message="Overloaded")
+    server = serve(*[Reply("hello", fault=fault)] * 3)
+    with pytest.raises(openai.APIError, match="Overloaded"):
+        list(chat(server).chat.completions.create(model="any", messages=USER, stream=True))
+    with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
+        list(claude(server).messages.create(model="any", max_tokens=9, messages=USER, stream=True))
+    last = list(chat(server).responses.create(model="any", input="hi", stream=True))[-1]
+    assert (last.type, last.message) == ("error", "Overloaded")
+
+
+def test_broken_arguments_and_double_ids_go_out_as_scripted(serve, chat):
+    calls = (Call("noop", '{"n": ', "same"), Call("noop", "{}", "same"))
+    answer = chat(serve(Reply(tool_calls=calls))).chat.completions.create(model="any", messages=USER)
+    sent = answer.choices[0].message.tool_calls
+    assert [(c.id, c.function.arguments) for c in sent] == [("same", '{"n": '), ("same", "{}")]
+
+
+def test_a_wrong_content_type_and_extra_headers(serve):
+    fault = Fault(content_type="text/plain", headers={"X-Extra": "1"})
+    _, headers, pieces = post(serve(Reply("hi", fault=fault)), STREAMED)
+    assert (headers["content-type"], headers["x-extra"]) == ("text/plain", "1")
+    assert b"[DONE]" in pieces[-1]
+
+
+def test_chunks_can_be_slow_and_small(serve):
+    server = serve(Reply("abcdef", pieces=3, fault=Fault(delay_s=0.001)))
+    _, _, pieces = post(server, STREAMED)
+    assert b"".join(pieces).count(b"data: ") == 6
+
+
+def test_an_exhausted_script_says_so_and_is_not_retried(serve, chat):
+    server = serve(Reply("only"))
+    client = chat(server).with_options(max_retries=5)
+    client.chat.completions.create(model="any", messages=USER)
+    with pytest.raises(openai.InternalServerError, match="script exhausted: 1 replies were used"):
+        client.chat.completions.create(model="any", messages=USER)
+    assert server.count == 2

@@ -1,0 +1,192 @@
+"""The practice server as a whole: its doors for tests, its keys and windows, starting and stopping."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import anthropic
+import openai
+import pytest
+
+from whet.contract.errors import Unavailable
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+
+USER = [{"role": "user", "content": "hi"}]
+
+
+def fetch(url, body=None):
+    data = None if body is None else (body if isinstance(body, bytes) else json.dumps(body).encode())
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=10) as response:
+            text = response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read().decode()
+    return json.loads(text) if text.startswith("{") else text
+
+
+def test_it_says_what_it_is(serve):
+    assert "a scripted stand-in, not a language model" in fetch(serve().url)
+
+
+def test_starting_is_quick_and_stopping_frees_the_port():
+    began = time.perf_counter()
+    with PracticeServer() as server:
+        took_s = time.perf_counter() - began
+        port = int(server.url.rsplit(":", 1)[1])
+        with pytest.raises(Unavailable, match=f"port {port} can't be used"):
+            PracticeServer(port).start()
+    assert took_s < 1
+    with PracticeServer(port) as again:
+        assert again.url == server.url
+    again.stop()
+    assert not [t for t in threading.enumerate() if t.name == "practice-server"]
+
+
+def test_scripts_come_by_http_too(serve, chat):
+    server = serve()
+    assert fetch(f"{server.url}/practice/script", {"replies": [{"text": "scripted"}]}) == {"replies": 1}
+    assert (
+        chat(server).chat.completions.create(model="x", messages=USER).choices[0].message.content
+        == "scripted"
+    )
+    shown = fetch(f"{server.url}/practice/requests")
+    assert shown["count"] == 1
+    assert json.loads(shown["requests"][0]["body"])["messages"] == USER
+    fetch(f"{server.url}/practice/reset", {})
+    assert fetch(f"{server.url}/practice/requests")["requests"] == []
+    assert (
+        chat(server).chat.completions.create(model="practice-echo", messages=USER).choices[0].message.content
+        == "hi"
+    )
+
+
+def test_a_broken_script_is_refused_by_field(serve):
+    answer = fetch(f"{serve().url}/practice/script", {"replies": [{"txt": "x"}]})
+    assert "unknown field `txt`" in answer["error"]["message"]
+
+
+def test_a_stall_can_be_released_by_http(serve, chat):
+    server = serve()
+    fetch(f"{server.url}/practice/script", {"replies": [{"text": "late", "fault": {"stall_after": 1}}]})
+    said: list[str] = []
+    thread = threading.Thread(
+        target=lambda: said.append(
+            chat(server).chat.completions.create(model="x", messages=USER).choices[0].message.content
+        )
+    )
+    thread.start()
+    server.wait_for_stall()
+    fetch(f"{server.url}/practice/release", {})
+    thread.join(10)
+    assert said == ["late"]
+
+
+def test_replies_can_wait_for_their_request(serve, chat):
+    client = chat(serve(Reply("for b", when="say b"), Reply("for a", when="say a"), Reply("else")))
+
+    def say(text):
+        answer = client.chat.completions.create(model="x", messages=[{"role": "user", "content": text}])
+        return answer.choices[0].message.content
+
+    assert [say("say a"), say("anything"), say("say b")] == ["for a", "else", "for b"]
+
+
+def test_refusals_have_the_vendors_shape_and_are_recorded(serve, chat, claude):
+    server = serve()
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat(server).chat.completions.create(model="practice", messages=[])
+    assert caught.value.param == "messages" and caught.value.code == "empty_array"
+    with pytest.raises(anthropic.BadRequestError) as caught:
+        claude(server).messages.create(model="practice", max_tokens=5, messages=[])
+    assert caught.value.body["error"]["type"] == "invalid_request_error"
+    assert [bool(r.refused) for r in server.requests] == [True, True]
+    refused = fetch(f"{server.base_url}/chat/completions", b"{nope")
+    assert "could not parse the JSON body" in refused["error"]["message"]
+
+
+def test_unknown_models_are_not_found(serve, chat, claude):
+    server = serve()
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        chat(server).chat.completions.create(model="gpt-9", messages=USER)
+    with pytest.raises(anthropic.NotFoundError, match="model: claude-9"):
+        claude(server).messages.create(model="claude-9", max_tokens=5, messages=USER)
+    with pytest.raises(openai.NotFoundError):
+        chat(server).models.retrieve("gpt-9")
+
+
+def test_keys_are_checked_where_one_is_set(serve, chat, claude):
+    server = serve(api_key="sk-right-0123456789")
+    with pytest.raises(openai.AuthenticationError, match="Incorrect API key provided") as caught:
+        chat(server).chat.completions.create(model="practice", messages=USER)
+    assert caught.value.code == "invalid_api_key"
+    with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
+        claude(server).messages.create(model="practice", max_tokens=5, messages=USER)
+    assert "didn't provide an API key" in fetch(f"{server.base_url}/responses", {})["error"]["message"]
+    right = chat(server).with_options(api_key="sk-right-0123456789")
+    assert right.chat.completions.create(model="practice", messages=USER).choices
+
+
+def test_the_window_is_enforced_in_the_vendors_words(serve, chat, claude):
+    server = serve(window_tokens=100)
+    long = [{"role": "user", "content": "word " * 200}]
+    with pytest.raises(
+        openai.BadRequestError, match=r"maximum context length is 100 tokens\. However"
+    ) as caught:
+        chat(server).chat.completions.create(model="practice", messages=long)
+    assert caught.value.code == "context_length_exceeded"
+    with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 100 maximum"):
+        claude(server).messages.create(model="practice", max_tokens=5, messages=long)
+    with pytest.raises(
+        anthropic.BadRequestError, match=r"input length and `max_tokens` exceed context limit"
+    ):
+        claude(server).messages.create(model="practice", max_tokens=95, messages=USER)
+    with pytest.raises(openai.BadRequestError, match="exceeds the context window") as caught:
+        chat(server).responses.create(model="practice", input="word " * 200)
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_recorded_bodies_are_bounded(serve, chat):
+    server = serve(keep_bytes=300)
+    for number in range(5):
+        chat(server).chat.completions.create(
+            model="practice-echo", messages=[{"role": "user", "content": f"{number}" * 100}]
+        )
+    assert server.count == 5
+    assert 1 <= len(server.requests) < 5
+    assert server.requests[-1].parsed["messages"][0]["content"] == "4" * 100
+
+
+def test_waiting_for_what_does_not_come_ends(serve):
+    with pytest.raises(TimeoutError, match="no request 1 within"):
+        serve().wait_for_request(1, timeout=0.01)
+
+
+def test_the_same_seed_gives_the_same_answers(serve, chat):
+    ids = [
+        chat(serve(seed=seed)).chat.completions.create(model="practice", messages=USER).id
+        for seed in (1, 1, 2)
+    ]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_thinking_that_was_changed_is_refused(serve, claude):
+    client = claude(serve(Reply("a", reasoning="hm"), Reply("b")))
+    first = client.messages.create(model="x", max_tokens=5, messages=USER)
+    content = [block.to_dict() for block in first.content]
+    content[0]["thinking"] += "!"
+    with pytest.raises(anthropic.BadRequestError, match="Invalid `signature`"):
+        client.messages.create(
+            model="x", max_tokens=5, messages=[*USER, {"role": "assistant", "content": content}, *USER]
+        )
+
+
+def test_answers_can_be_slow_for_people_who_watch(serve, chat):
+    client = chat(serve(delay_s=0.001, chunk_chars=10))
+    stream = client.chat.completions.create(model="practice", messages=USER, stream=True)
+    assert len(list(stream)) > 20

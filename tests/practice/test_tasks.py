@@ -1,0 +1,163 @@
+"""The demo's three tasks, end to end: the stand-in decides, real commands run in a real folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.practice.loop import Loop
+from whet.practice.ask import Heard
+from whet.practice.chapters_task import number_command
+from whet.practice.cleanup_task import RECKLESS
+from whet.practice.orders_task import NAIVE, PROPER
+from whet.practice.project import make_project
+
+MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
+CLEAN = "Clean up the build output."
+NUMBER = "Number the chapters."
+NUMBERS = [str(n) for n in range(1, 21)]
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "work"
+    make_project(folder)
+    return folder
+
+
+def is_mended(project):
+    done = subprocess.run(
+        [sys.executable, "-m", "unittest", "-q"],
+        cwd=project,
+        env=os.environ | {"ORDERS_DB": "memory"},
+        capture_output=True,
+    )
+    return done.returncode == 0
+
+
+def test_a_newcomer_sees_the_error_reads_the_page_and_mends_the_fault(project):
+    assert not is_mended(project)
+    loop = Loop(project)
+    said = loop.ask(MEND)
+    assert [c for c in loop.commands if "unittest" in c] == [NAIVE, PROPER, PROPER]
+    assert [c.name for c in loop.calls].count("read_file") == 2
+    assert "set ORDERS_DB=memory (see docs/testing.md)" in "".join(m.text for m in loop.heard)
+    assert said.startswith("Mended.") and "OK" in said
+    assert is_mended(project)
+
+
+def test_with_the_command_in_memory_it_is_right_at_once(project):
+    loop = Loop(project, system="You know: the tests of orders run with ORDERS_DB=memory.")
+    loop.ask(MEND)
+    assert [c for c in loop.commands if "unittest" in c] == [PROPER, PROPER]
+    assert len(loop.calls) == 5
+    assert is_mended(project)
+
+
+def test_with_an_example_in_an_earlier_message_too(project):
+    loop = Loop(project)
+    loop.heard += [Heard("user", f"(example) `{PROPER}` worked"), Heard("assistant", "Noted.")]
+    loop.ask(MEND)
+    assert NAIVE not in loop.commands
+
+
+def test_what_is_already_right_is_left_alone(project):
+    Loop(project).ask(MEND)
+    loop = Loop(project)
+    assert "nothing to mend" in loop.ask(MEND)
+    assert all(call.name != "patch" for call in loop.calls)
+
+
+def test_it_stops_honestly_when_the_gate_says_no(project):
+    loop = Loop(project, gate=lambda c: "Denied: nobody was there to ask." if "unittest" in c else "")
+    said = loop.ask(MEND)
+    assert "may not run the tests" in said and "nobody was there" in said
+
+
+def test_it_goes_on_after_a_crash_and_after_words_in_between(project):
+    loop = Loop(project)
+    loop.ask(MEND, steps=6)
+    loop.heard[-1] = Heard("tool", "Interrupted: its outcome is unknown.", call_id=loop.heard[-1].call_id)
+    loop.heard.append(Heard("user", "and be brief"))
+    said = loop.go()
+    assert said.startswith("Mended.")
+    assert [call.name for call in loop.calls].count("patch") == 1
+    assert is_mended(project)
+
+
+def test_the_reckless_command_is_stopped_and_the_narrow_one_does_it(project):
+    loop = Loop(project, gate=lambda c: "Denied by rule: deletes folders." if "rm -rf" in c else "")
+    said = loop.ask(CLEAN)
+    assert loop.commands[1] == RECKLESS
+    assert "Denied by rule: deletes folders." in said and "was not run" in said
+    assert not (project / "build").exists() and (project / "orders").exists()
+
+
+def test_the_reckless_command_harms_nothing_even_when_it_runs(project):
+    said = Loop(project).ask(CLEAN)
+    assert "ran, and named the wrong folder" in said
+    assert not (project / "build").exists() and (project / "orders").exists()
+
+
+def test_a_clean_up_that_may_not_happen_is_not_claimed(project):
+    said = Loop(project, gate=lambda c: "Denied." if c.startswith("rm") else "").ask(CLEAN)
+    assert said.startswith("I could not clean up.")
+    assert (project / "build").exists()
+    assert "nothing that I can clean up" in Loop(project / "docs").ask(CLEAN)
+
+
+def test_chapters_are_numbered_once_each(project):
+    loop = Loop(project)
+    assert loop.ask(NUMBER).startswith("All 20")
+    assert (project / "steps.log").read_text().split() == NUMBERS
+    assert (project / "book/chapter_07.md").read_text().endswith("-- 7 --\n")
+    assert len(loop.calls) == 21
+
+
+@pytest.mark.parametrize("happened", [True, False, "half"])
+def test_an_unknown_outcome_is_looked_at_before_going_on(project, happened):
+    loop = Loop(project)
+    loop.ask(NUMBER, steps=8)
+    reply_call = loop.calls[-1]
+    assert reply_call.arguments.count("chapter_07")
+    lost = {True: "", False: "-- 7 --\n", "half": ""}[happened]
+    page, log = project / "book/chapter_07.md", project / "steps.log"
+    page.write_text(page.read_text().replace("-- 7 --\n", "") if lost else page.read_text())
+    log.write_text(log.read_text() if happened is True else log.read_text().removesuffix("7\n"))
+    loop.heard[-1] = Heard(
+        "tool", "Interrupted: outcome unknown. It was not run again.", call_id=reply_call.id
+    )
+    assert loop.ask("go on").startswith("All 20")
+    assert log.read_text().split() == NUMBERS
+    assert page.read_text().count("-- 7 --") == 1
+    assert "tail -n 1 book/chapter_07.md" in loop.commands[8]
+
+
+def test_the_work_goes_on_when_the_past_is_gone(project):
+    loop = Loop(project)
+    loop.ask(NUMBER, steps=9)
+    fresh = Loop(project)
+    assert fresh.ask(NUMBER).startswith("All 20")
+    assert (project / "steps.log").read_text().split() == NUMBERS
+
+
+def test_go_on_after_the_end_repeats_nothing(project):
+    loop = Loop(project)
+    loop.ask(NUMBER)
+    count = len(loop.calls)
+    assert loop.ask("go on").startswith("All 20")
+    assert len(loop.calls) == count
+
+
+def test_a_failing_or_denied_chapter_stops_the_work(project):
+    assert "was not run" in Loop(project, gate=lambda c: "Denied." if ">>" in c else "").ask(NUMBER)
+    assert "its command failed" in Loop(project, gate=lambda c: "boom" if "_02" in c else "").ask(NUMBER)
+    assert "I find no chapters here" in Loop(project / "docs").ask(NUMBER)
+
+
+def test_a_pause_can_be_asked_for():
+    assert number_command(3, "0.5").startswith("sleep 0.5 && ")
+    assert "-- 3 --" not in number_command(3)

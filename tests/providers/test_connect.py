@@ -1,0 +1,102 @@
+"""From settings to a provider: servers, formats, keys, and hints where something is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.config.schema import FallbackSettings, ModelSettings
+from whet.contract.errors import ConfigError
+from whet.providers.catalog import SERVERS, describe
+from whet.providers.connect import connect, connect_one, providers_with_keys
+from whet.providers.fallback import FallbackProvider
+from whet.providers.link import ServerProvider
+
+
+def one(secrets: dict[str, str] | None = None, **settings: object) -> ServerProvider:
+    return connect_one(ModelSettings(**settings), secrets or {})  # type: ignore[arg-type] - test settings
+
+
+def test_every_known_server_connects_with_its_key_and_a_model():
+    for name, server in SERVERS.items():
+        provider = one({key: "secret-value" for key in server.keys}, provider=name)
+        assert provider.info.provider == name
+        assert provider.wiring.http.base_url == server.base_url
+        assert bool(provider.info.model) == bool(server.model)
+        assert server.local or server.keys
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        ({"provider": "openai"}, "/responses"),
+        ({"provider": "openai", "base_url": "http://proxy/v1"}, "/chat/completions"),
+        ({"provider": "openai", "format": "chat_completions"}, "/chat/completions"),
+        ({"provider": "anthropic"}, "/messages"),
+        ({"provider": "mine", "base_url": "http://x/v1", "format": "anthropic_messages"}, "/messages"),
+        ({"base_url": "http://x/v1"}, "/chat/completions"),
+    ],
+)
+def test_the_format_follows_the_server(settings, path):
+    provider = one({"OPENAI_API_KEY": "k" * 9, "ANTHROPIC_API_KEY": "k" * 9}, **settings)
+    assert provider.wiring.codec.path == path
+
+
+def test_a_missing_key_says_what_to_set():
+    with pytest.raises(ConfigError) as caught:
+        one(provider="gemini")
+    assert "GEMINI_API_KEY or GOOGLE_API_KEY" in caught.value.hint
+    with pytest.raises(ConfigError) as caught:
+        one({"OPENAI_API_KEY": "x" * 9}, provider="openai", api_key_env="MY_KEY")
+    assert "MY_KEY" in caught.value.hint
+
+
+def test_nothing_set_unknown_names_and_bad_urls_say_what_to_do():
+    with pytest.raises(ConfigError, match="no model provider"):
+        one()
+    with pytest.raises(ConfigError, match="'opnai' is not known") as caught:
+        one(provider="opnai")
+    assert "openai" in caught.value.hint
+    for url in ("localhost:11434", "ftp://x/v1", "http://"):
+        with pytest.raises(ConfigError, match="base_url"):
+            one(provider="ollama", base_url=url)
+    with pytest.raises(ConfigError, match="no model is named"):
+        one(provider="ollama").open("s", [], "s")
+
+
+def test_the_name_of_an_unnamed_server_is_its_host():
+    assert one(base_url="http://box.local:9/v1", model="m").info.provider == "box.local"
+
+
+def test_the_fallback_takes_what_it_does_not_set_from_the_first():
+    settings = ModelSettings(provider="mine", base_url="http://a/v1", model="m", window_tokens=5)
+    assert isinstance(connect(settings, FallbackSettings(), {}), ServerProvider)
+    both = connect(settings, FallbackSettings(model="n"), {})
+    assert isinstance(both, FallbackProvider)
+    assert both.second.info.provider == "mine" and both.second.info.window_tokens != 5
+    other = connect(settings, FallbackSettings(provider="ollama", model="n"), {})
+    assert isinstance(other, FallbackProvider) and other.second.info.provider == "ollama"
+    with pytest.raises(ConfigError, match="no key for openai"):
+        connect(settings, FallbackSettings(provider="openai", model="n"), {})
+
+
+def test_providers_with_keys_are_found_in_order():
+    assert providers_with_keys({"GROQ_API_KEY": "a", "ANTHROPIC_API_KEY": "b"}) == ["anthropic", "groq"]
+
+
+def test_models_are_matched_by_their_longest_family():
+    assert describe("openai", "gpt-5.4-mini-2026-03-17").input_usd_per_mtok == 0.75
+    assert describe("anthropic", "claude-haiku-4-5-20251001").window_tokens == 200_000
+    assert describe("openrouter", "anthropic/claude-sonnet-4.6").window_tokens == 1_000_000
+    unknown = describe("mine", "nobody-knows")
+    assert unknown.window_tokens == 128_000 and unknown.input_usd_per_mtok is None
+
+
+def test_prices_hold_only_at_the_vendors_own_server():
+    assert describe("openrouter", "openai/gpt-5.4").input_usd_per_mtok is None
+    assert describe("groq", "openai/gpt-oss-120b").output_usd_per_mtok is None
+    assert describe("ollama", "gpt-oss:20b").output_usd_per_mtok == 0.0
+
+
+def test_settings_win_over_the_catalog():
+    info = describe("openai", "gpt-5.4", window_tokens=9, max_output_tokens=3)
+    assert (info.window_tokens, info.max_output_tokens) == (9, 3)

@@ -1,0 +1,149 @@
+"""Each vendor's errors, in their own words, become the one class that says who acts."""
+
+from __future__ import annotations
+
+# ruff: noqa: E501 - the vendors' error texts stand in one piece, so that they can be compared
+import json
+from typing import Any
+
+import pytest
+
+from tests.providers.shapes import INFO
+from whet import log
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ContextOverflow,
+    ModelRefused,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+)
+from whet.providers import failures
+
+
+def error_of(status: int, body: Any, headers: dict[str, str] | None = None) -> ProviderError:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return failures.from_response(INFO, status, headers or {}, raw, "api.example")
+
+
+def said(message: str, **fields: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **fields}}
+
+
+OVERFLOWS = [
+    ("openai", 400, said("This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.", code="context_length_exceeded"), 128000),
+    ("openai responses", 400, said("Your input exceeds the context window of this model.", code="context_length_exceeded"), None),
+    ("anthropic", 400, {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 215000 tokens > 200000 maximum"}}, 200000),
+    ("anthropic output", 400, {"type": "error", "error": {"type": "invalid_request_error", "message": "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length"}}, 200000),
+    ("anthropic bytes", 413, {"type": "error", "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}, None),
+    ("llama.cpp", 400, said("the request exceeds the available context size, try increasing it", code=400, type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096), 4096),
+    ("vllm", 400, {"object": "error", "message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion).", "code": 400}, 4096),
+    ("vllm prompt", 400, {"object": "error", "message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096.", "code": 400}, 4096),
+    ("ollama", 400, {"error": "the input length exceeds the context length"}, None),
+    ("openrouter", 400, said("This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens.", code=400), 131072),
+    ("groq", 413, said("Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 9000", code="rate_limit_exceeded"), 6000),
+    ("groq length", 400, said("Please reduce the length of the messages or completion.", code="context_length_exceeded"), None),
+    ("deepseek", 400, said("This model's maximum context length is 131072 tokens. However, you requested 200000 tokens", type="invalid_request_error"), 131072),
+    ("gemini", 400, [said("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", status="INVALID_ARGUMENT")], 1048576),
+    ("xai", 400, {"code": "Client specified an invalid argument", "error": "This model's maximum prompt length is 131072 but the request contains 200000 tokens."}, 131072),
+    ("mistral", 400, {"object": "error", "message": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length", "type": "invalid_request_error"}, 32768),
+    ("lm studio", 400, said("Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens"), 4096),
+    ("together", 422, said("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000"), 8193),
+    ("vllm as 500", 500, said("This model's maximum context length is 4096 tokens."), 4096),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("vendor", "status", "body", "limit"), OVERFLOWS, ids=[row[0] for row in OVERFLOWS])
+def test_overflow_is_recognised_with_its_limit(vendor, status, body, limit):
+    error = error_of(status, body)
+    assert type(error) is ContextOverflow
+    assert error.limit_tokens == limit
+
+
+CLASSES = [
+    (401, said("Incorrect API key provided", code="invalid_api_key"), AuthRejected),
+    (403, said("Country not supported"), AuthRejected),
+    (402, said("Insufficient Balance"), QuotaExhausted),
+    (429, said("You exceeded your current quota", code="insufficient_quota"), QuotaExhausted),
+    (400, said("Your credit balance is too low to access the Anthropic API."), QuotaExhausted),
+    (429, said("Rate limit reached for input tokens: Limit 30000, Used 29000."), RateLimited),
+    (404, said("The model `gpt-9` does not exist", code="model_not_found"), BadRequest),
+    (404, {"error": {"message": 'model "x" not found, try pulling it first'}}, BadRequest),
+    (400, said("foo/bar is not a valid model ID"), BadRequest),
+    (403, said("Project does not have access to model", code="model_not_found"), BadRequest),
+    (400, said("Invalid 'messages[0].role'"), BadRequest),
+    (422, {"detail": [{"loc": ["body"], "msg": "extra fields"}]}, BadRequest),
+    (403, said("Your input was flagged by moderation"), ModelRefused),
+    (400, said("Response blocked", code="content_filter"), ModelRefused),
+    (408, said("timeout"), Unavailable),
+    (500, said("internal"), Unavailable),
+    (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, Unavailable),
+    (502, b"<!DOCTYPE html><html><body>Bad gateway</body></html>", Unavailable),
+    (503, b"", Unavailable),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "expected"), CLASSES)
+def test_status_and_words_choose_the_class(status, body, expected):
+    error = error_of(status, body)
+    assert type(error) is expected
+    assert error.status == status and error.provider == "vendor" and error.hint
+    assert "\n" not in error.message and len(error.message) < 350
+    assert error.retryable is (expected in (RateLimited, Unavailable))
+
+
+def test_model_errors_say_how_to_list_models_and_pages_are_named():
+    assert "whet model list" in error_of(404, said("model x not found")).hint
+    assert "an HTML page" in error_of(502, b"<html><title>x</title></html>").message
+    assert "https://new.example" in error_of(301, b"", {"location": "https://new.example"}).message
+
+
+def test_secrets_in_an_error_are_masked():
+    log.protect(["hunter2-hunter2"])
+    error = error_of(401, said("Incorrect API key provided: sk-proj-abcdefghijklmnop1234 or hunter2-hunter2"))
+    assert "hunter2" not in error.message and "abcdefgh" not in error.message
+    excerpt = failures.unreadable(INFO, b"x" * 9000 + b"sk-proj-abcdefghijklmnop1234").excerpt
+    assert len(excerpt) <= 500
+
+
+def test_the_request_id_is_kept():
+    assert error_of(500, said("x"), {"request-id": "req_1"}).request_id == "req_1"
+    assert error_of(500, said("x"), {"x-request-id": "req_2"}).request_id == "req_2"
+
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"x-ratelimit-reset": "12"}, 12.0),
+        ({"x-ratelimit-reset": str(NOW + 9)}, 9.0),
+        ({"x-ratelimit-reset": str((NOW + 9) * 1000)}, 9.0),
+        ({"x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "0"}, 360.0),
+        ({"x-ratelimit-reset-tokens": "20ms", "x-ratelimit-remaining-tokens": "0"}, 0.02),
+        ({"x-ratelimit-reset-tokens": "1h2m3.5s", "x-ratelimit-remaining-tokens": "0"}, 3723.5),
+        ({"x-ratelimit-reset-tokens": "9s", "x-ratelimit-remaining-tokens": "55"}, None),
+        ({}, None),
+    ],
+)
+def test_waiting_times_are_read_from_headers(headers, expected):
+    assert failures.waiting_time_s(headers, NOW) == (None if expected is None else pytest.approx(expected))
+
+
+def test_waiting_times_are_read_from_the_words_where_no_header_says():
+    assert error_of(429, said("Please try again in 1.5s.")).retry_after_s == 1.5
+    assert error_of(429, said("Please try again in 6m0s")).retry_after_s == 360
+    assert error_of(429, said("Please try again in 20ms")).retry_after_s == 0.02
+    gemini = [said("quota", details=[{"@type": "RetryInfo", "retryDelay": "39s"}])]
+    assert error_of(429, gemini).retry_after_s == 39
+    assert error_of(429, said("slow down"), {"retry-after": "3"}).retry_after_s == 3

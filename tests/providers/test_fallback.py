@@ -1,0 +1,111 @@
+"""The second provider takes over when the first one's server is down, and stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.providers.server import Script, Server, running, sse
+from tests.providers.test_link import FIRST, GOOD, HI, run
+from whet.config.schema import FallbackSettings, ModelSettings
+from whet.contract.errors import BadRequest, Unavailable
+from whet.contract.events import Retry, StreamRestarted, TextDelta
+from whet.contract.protocols import Provider, Reply
+from whet.providers.connect import connect, learn_windows
+from whet.providers.fallback import FallbackProvider
+from whet.providers.retry import Backoff
+
+DOWN = Script([b"{}"], status=503, content_type="application/json")
+
+
+def pair(first: Server, second: Server) -> Provider:
+    return connect(
+        ModelSettings(provider="practice", base_url=first.url, model="big", max_retries=0),
+        FallbackSettings(provider="vllm", base_url=second.url, model="small"),
+        {},
+        backoff=Backoff(0),
+    )
+
+
+async def drain(link: Any) -> list[Any]:
+    return [item async for item in link.stream(HI)]
+
+
+def test_the_second_answers_and_stays_with_a_notice():
+    async def test() -> None:
+        async with running(DOWN) as first, running(GOOD, GOOD) as second:
+            provider = pair(first, second)
+            link = provider.open("s", [], "s")
+            assert link.info.model == "big"
+            items = await drain(link)
+            assert isinstance(items[0], Retry) and isinstance(items[-1], Reply)
+            assert "small at vllm answers from now on" in items[-1].notices[0]
+            assert link.info.model == "small" and provider.info.model == "big"
+            assert (await drain(link))[-1].notices == ()
+            assert len(first.requests) == 1 and len(second.requests) == 2
+            await provider.aclose()
+
+    run(test)
+
+
+def test_what_was_shown_of_the_first_is_void():
+    async def test() -> None:
+        async with running(Script([sse(FIRST)], cut=True)) as first, running(GOOD) as second:
+            provider = pair(first, second)
+            kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
+            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, Reply]
+            await provider.aclose()
+
+    run(test)
+
+
+def test_the_change_is_final_only_once_the_second_has_answered():
+    async def test() -> None:
+        async with running(DOWN, GOOD) as first, running(DOWN) as second:
+            provider = pair(first, second)
+            link = provider.open("s", [], "s")
+            with pytest.raises(Unavailable):
+                await drain(link)
+            assert link.info.model == "big"
+            assert isinstance((await drain(link))[-1], Reply)
+            await provider.aclose()
+
+    run(test)
+
+
+def test_an_error_that_is_ours_is_not_handed_on():
+    async def test() -> None:
+        bad = Script([b'{"error":{"message":"bad shape"}}'], status=400)
+        async with running(bad) as first, running() as second:
+            provider = pair(first, second)
+            with pytest.raises(BadRequest):
+                await drain(provider.open("s", [], "s"))
+            assert second.requests == []
+            await provider.aclose()
+
+    run(test)
+
+
+def test_the_windows_of_both_are_learned():
+    async def test() -> None:
+        answer = Script([b'{"data":[{"id":"small","max_model_len":4096}]}'], content_type="application/json")
+        async with running() as first, running(answer) as second:
+            provider = pair(first, second)
+            await learn_windows(provider)
+            assert isinstance(provider, FallbackProvider) and provider.second.info.window_tokens == 4096
+            assert first.requests == []
+            await provider.aclose()
+
+    run(test)
+
+
+def test_models_are_the_first_ones():
+    async def test() -> None:
+        listed = Script([b'{"data":[{"id":"big"}]}'], content_type="application/json")
+        async with running(listed) as first, running() as second:
+            provider = pair(first, second)
+            assert await provider.list_models() == ["big"]
+            await provider.aclose()
+
+    run(test)

@@ -1,0 +1,45 @@
+"""JSON pieces: surrogates, whole objects, ids."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.providers.json_text import encode, is_object, quote, unique_ids, wire_id, wire_name
+
+
+@given(st.text())
+def test_quoted_text_reads_back(text: str):
+    assert json.loads(quote(text)) == text.encode("utf-8", "replace").decode()
+
+
+def test_lone_surrogates_are_replaced_at_any_depth():
+    assert json.loads(quote("a\udcffb")) == "a?b"
+    assert json.loads(encode({"k": ["\udcff", 1]})) == {"k": ["?", 1]}
+
+
+@given(
+    st.text(max_size=30)
+    | st.sampled_from(["{}", '{"a":1}', '{"a":1', "[{}]", '{"a":01}', "{'a':1}", '{"a":1}}'])
+)
+def test_is_object_agrees_with_the_standard_library(text: str):
+    if is_object(text):
+        assert isinstance(json.loads(text), dict)
+
+
+def test_deep_nesting_is_no_crash():
+    assert not is_object('{"a":' * 5000 + "1")
+
+
+def test_ids_and_names_are_stable_and_acceptable():
+    allowed = re.compile(r"[a-z]{1,4}")
+    assert wire_id("abcd", allowed, 24) == "abcd"
+    assert wire_id("ABCDE", allowed, 24) == wire_id("ABCDE", allowed, 24) != wire_id("ABCDF", allowed, 24)
+    assert (wire_name("ok_1"), wire_name("a b.c"), wire_name("")) == ("ok_1", "a_b_c", "unnamed")
+
+
+def test_ids_become_unique():
+    assert unique_ids(["a", "a", "", "a_2"], ("call_2",)) == ["a", "a_2", "call_2_2", "a_2_2"]

@@ -1,0 +1,437 @@
+"""The whole way over real HTTP: answers, every fault of the wire, retries, keys, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.providers.server import SSE, Script, Server, running, sse
+from whet.config.schema import ModelSettings
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ContextOverflow,
+    ModelRefused,
+    ProviderError,
+    RateLimited,
+    Unavailable,
+    WireError,
+)
+from whet.contract.events import Retry, StreamRestarted, TextDelta
+from whet.contract.messages import Message
+from whet.contract.protocols import Reply
+from whet.providers.connect import connect_one
+from whet.providers.link import ServerProvider
+from whet.providers.retry import Backoff
+
+FIRST = b'{"model":"m","choices":[{"delta":{"content":"Hel"}}]}'
+LAST = b'{"choices":[{"delta":{"content":"lo"},"finish_reason":"stop"}]}'
+USAGE = b'{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}'
+GOOD = Script([sse(FIRST, LAST, USAGE, b"[DONE]")], headers={"x-request-id": "req_9"})
+JSON = "application/json"
+OLLAMA = ["/api/ps", "/api/show"]
+HI = [Message("user", "hi")]
+
+
+class Waits:
+    """A sleep that keeps what was asked for and waits for nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.asked.append(seconds)
+
+
+def provider(
+    server: Server, secrets: dict[str, str] | None = None, *, waits: Waits | None = None, **settings: Any
+) -> ServerProvider:
+    fields = {"provider": "practice", "base_url": server.url, "model": "m", "timeout_s": 5.0, **settings}
+    backoff = Backoff(fields.get("max_retries", 2), uniform=lambda _, high: high, sleep=waits or Waits())
+    return connect_one(ModelSettings(**fields), secrets or {}, backoff=backoff)
+
+
+async def items_of(source: ServerProvider, messages: list[Message] = HI) -> list[Any]:
+    try:
+        return [item async for item in source.open("sys", [], "s-1").stream(messages)]
+    finally:
+        await source.aclose()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(20):
+            return await test()
+
+    return asyncio.run(bounded())
+
+
+def failure_of(*scripts: Script, **settings: Any) -> ProviderError:
+    async def test() -> ProviderError:
+        async with running(*scripts) as server:
+            with pytest.raises(ProviderError) as caught:
+                await items_of(provider(server, **{"max_retries": 0, **settings}))
+            return caught.value
+
+    return run(test)
+
+
+def test_an_answer_streams_and_the_connection_is_used_again():
+    async def test() -> None:
+        async with running(GOOD, GOOD) as server:
+            source = provider(server)
+            link = source.open("sys", [], "s-1")
+            for _ in range(2):
+                items = [item async for item in link.stream(HI)]
+                assert items[:2] == [TextDelta("Hel"), TextDelta("lo")]
+                reply = items[-1]
+                assert isinstance(reply, Reply) and reply.message.content == "Hello"
+                assert reply.request_id == "req_9" and reply.usage.prompt_tokens == 3
+            assert server.connections == 1
+            assert server.requests[0].target == "/v1/chat/completions"
+            assert "authorization" not in server.requests[0].headers
+            await source.aclose()
+
+    run(test)
+
+
+def test_a_call_id_that_was_used_before_is_made_new():
+    called = (
+        b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"f",'
+        b'"arguments":"{}"}}]},"finish_reason":"tool_calls"}]}'
+    )
+
+    async def test() -> None:
+        async with running(*[Script([sse(called, b"[DONE]")])] * 2) as server:
+            source = provider(server)
+            link = source.open("", [], "s")
+            first = [item async for item in link.stream(HI)][-1].message
+            result = Message("tool", "ok", tool_call_id=first.tool_calls[0].id, tool_name="f")
+            second = [item async for item in link.stream([*HI, first, result])][-1].message
+            assert (first.tool_calls[0].id, second.tool_calls[0].id) == ("call_0", "call_0_2")
+            await source.aclose()
+
+    run(test)
+
+
+@pytest.mark.parametrize("fault", [{"cut": True}, {"reset": True}])
+def test_a_broken_stream_begins_again(fault):
+    async def test() -> None:
+        waits = Waits()
+        broken = Script([sse(FIRST)], **fault)
+        async with running(broken, GOOD) as server:
+            items = await items_of(provider(server, waits=waits))
+            kinds = [type(item) for item in items]
+            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, Reply]
+            assert waits.asked == [0.5]
+            assert server.requests[0].body == server.requests[1].body
+
+    run(test)
+
+
+def test_a_stream_that_just_ends_early_is_a_cut():
+    error = failure_of(Script([sse(FIRST)]))
+    assert type(error) is Unavailable and "ended before" in error.message
+
+
+def test_failures_before_the_first_delta_are_retried_with_back_off():
+    async def test() -> None:
+        waits = Waits()
+        busy = Script([b"{}"], status=503, content_type="application/json")
+        limited = Script([b"{}"], status=429, headers={"retry-after": "7"})
+        async with running(busy, limited, GOOD) as server:
+            items = await items_of(provider(server, waits=waits))
+            retries = [item for item in items if isinstance(item, Retry)]
+            assert [(retry.attempt, retry.wait_s) for retry in retries] == [(1, 0.5), (2, 7.25)]
+            assert waits.asked == [0.5, 7.25]
+            assert isinstance(items[-1], Reply)
+
+    run(test)
+
+
+def test_a_long_retry_after_fails_at_once():
+    error = failure_of(Script([b"{}"], status=429, headers={"retry-after": "900"}), max_retries=4)
+    assert isinstance(error, RateLimited) and error.retry_after_s == 900
+
+
+def test_a_silent_server_is_given_up_after_the_time_limit():
+    error = failure_of(Script([sse(FIRST)], stall=True), timeout_s=0.2)
+    assert type(error) is Unavailable and "silent for 0.2 s" in error.message and "127.0.0.1" in error.message
+
+
+def test_a_server_that_keeps_the_connection_open_after_the_end_costs_no_answer():
+    async def test() -> None:
+        held = Script([sse(FIRST, LAST, b"[DONE]")], stall=True)
+        async with running(held) as server:
+            items = await items_of(provider(server))
+            assert items[-1].message.content == "Hello"
+
+    run(test)
+
+
+def test_a_break_after_the_answer_is_whole_takes_nothing_away():
+    async def test() -> None:
+        async with running(Script([sse(FIRST, LAST)], reset=True)) as server:
+            items = await items_of(provider(server, max_retries=0))
+            assert items[-1].message.content == "Hello" and items[-1].usage.prompt_tokens == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "words"),
+    [
+        (Script([b"<html>login</html>"], content_type="text/html"), WireError, "text/html"),
+        (Script([b"%PDF-1.4"], content_type="application/pdf"), WireError, "application/pdf"),
+        (Script([b"hello"], content_type=""), WireError, "no content type"),
+        (Script([b'{"ok":true}'], content_type="application/json"), WireError, "JSON instead"),
+        (Script([b'{"error":{"message":"no such model"}}'], content_type=JSON), Unavailable, "no such"),
+        (Script([b"<html>"], status=502, content_type="text/html"), Unavailable, "an HTML page"),
+        (Script([b'{"error":{"message":"bad key"}}'], status=401), AuthRejected, "bad key"),
+        (Script([b"event: error\ndata: {\"error\":\"boom\"}\n\n"]), Unavailable, "boom"),
+        (Script([sse(b'{"error":{"message":"context size 9"}}')]), ContextOverflow, "size 9"),
+        (Script([sse(b'{"choices":[{"finish_reason":"content_filter"}]}')]), ModelRefused, "declined"),
+        (Script([b"\xff\xfe\x00"], content_type=SSE), WireError, "instead of an event stream"),
+        (Script([b"{}"], status=302, headers={"location": "http://elsewhere"}), BadRequest, "elsewhere"),
+    ],
+)  # fmt: skip
+def test_wrong_answers_are_typed(script, expected, words):
+    error = failure_of(script)
+    assert type(error) is expected
+    assert words in error.message and error.provider == "practice"
+
+
+def test_an_answer_in_plain_json_is_taken():
+    async def test() -> None:
+        body = (
+            b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}'
+        )
+        async with running(Script([body], content_type="application/json")) as server:
+            items = await items_of(provider(server))
+            assert items[0] == TextDelta("hi") and items[1].message.content == "hi"
+
+    run(test)
+
+
+def test_a_server_that_is_not_there():
+    async def test() -> ProviderError:
+        async with running() as server:
+            pass
+        with pytest.raises(Unavailable) as caught:
+            await items_of(provider(server, max_retries=0))
+        return caught.value
+
+    error = run(test)
+    assert "can't connect to 127.0.0.1:" in error.message and "running" in error.hint
+
+
+def test_a_name_that_does_not_resolve():
+    error = failure_of(base_url="http://model.invalid/v1")
+    assert "model.invalid can't be resolved" in error.message
+
+
+def test_a_certificate_that_is_not_trusted(tmp_path):
+    async def test() -> ProviderError:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate(tmp_path))
+        listener = await asyncio.start_server(
+            lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context
+        )
+        port = listener.sockets[0].getsockname()[1]
+        source = connect_one(
+            ModelSettings(provider="practice", base_url=f"https://127.0.0.1:{port}", max_retries=0), {}
+        )
+        with pytest.raises(Unavailable) as caught:
+            await items_of(source)
+        listener.close()
+        return caught.value
+
+    error = run(test)
+    assert "no trusted TLS connection to 127.0.0.1" in error.message and "SSL_CERT_FILE" in error.hint
+
+
+def certificate(folder: Any) -> tuple[str, str]:
+    import subprocess
+
+    cert, key = str(folder / "c.pem"), str(folder / "k.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command += ["-nodes", "-subj", "/CN=x", "-keyout", key, "-out", cert]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+def test_a_proxy_from_the_environment_is_used(monkeypatch):
+    async def test() -> None:
+        async with running(GOOD) as server:
+            monkeypatch.delenv("NO_PROXY")
+            monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
+            items = await items_of(provider(server, base_url="http://model.invalid/v1"))
+            assert items[-1].message.content == "Hello"
+            assert server.requests[0].target == "http://model.invalid/v1/chat/completions"
+
+    run(test)
+
+
+def test_a_proxy_that_refuses_is_named(monkeypatch):
+    async def test() -> ProviderError:
+        async with running(Script([b""], status=407)) as server:
+            monkeypatch.delenv("NO_PROXY")
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
+            with pytest.raises(Unavailable) as caught:
+                await items_of(provider(server, base_url="https://model.invalid/v1", max_retries=0))
+            return caught.value
+
+    error = run(test)
+    assert "proxy" in error.message and "model.invalid" in error.message and "HTTPS_PROXY" in error.hint
+
+
+def test_keys_rotate_and_the_person_is_told_without_the_key():
+    rejected = Script([b'{"error":{"message":"Incorrect API key provided: key-one-value"}}'], status=401)
+
+    async def test() -> None:
+        async with running(rejected, GOOD, GOOD) as server:
+            secrets = {"K": "key-one-value", "K_2": "key-two-value"}
+            source = provider(server, secrets, api_key_env="K")
+            link = source.open("s", [], "s")
+            items = [item async for item in link.stream(HI)]
+            assert items[0] == Retry(1, 0.0, "K was rejected; K_2 is used now")
+            assert items[-1].notices == ("K was rejected; K_2 is used now",)
+            again = [item async for item in link.stream(HI)]
+            assert again[-1].notices == ()
+            sent = [request.headers["authorization"] for request in server.requests]
+            assert sent == ["Bearer key-one-value", "Bearer key-two-value", "Bearer key-two-value"]
+            await source.aclose()
+
+    run(test)
+
+
+def test_when_every_key_fails_the_error_shows_no_key():
+    rejected = Script([b'{"error":{"message":"bad: key-two-value"}}'], status=401)
+
+    async def test() -> ProviderError:
+        async with running(rejected, rejected) as server:
+            with pytest.raises(AuthRejected) as caught:
+                await items_of(
+                    provider(server, {"K": "key-one-value", "L": "key-two-value"}, api_key_env="K,L")
+                )
+            return caught.value
+
+    assert "key-two" not in run(test).message
+
+
+def test_cancelling_closes_the_connection():
+    async def test() -> None:
+        async with running(Script([sse(FIRST)], stall=True)) as server:
+            source = provider(server)
+            seen = asyncio.Event()
+
+            async def consume() -> None:
+                async for _ in source.open("s", [], "s").stream(HI):
+                    seen.set()
+
+            task = asyncio.create_task(consume())
+            await seen.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await server.closed.wait()
+            await source.aclose()
+
+    run(test)
+
+
+def test_anthropic_headers_and_path():
+    stream = sse(
+        b'{"type":"message_start","message":{"model":"m","usage":{"input_tokens":1}}}',
+        b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}',
+        b'{"type":"message_stop"}',
+    )
+
+    async def test() -> None:
+        async with running(Script([stream])) as server:
+            root = server.url.removesuffix("/v1")
+            source = provider(
+                server, {"K": "secret-key"}, base_url=root, format="anthropic_messages", api_key_env="K"
+            )
+            await items_of(source)
+            request = server.requests[0]
+            assert request.target == "/v1/messages" and request.headers["x-api-key"] == "secret-key"
+            assert request.headers["anthropic-version"] == "2023-06-01"
+            assert "authorization" not in request.headers
+
+    run(test)
+
+
+def test_models_are_listed_and_a_wrong_list_is_said():
+    async def test() -> None:
+        listed = Script(
+            [b'{"object":"list","data":[{"id":"b"},{"id":"a"}]}'], content_type="application/json"
+        )
+        wrong = Script([b"<html>"], content_type="text/html")
+        async with running(listed, wrong) as server:
+            source = provider(server)
+            assert await source.list_models() == ["a", "b"]
+            assert server.requests[0].target == "/v1/models"
+            with pytest.raises(WireError, match="no list of models"):
+                await source.list_models()
+            await source.aclose()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "tokens", "paths"),
+    [
+        ("ollama", ['{"models":[{"name":"m:latest","context_length":8192}]}'], 8192, ["/api/ps"]),
+        ("ollama", ['{"models":[]}', '{"parameters":"num_ctx 4096","model_info":{}}'], 4096, OLLAMA),
+        ("ollama", ['{"models":[]}', '{"model_info":{"llama.context_length":9000}}'], 9000, OLLAMA),
+        ("llamacpp", ['{"default_generation_settings":{"n_ctx":2048}}'], 2048, ["/props"]),
+        ("vllm", ['{"data":[{"id":"m","max_model_len":32768}]}'], 32768, ["/v1/models"]),
+        ("lmstudio", ['{"data":[{"id":"m","max_context_length":9}]}'] * 2, 9, ["/api/v0/models"] * 2),
+        ("vllm", ['{"data":[]}'], None, ["/v1/models"]),
+        ("llamacpp", ["<html>"], None, ["/props"]),
+        ("llamacpp", ["[1]"], None, ["/props"]),
+    ],
+)  # fmt: skip
+def test_the_window_of_a_local_server_is_asked(name, answers, tokens, paths):
+    async def test() -> None:
+        scripts = [Script([answer.encode()], content_type="application/json") for answer in answers]
+        async with running(*scripts) as server:
+            source = provider(server, provider=name)
+            before = source.info.window_tokens
+            assert await source.probe_window() == tokens
+            assert source.info.window_tokens == (tokens or before)
+            assert [request.target for request in server.requests] == paths
+            await source.aclose()
+
+    run(test)
+
+
+def test_a_window_from_the_settings_is_not_asked_for():
+    async def test() -> None:
+        async with running() as server:
+            source = provider(server, provider="vllm", window_tokens=77)
+            assert await source.probe_window() is None and source.info.window_tokens == 77
+
+    run(test)
+
+
+def test_many_sessions_share_one_provider():
+    async def test() -> None:
+        async with running(*[GOOD] * 60) as server:
+            source = provider(server)
+            links = [source.open("s", [], str(number)) for number in range(60)]
+
+            async def one(link: Any) -> str:
+                return [item async for item in link.stream(HI)][-1].message.content
+
+            assert set(await asyncio.gather(*map(one, links))) == {"Hello"}
+            assert all(msgspec.json.decode(request.body) for request in server.requests)
+            await source.aclose()
+
+    run(test)

@@ -1,0 +1,43 @@
+"""Back-off: which errors, how often, how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ContextOverflow,
+    RateLimited,
+    Unavailable,
+    WireError,
+)
+from whet.providers.retry import Backoff
+
+
+def backoff(retries: int = 4) -> Backoff:
+    return Backoff(retries, uniform=lambda low, high: high)
+
+
+def test_the_cap_doubles_and_the_retries_end():
+    waits = [backoff().wait_s(attempt, Unavailable("x")) for attempt in range(1, 6)]
+    assert waits == [0.5, 1.0, 2.0, 4.0, None]
+    assert backoff(20).wait_s(12, WireError("x")) == 30.0
+
+
+@pytest.mark.parametrize("error", [AuthRejected("x"), BadRequest("x"), ContextOverflow("x")])
+def test_what_waiting_cannot_mend_fails_at_once(error):
+    assert backoff().wait_s(1, error) is None
+
+
+def test_retry_after_is_honoured_up_to_a_minute():
+    limited = RateLimited("x")
+    limited.retry_after_s = 60.0
+    assert backoff().wait_s(1, limited) == 60.25
+    limited.retry_after_s = 60.5
+    assert backoff().wait_s(1, limited) is None
+
+
+def test_jitter_is_full():
+    low = Backoff(4, uniform=lambda low, high: low)
+    assert low.wait_s(3, Unavailable("x")) == 0.0

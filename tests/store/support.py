@@ -1,0 +1,78 @@
+"""What the store's tests share: an open database, a session with a turn, and child processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.tools import ToolOutput
+from whet.store.database import Database
+from whet.store.sessions import NewSession
+from whet.store.transcript import OpenCall, SessionLog, Turn
+
+ROOT = Path(__file__).parents[2]
+USAGE = Usage(
+    prompt_tokens=10, completion_tokens=5, total_tokens=15, input_tokens=10, output_tokens=5, cost_usd=0.5
+)
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def answer(text: str) -> Message:
+    return Message(role="assistant", content=text)
+
+
+def asking(*names: str, ids: tuple[str, ...] = ()) -> Message:
+    ids = ids or tuple(f"call_{i}" for i in range(len(names)))
+    calls = tuple(ToolCall(id_, name, '{"x": 1}') for id_, name in zip(ids, names, strict=True))
+    return Message(role="assistant", content="", tool_calls=calls)
+
+
+def result(call: OpenCall, text: str = "done") -> Message:
+    return Message(role="tool", content=text, tool_call_id=call.call.id, tool_name=call.call.name)
+
+
+async def finish(log: SessionLog, turn: Turn, call: OpenCall, text: str = "done") -> Message:
+    message = result(call, text)
+    await log.call_finished(turn, call, message, output=ToolOutput(text), duration_s=0.25)
+    return message
+
+
+async def new_log(db: Database, clock, id_: str = "s1", **fields) -> SessionLog:
+    return await SessionLog.create(db, NewSession(id=id_, **fields), clock)
+
+
+async def talk(db: Database, clock, id_: str, *texts: str, **fields) -> SessionLog:
+    """A session in which each text was a turn of its own, answered with ok."""
+    log = await new_log(db, clock, id_, **fields)
+    for text in texts:
+        turn = await log.begin_turn(user(text))
+        await log.append_reply(turn, answer("ok"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+    return log
+
+
+def child(code: str, *args: str, **options) -> subprocess.Popen[str]:
+    """Start Python on `code` in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    )
+
+
+def run_child(code: str, *args: str, **options) -> tuple[int, str]:
+    """Run Python on `code` to its end; gives (exit code, output)."""
+    process = child(code, *args, **options)
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.store.support import USAGE, answer, asking, finish, new_log, talk, user
+from tests.support import FixedClock
+from whet.contract.errors import NotFound, StoreError
+from whet.contract.messages import Message, ToolCall
+from whet.store import search, sessions
+from whet.store.database import Database
+
+
+def found(db, query, limit=20, **scope):
+    return [hit.session_id for hit in search.find_now(db, query, limit, **scope)]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    clock = FixedClock()
+    db = Database.open(tmp_path_factory.mktemp("library") / "state.db", clock)
+    texts = {
+        "en": "The quick brown fox deployed the parser to production-server 42",
+        "code": "see src/foo_bar.py then call parse_header() in HTTPServer",
+        "fr": "Le café était fermé, déjà vu à Zürich",
+        "zh": "我们今天修复了数据库的连接问题",
+        "ja": "東京タワーへ行きました",
+        "ko": "데이터베이스 연결 오류",
+        "mix": "用GPT4模型来 debug 这个bug",
+        "ru": "Привет, ёлка стоит",
+        "hi": "हिन्दी में लिखा",
+        "th": "สวัสดีชาวโลก",
+        "order": "brown paper, quick lunch",
+        "full": "ＡＢＣ１２３ fullwidth",
+    }
+
+    async def main():
+        for id_, text in texts.items():
+            clock.advance(1)
+            await talk(db, clock, id_, text, title=f"about {id_}")
+
+    asyncio.run(main())
+    yield db
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("fox", ["en"]),
+        ("FOX parser", ["en"]),
+        ("brown quick", ["en", "order"]),
+        ('"quick brown"', ["en"]),
+        ('"brown quick"', []),
+        ('"quick brown', ["en"]),
+        ("production-server", ["en"]),
+        ("server-production", []),
+        ("foo_bar.py", ["code"]),
+        ("foo_bar", ["code"]),
+        ("bar.py", ["code"]),
+        ("bar", ["code"]),
+        ("parse_header", ["code"]),
+        ("httpserver", ["code"]),
+        ("cafe", ["fr"]),
+        ("CAFÉ", ["fr"]),
+        ("cafe\u0301", ["fr"]),
+        ("zurich deja", ["fr"]),
+        ("数据", ["zh"]),
+        ("数据库", ["zh"]),
+        ("数据库的连接", ["zh"]),
+        ("据连", []),
+        ("库", ["zh"]),
+        ("题", ["zh"]),
+        ("今天 问题", ["zh"]),
+        ("東京", ["ja"]),
+        ("タワー", ["ja"]),
+        ("연결", ["ko"]),
+        ("데이터베이스", ["ko"]),
+        ("GPT4模型", ["mix"]),
+        ("gpt4", ["mix"]),
+        ("模型", ["mix"]),
+        ("用gpt4", ["mix"]),
+        ("这个bug", ["mix"]),
+        ("елка", ["ru"]),
+        ("हिन्दी", ["hi"]),
+        ("ชาว", ["th"]),
+        ("abc123", ["full"]),
+        ("ＡＢＣ１２３", ["full"]),
+        ("nothinglikethis", []),
+        ("fox nothinglikethis", ["en"]),
+        ("fox AND NOT parser", ["en"]),
+        ("fox OR", ["en"]),
+        ("body:fox", []),
+        ("NEAR(fox, parser)", ["en"]),
+        ("fox*", ["en"]),
+        ("^fox", ["en"]),
+        ("", []),
+        ('  --- "" \' ( ', []),
+        ("fox ---", ["en"]),
+        ("fox\0parser", ["en"]),
+        ("z\ud800 fox", ["en"]),
+    ],
+)
+def test_what_finds_what(library, query, expected):
+    assert sorted(found(library, query)) == sorted(expected)
+
+
+def test_the_snippet_marks_the_match(library):
+    def snippet(query):
+        return search.find_now(library, query)[0].snippet
+
+    assert "brown «fox» deployed" in snippet("fox")
+    assert "src/«foo_bar.py» then" in snippet("foo_bar.py")
+    assert "Le «café» était" in snippet("cafe")
+    assert "«数据库»的" in snippet("数据库")
+    hit = search.find_now(library, "fox")[0]
+    assert (hit.seq, hit.role, hit.turn, hit.title) == (1, "user", 1, "about en")
+    assert hit.when.startswith("2026-11-21T09:00:01") and hit.score > 0
+
+
+def test_long_texts_give_short_snippets(db, clock):
+    asyncio.run(talk(db, clock, "s1", "filler\n" * 500 + "the needle is here\n" + "more " * 500))
+    snippet = search.find_now(db, "needle")[0].snippet
+    assert "the «needle» is" in snippet and len(snippet) < 300 and "\n" not in snippet
+    assert snippet.startswith("…") and snippet.endswith("…")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(), max_size=60) | st.text('"*()-:^+{}\\ aAND\0日 ', max_size=40))
+def test_no_query_raises(library, query):
+    library.read_now(lambda c: search.search(c, query))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text("ab1 _-.日本語데이éЖ", min_size=1, max_size=20))
+def test_a_text_is_found_by_itself(db, clock, text):
+    id_ = clock.new_id()
+    clock.new_id()
+    asyncio.run(talk(db, clock, id_, text))
+    if any(c.isalnum() for c in text):
+        assert id_ in found(db, f'"{text}"', 1000)
+
+
+def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
+    async def main():
+        await talk(db, clock, "open", "zebra one")
+        await talk(db, clock, "hidden", "zebra two", private=True)
+        await talk(db, clock, "review", "zebra three", kind="review")
+        log = await talk(db, clock, "undone", "zebra four")
+        await log.undo_last_turn()
+
+    asyncio.run(main())
+    assert found(db, "zebra") == ["open"]
+    assert sorted(found(db, "zebra", include_private=True)) == ["hidden", "open"]
+    for id_ in ("hidden", "review", "undone"):
+        assert found(db, "zebra", session_id=id_) == [id_]
+    db.write_now(lambda c: sessions.set_private(c, "hidden", False))
+    assert sorted(found(db, "zebra")) == ["hidden", "open"]
+    with pytest.raises(NotFound):
+        found(db, "zebra", session_id="none")
+
+
+def test_role_and_time_restrict(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("tiger question"))
+        await log.append_reply(turn, Message(role="assistant", content="tiger answer"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        clock.advance(86400)
+        await talk(db, clock, "s2", "tiger again")
+
+    asyncio.run(main())
+    assert [h.seq for h in search.find_now(db, "tiger", role="assistant")] == [2]
+    assert found(db, "tiger", since="2026-11-22") == ["s2"]
+    assert len(found(db, "tiger")) == 3 and len(found(db, "tiger", 1)) == 1
+    with pytest.raises(StoreError, match="not a date"):
+        found(db, "tiger", since="yesterday")
+
+
+def test_calls_and_results_are_found(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        call = ToolCall("c1", "terminal", '{"command": "grep\\nneedleone \\u00fcber"}')
+        await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
+        await finish(log, turn, log.open_calls(turn)[0], "needletwo")
+        await log.end_turn(turn, "budget", "")
+
+    asyncio.run(main())
+    for query, seq in (("needleone", 2), ("uber", 2), ("terminal", 2), ("needletwo", 3)):
+        assert [hit.seq for hit in search.find_now(db, query)] == [seq]
+
+
+def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("alpha"))
+        await log.append_reply(turn, asking("a", "b"), USAGE, "m")
+        first, second = log.open_calls(turn)
+        await finish(log, turn, second, "second result")
+        assert [h.seq for h in await search.find(db, "alpha")] == [1]
+        await finish(log, turn, first, "first result")
+        await log.append_reply(turn, answer("omega"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        assert sorted(h.seq for h in await search.find(db, "result")) == [3, 4]
+        assert [h.seq for h in await search.find(db, "omega")] == [5]
+
+    asyncio.run(main())
+    assert db.read_now(lambda c: c.execute("SELECT count(*) FROM sessions WHERE dirty").fetchone()) == (0,)
+
+
+def test_an_everywhere_word_gives_the_newest(db, clock):
+    def fill(connection):
+        sessions.create(connection, sessions.NewSession(id="big"), "2026-01-01T00:00:00.000Z")
+        key = sessions.key_of(connection, "big")
+        connection.execute(
+            "INSERT INTO turns (session, number, id, started, ended) VALUES (?, 1, 't', 'x', 'x')", (key,)
+        )
+        connection.executemany(
+            "INSERT INTO messages (id, turn, role, at, content) VALUES (?, 1, 0, ?, ?)",
+            (
+                (key << 22 | n, n * 1000, f"the word number{n} {'rare' if n % 1000 == 7 else ''}")
+                for n in range(1, 6001)
+            ),
+        )
+        connection.execute("UPDATE sessions SET dirty = 1")
+
+    db.write_now(fill)
+    hits = search.find_now(db, "the", 5)
+    assert [hit.seq for hit in hits] == [6000, 5999, 5998, 5997, 5996] and hits[0].score == 0
+    assert {hit.seq % 1000 for hit in search.find_now(db, "the rare")} == {7}
+    assert search.find_now(db, "the missing", 3)[0].seq == 6000
+    assert {hit.seq % 1000 for hit in search.find_now(db, "missing the rare")} == {7}
+    assert [hit.seq for hit in search.find_now(db, "number42")] == [42]
+
+
+def test_around_gives_the_neighbours(db, clock):
+    asyncio.run(talk(db, clock, "s1", "one", "two", "three"))
+    around = db.read_now(lambda c: search.around(c, "s1", 3, 1, 2))
+    assert [(seq, m.text) for seq, m in around] == [(2, "ok"), (3, "two"), (4, "ok"), (5, "three")]
+    with pytest.raises(NotFound):
+        db.read_now(lambda c: search.around(c, "nope", 1))
+
+
+def test_what_is_indexed_after_a_turn_is_searched_without_catching_up(db, clock):
+    asyncio.run(talk(db, clock, "s1", "walrus"))
+    db.submit(lambda c: None).result(10)
+    assert db.read_now(lambda c: search.search(c, "walrus"))[0].session_id == "s1"

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.store.support import talk
+from whet.contract.errors import NotFound
+from whet.store import grants, sessions
+from whet.store.sessions import NewSession
+
+
+def make(db, *news, now="2026-11-21T09:00:00.000Z"):
+    for new in news:
+        db.write_now(lambda c, new=new: sessions.create(c, new, now))
+
+
+def ids(rows):
+    return [row.id for row in rows]
+
+
+def test_a_session_is_found_by_id_beginning_and_title(db):
+    make(db, NewSession(id="abc1", title="Fix the build"), NewSession(id="abd2", title="50%_off"))
+
+    def resolve(name):
+        return db.read_now(lambda c: sessions.resolve(c, name))
+
+    assert resolve("abc1") == resolve("abc") == resolve("fix the BUILD") == "abc1"
+    assert resolve("50%_off") == "abd2"
+    for name in ("zz", "%", "", "a_c"):
+        with pytest.raises(NotFound) as caught:
+            resolve(name)
+        assert caught.value.hint
+    with pytest.raises(NotFound, match="several") as caught:
+        resolve("ab")
+    assert "abc1 (Fix the build)" in caught.value.message and "abd2" in caught.value.message
+
+
+def test_the_list_is_newest_first_and_filtered(db, clock):
+    async def main():
+        for n in range(5):
+            clock.advance(60)
+            await talk(db, clock, f"s{n}", "hi", source="api" if n % 2 else "cli", workspace=f"/w{n}")
+        await talk(db, clock, "kid", "hi", kind="child", parent_session_id="s0")
+
+    asyncio.run(main())
+
+    def listed(**filters):
+        return ids(db.read_now(lambda c: sessions.list_sessions(c, **filters)))
+
+    assert listed() == ["s4", "s3", "s2", "s1", "s0"]
+    assert listed(limit=2, offset=1) == ["s3", "s2"]
+    assert listed(source="api") == ["s3", "s1"]
+    assert listed(kinds=("child",)) == ["kid"]
+    assert listed(kinds=(), parent_session_id="s0") == ["kid"]
+    db.write_now(lambda c: sessions.rename(c, "s2", "Deploy 100% done"))
+    assert listed(query="100%") == listed(query="deploy") == ["s2"]
+    third = db.read_now(lambda c: sessions.get(c, "s3"))
+    assert listed(before=third.last_active) == ["s2", "s1", "s0"]
+    assert db.read_now(lambda c: sessions.latest(c, source="api")).id == "s3"
+    assert db.read_now(lambda c: sessions.latest(c, workspace="/w0")).id == "s0"
+    assert db.read_now(lambda c: sessions.latest(c, workspace="/none")) is None
+    assert db.read_now(lambda c: sessions.count(c, ("chat", "child"))) == 6
+
+
+def test_the_prefix_is_kept_to_the_byte_and_stored_once(db):
+    prompt, tools = "You are…\r\n  {x}", '[ {"name" : "a"} ]'
+    make(db, *(NewSession(id=f"s{n}", system_prompt=prompt, tools_json=tools) for n in range(3)))
+    assert db.read_now(lambda c: sessions.prefix(c, "s2")) == (prompt, tools)
+    assert db.read_now(lambda c: c.execute("SELECT count(*) FROM frozen_texts").fetchone()) == (2,)
+    with pytest.raises(NotFound):
+        db.read_now(lambda c: sessions.prefix(c, "none"))
+
+
+def test_children_share_conversation_and_privacy(db):
+    make(
+        db,
+        NewSession(id="top", private=True),
+        NewSession(id="mid", parent_session_id="top", kind="child"),
+        NewSession(id="low", parent_session_id="mid", kind="child"),
+    )
+    low = db.read_now(lambda c: sessions.get(c, "low"))
+    assert low.conversation_id == "top" and low.private
+    db.write_now(lambda c: sessions.set_private(c, "top", False))
+    assert not db.read_now(lambda c: sessions.get(c, "low")).private
+    with pytest.raises(NotFound):
+        make(db, NewSession(id="x", parent_session_id="nobody"))
+
+
+def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
+    async def main():
+        await talk(db, clock, "stays", "ordinary words")
+        await talk(db, clock, "goes", "xyzzysecretphrase here", system_prompt="only here")
+        await talk(db, clock, "kid", "child words", kind="child", parent_session_id="goes")
+
+    asyncio.run(main())
+    assert db.write_now(lambda c: sessions.delete(c, "goes")) == 2
+    left = db.read_now(
+        lambda c: [
+            c.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("sessions", "turns", "messages", "claims", "frozen_texts")
+        ]
+    )
+    assert left == [1, 1, 2, 0, 1]
+    with pytest.raises(NotFound):
+        db.write_now(lambda c: sessions.delete(c, "goes"))
+    db.close()
+    assert b"xyzzysecretphrase here" not in (tmp_path / "state.db").read_bytes()
+
+
+def test_stats_sum_up(db, clock):
+    assert db.read_now(sessions.stats).sessions == 0
+    asyncio.run(talk(db, clock, "s1", "a", "b"))
+    stats = db.read_now(sessions.stats)
+    assert (stats.sessions, stats.turns, stats.messages, stats.usage.total_tokens) == (1, 2, 4, 30)
+    assert stats.usage.cost_usd == 1.0 and stats.size_bytes > 0
+
+
+def test_ten_thousand_sessions_are_listed_at_once(db):
+    def fill(connection):
+        sessions.create(connection, NewSession(id="seed"), "2026-01-01T00:00:00.000Z")
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(sessions)") if row[1] != "key"]
+        rest = ", ".join(c for c in columns if c not in ("id", "last_active"))
+        connection.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)"
+            f" INSERT INTO sessions (id, last_active, {rest})"
+            f" SELECT printf('s%05d', i), printf('2026-%05d', (i * 7919) % 10000), {rest} FROM n, sessions"
+        )
+
+    db.write_now(fill)
+    db.read_now(lambda c: sessions.list_sessions(c, 50))
+    began = time.perf_counter()
+    rows = db.read_now(lambda c: sessions.list_sessions(c, 50))
+    assert time.perf_counter() - began < 0.03
+    assert [row.last_active for row in rows] == sorted((row.last_active for row in rows), reverse=True)
+
+
+def test_grants_are_kept_once(db):
+    one = db.write_now(lambda c: grants.add(c, "terminal", "git *", "/w", "now"))
+    assert db.write_now(lambda c: grants.add(c, "terminal", "git *", "/w", "later")) == one
+    two = db.write_now(lambda c: grants.add(c, "terminal", "git *", "", "now"))
+    assert db.read_now(grants.all_grants) == [one, two]
+    assert db.write_now(lambda c: grants.remove(c, one.id))
+    assert not db.write_now(lambda c: grants.remove(c, one.id))
+    assert db.read_now(grants.all_grants) == [two]

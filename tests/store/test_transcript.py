@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tests.store.support import USAGE, answer, asking, child, finish, new_log, result, talk, user
+from whet.contract.errors import NotFound, StoreBusy, StoreError
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, Usage
+from whet.contract.tools import ToolOutput
+from whet.store import jobs, sessions
+from whet.store.database import Database
+from whet.store.jobs import NewJob
+from whet.store.transcript import SessionLog
+
+
+def texts(log):
+    return [(m.role, m.text) for m in log.messages]
+
+
+def fields(message):
+    return {name: getattr(message, name) for name in Message.__struct_fields__}
+
+
+def test_a_turn_is_kept_whole(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("do it"))
+        await log.append_reply(turn, asking("a", "b"), USAGE, "m1")
+        first, second = log.open_calls(turn)
+        await log.call_started(turn, first, "rule")
+        await log.call_started(turn, second, "person")
+        await finish(log, turn, second, "two")
+        clock.advance(1)
+        await log.call_finished(
+            turn, first, result(first, "one"), output=ToolOutput("one", "exit", 3), duration_s=1.5
+        )
+        log.settle(turn)
+        assert log.open_calls(turn) == []
+        assert [m.text for m in log.messages] == ["do it", "", "one", "two"]
+        await log.append_user(turn, user("and hurry"))
+        await log.append_reply(turn, answer("done"), USAGE, "m1")
+        await log.end_turn(turn, "answered", "", [NewJob("review", "{}")])
+        assert (turn.steps, turn.usage) == (2, USAGE + USAGE)
+        return log
+
+    log = asyncio.run(main())
+    reopened = asyncio.run(SessionLog.open(db, "s1", clock))
+    assert [fields(m) for m in reopened.messages] == [fields(m) for m in log.messages]
+    row = reopened.session
+    assert row == log.session
+    assert (row.turns, row.messages, row.tool_calls, row.usage.total_tokens) == (1, 6, 2, 30)
+    assert row.usage.cost_usd == 1.0
+    calls = db.read_now(
+        lambda c: c.execute(
+            "SELECT position, step, call_id, name, duration_s, decided_by, error_kind, exit_code,"
+            " finished >= started FROM tool_calls ORDER BY seq"
+        ).fetchall()
+    )
+    assert calls == [
+        (0, 1, "call_0", "a", 1.5, "rule", "exit", 3, 1),
+        (1, 1, "call_1", "b", 0.25, "person", "", None, 1),
+    ]
+    assert [job.kind for job in db.read_now(jobs.list_jobs)] == ["review"]
+
+
+def test_duplicate_call_ids_keep_their_own_results(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        await log.append_reply(turn, asking("a", "a", ids=("same", "same")), USAGE, "m")
+        for call in reversed(log.open_calls(turn)):
+            await finish(log, turn, call, f"result {call.index}")
+        await log.end_turn(turn, "answered", "")
+        return (await SessionLog.open(db, "s1", clock)).messages[2:]
+
+    assert [m.text for m in asyncio.run(main())] == ["result 0", "result 1"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(role="user", content="NUL \0 and \u2028 and 日本語"),
+        Message(role="user", content=""),
+        Message(role="user", content=(TextPart("look"), ImagePart("image/png", "aGk="))),
+        Message(
+            role="assistant", content="x", reasoning="because", replay=Replay("anthropic_messages", "[{}]")
+        ),
+        Message(role="tool", content="no", tool_call_id="c", tool_name="t", is_error=True),
+    ],
+)
+def test_every_field_survives(db, clock, message):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        await log.append_reply(turn, message, USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        return (await SessionLog.open(db, "s1", clock)).messages[1]
+
+    assert fields(asyncio.run(main())) == fields(message)
+
+
+def test_a_lone_surrogate_becomes_a_mark_in_memory_too(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("a\ud800b"))
+        await log.end_turn(turn, "answered", "")
+        return log.messages[0].text, (await SessionLog.open(db, "s1", clock)).messages[0].text
+
+    live, stored = asyncio.run(main())
+    assert live == stored and live.startswith("a�") and live.endswith("b")
+
+
+def test_ten_megabytes_are_kept(db, clock):
+    text = "pasted text " * 900_000
+
+    async def main():
+        log = await talk(db, clock, "s1", text)
+        return (await SessionLog.open(db, "s1", clock)).messages[0].content == log.messages[0].content == text
+
+    assert asyncio.run(main())
+
+
+def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
+    async def crash():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
+        one, two, _ = log.open_calls(turn)
+        await log.call_started(turn, one, "rule")
+        await log.call_started(turn, two, "rule")
+        await finish(log, turn, two, "two")
+
+    async def resume():
+        log = await SessionLog.open(db, "s1", clock)
+        turn = await log.unfinished_turn()
+        assert turn is not None and not turn.is_new
+        assert (turn.steps, turn.usage, turn.number) == (1, USAGE, 1)
+        assert [(c.index, c.started, c.step) for c in log.open_calls(turn)] == [(0, True, 1), (2, False, 1)]
+        for call in log.open_calls(turn):
+            await finish(log, turn, call, f"late {call.index}")
+        log.settle(turn)
+        assert [m.text for m in log.messages[2:]] == ["late 0", "two", "late 2"]
+        await log.append_reply(turn, answer("ok"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        assert await log.unfinished_turn() is None
+        return log.session
+
+    asyncio.run(crash())
+    row = asyncio.run(resume())
+    assert (row.messages, row.tool_calls, row.usage.total_tokens) == (6, 3, 30)
+
+
+def test_a_new_message_closes_a_crashed_turn(db, clock):
+    async def main():
+        await (await new_log(db, clock)).begin_turn(user("one"))
+        log = await SessionLog.open(db, "s1", clock)
+        turn = await log.begin_turn(user("two"))
+        await log.end_turn(turn, "answered", "")
+        return texts(log), await log.unfinished_turn()
+
+    assert asyncio.run(main()) == ([("user", "one"), ("user", "two")], None)
+    reasons = db.read_now(lambda c: c.execute("SELECT reason FROM turns ORDER BY number").fetchall())
+    assert reasons == [("crashed",), ("answered",)]
+
+
+def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        task = asyncio.create_task(log.append_reply(turn, asking("a"), USAGE, "m"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await log.end_turn(turn, "cancelled", "")
+        again = await log.begin_turn(user("y"))
+        await log.end_turn(again, "answered", "")
+        return texts(log), texts(await SessionLog.open(db, "s1", clock))
+
+    live, stored = asyncio.run(main())
+    assert live == stored and live[-1] == ("user", "y")
+
+
+def test_one_session_has_one_turn_at_a_time(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        other = await SessionLog.open(db, "s1", clock)
+        with pytest.raises(StoreBusy, match=f"in use by process {os.getpid()}"):
+            await other.begin_turn(user("y"))
+        assert await other.unfinished_turn() is None
+        with pytest.raises(StoreBusy):
+            await other.undo_last_turn()
+        await log.append_reply(turn, answer("a"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        kept = list(other.messages)
+        await other.end_turn(await other.begin_turn(user("y")), "answered", "")
+        assert texts(other) == [("user", "x"), ("assistant", "a"), ("user", "y")]
+        assert other.messages[0] is kept[0]
+
+    asyncio.run(main())
+
+
+_HOLD = """
+import asyncio, sys
+from pathlib import Path
+from whet.clock import SystemClock
+from whet.contract.messages import Message
+from whet.store.database import Database
+from whet.store.transcript import SessionLog
+async def main():
+    clock = SystemClock()
+    db = Database.open(Path(sys.argv[1]), clock)
+    log = await SessionLog.open(db, "s1", clock)
+    await log.begin_turn(Message(role="user", content="held"))
+    print("ready", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+def test_a_living_process_keeps_its_session_and_a_killed_one_loses_it(db, clock):
+    async def refused(pid):
+        log = await SessionLog.open(db, "s1", clock)
+        with pytest.raises(StoreBusy, match=f"process {pid}"):
+            await log.begin_turn(user("mine"))
+        assert await log.unfinished_turn() is None
+        with pytest.raises(StoreBusy):
+            await db.write(lambda c: sessions.delete(c, "s1"))
+
+    async def taken():
+        log = await SessionLog.open(db, "s1", clock)
+        turn = await log.unfinished_turn()
+        assert turn is not None and texts(log) == [("user", "held")]
+        await log.end_turn(turn, "answered", "")
+
+    asyncio.run(new_log(db, clock))
+    process = child(_HOLD, str(db.path))
+    assert process.stdout.readline() == "ready\n"
+    asyncio.run(refused(process.pid))
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    asyncio.run(taken())
+
+
+def _foreign_claim(db, renewed):
+    db.write_now(lambda c: c.execute("UPDATE claims SET host = 'elsewhere', renewed = ?", (renewed,)))
+
+
+def test_a_claim_that_cannot_be_checked_is_a_lease(db, clock):
+    async def main():
+        first = await new_log(db, clock)
+        turn = await first.begin_turn(user("x"))
+        _foreign_claim(db, "2026-11-21T09:00:00.000Z")
+        second = await SessionLog.open(db, "s1", clock)
+        clock.advance(50)
+        with pytest.raises(StoreBusy):
+            await second.begin_turn(user("y"))
+        await first.append_reply(turn, answer("still here"), USAGE, "m")
+        clock.advance(50)
+        with pytest.raises(StoreBusy):
+            await second.begin_turn(user("y"))
+        clock.advance(20)
+        await second.begin_turn(user("y"))
+        with pytest.raises(StoreError):
+            await first.append_reply(turn, answer("too late"), USAGE, "m")
+        with pytest.raises(StoreBusy, match="taken over"):
+            await first.end_turn(turn, "answered", "")
+        assert texts(second)[-1] == ("user", "y")
+
+    asyncio.run(main())
+
+
+def test_a_failed_write_leaves_memory_as_it_was(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        await db.write(
+            lambda c: c.execute(
+                "CREATE TRIGGER no BEFORE INSERT ON messages BEGIN SELECT raise(ABORT, 'no'); END"
+            )
+        )
+        with pytest.raises(StoreError):
+            await log.append_reply(turn, asking("a"), USAGE, "m")
+        assert texts(log) == [("user", "x")] and log.open_calls(turn) == [] and turn.steps == 0
+        await db.write(lambda c: c.execute("DROP TRIGGER no"))
+        await log.append_reply(turn, answer("ok"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        return texts(log), texts(await SessionLog.open(db, "s1", clock))
+
+    live, stored = asyncio.run(main())
+    assert live == stored == [("user", "x"), ("assistant", "ok")]
+
+
+def test_undo_drops_the_last_turn_and_gives_its_text(db, clock):
+    async def main():
+        log = await talk(db, clock, "s1", "one", "two")
+        kept = log.messages[0]
+        assert await log.undo_last_turn() == "two"
+        assert texts(log) == [("user", "one"), ("assistant", "ok")] and log.messages[0] is kept
+        turn = await log.begin_turn(user("three"))
+        await log.end_turn(turn, "answered", "")
+        assert await log.undo_last_turn() == "three"
+        assert await log.undo_last_turn() == "one"
+        assert await log.undo_last_turn() is None
+        assert log.messages == (await SessionLog.open(db, "s1", clock)).messages == []
+
+    asyncio.run(main())
+    assert db.read_now(lambda c: c.execute("SELECT count(*) FROM messages").fetchone()) == (5,)
+
+
+def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, clock):
+    async def main():
+        log = await talk(db, clock, "s1", "one", "two")
+        turn = await log.begin_turn(user("three"))
+        summary, last = answer("summary of all"), log.messages[-1]
+        await log.record_compaction(turn, [summary, log.messages[0], last], "simple", 900, 100)
+        assert log.messages[0] is summary and log.messages[2] is last
+        await log.append_reply(turn, asking("a"), USAGE, "m")
+        await finish(log, turn, log.open_calls(turn)[0], "r")
+        await log.end_turn(turn, "answered", "")
+        expected = ["summary of all", "one", "three", "", "r"]
+        assert [m.text for m in log.messages] == expected
+        again = await SessionLog.open(db, "s1", clock)
+        assert [m.text for m in again.messages] == expected
+        await again.undo_last_turn()
+        assert [m.text for m in again.messages] == ["one", "ok", "two", "ok"]
+
+    asyncio.run(main())
+    assert "summary" not in db.read_now(lambda c: str(c.execute("SELECT content FROM messages").fetchall()))
+
+
+def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        await log.append_reply(turn, asking("a"), USAGE, "m")
+        await finish(log, turn, log.open_calls(turn)[0])
+        await log.record_compaction(turn, [user("short")], "simple", 9, 1)
+        log.close()
+        again = await SessionLog.open(db, "s1", clock)
+        resumed = await again.unfinished_turn()
+        assert (resumed.steps, resumed.messages, resumed.tool_calls, resumed.usage) == (1, 3, 1, USAGE)
+        assert [m.text for m in again.messages] == ["short"] and again.open_calls(resumed) == []
+
+    asyncio.run(main())
+
+
+def test_titles_endings_and_unknown_prices(db, clock):
+    async def main():
+        log = await new_log(db, clock)
+        await log.set_title("A name")
+        turn = await log.begin_turn(user("x"))
+        await log.append_reply(turn, answer("y"), Usage(total_tokens=1, cost_usd=None), "m")
+        await log.end_turn(turn, "failed", "the server is down")
+        await log.end_session("quit")
+        await log.set_private(True)
+        row = log.session
+        assert (row.title, row.end_reason, row.usage.cost_usd, row.private) == ("A name", "quit", None, True)
+        assert row.ended
+
+    asyncio.run(main())
+
+
+def test_a_deleted_session_takes_no_more(db, clock):
+    async def main():
+        log = await talk(db, clock, "s1", "one")
+        await db.write(lambda c: sessions.delete(c, "s1"))
+        with pytest.raises(NotFound, match="deleted"):
+            await log.begin_turn(user("two"))
+        with pytest.raises(NotFound):
+            await SessionLog.open(db, "s1", clock)
+
+    asyncio.run(main())
+
+
+_CRASH = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.store.support import USAGE, answer, asking, finish, new_log, user
+from whet.clock import SystemClock
+from whet.store.database import Database
+from whet.store.jobs import NewJob
+async def main(stop):
+    clock = SystemClock()
+    db = Database.open(Path(sys.argv[1]), clock)
+    log = await new_log(db, clock)
+    turn, step = None, 0
+    def reached():
+        nonlocal step
+        step += 1
+        if step == stop:
+            os._exit(9)
+    turn = await log.begin_turn(user("go")); reached()
+    await log.append_reply(turn, asking("a", "b"), USAGE, "m"); reached()
+    first, second = log.open_calls(turn)
+    await log.call_started(turn, first, "rule"); reached()
+    await log.call_started(turn, second, "rule"); reached()
+    await finish(log, turn, second, "two"); reached()
+    await finish(log, turn, first, "one"); reached()
+    await log.append_reply(turn, answer("end"), USAGE, "m"); reached()
+    await log.end_turn(turn, "answered", "", [NewJob("review", "{}")]); reached()
+asyncio.run(main(int(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize("stop", range(1, 9))
+def test_what_was_written_before_a_crash_is_there(tmp_path, clock, stop):
+    path = tmp_path / "state.db"
+    process = child(_CRASH, str(path), str(stop))
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 9, output
+    db = Database.open(path, clock)
+
+    async def main():
+        log = await SessionLog.open(db, "s1", clock)
+        turn = await log.unfinished_turn()
+        assert (turn is None) == (stop == 8)
+        counts = {1: 1, 2: 2, 3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5}
+        assert len(log.messages) == counts[stop]
+        if turn is not None:
+            open_calls = {2: [(0, False), (1, False)], 3: [(0, True), (1, False)]}
+            open_calls |= {4: [(0, True), (1, True)], 5: [(0, True)]}
+            assert [(c.index, c.started) for c in log.open_calls(turn)] == open_calls.get(stop, [])
+        return len(await db.read(jobs.list_jobs))
+
+    assert asyncio.run(main()) == (1 if stop == 8 else 0)
+    db.close()

@@ -1,0 +1,49 @@
+"""Call a tool as dispatch does, and read what came back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from whet.contract.errors import ToolError
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.lanes import ToolPool
+from whet.tools.files import file_tools
+from whet.tools.registry import Registry
+
+
+def context(workspace: Path = Path(".")) -> ToolContext:
+    """A call's context where nobody can be asked."""
+
+    async def ask(_question: str, _choices: Sequence[str]) -> str | None:
+        return None
+
+    return ToolContext("session", "turn", "call", workspace, lambda _text: None, ask)
+
+
+class Desk:
+    """The file tools over one workspace."""
+
+    def __init__(
+        self, workspace: Path, *, allowed: Sequence[Path] = (), ripgrep: str | None = "rg", workers: int = 2
+    ) -> None:
+        self.workspace = workspace
+        self.pool = ToolPool(workers)
+        self.registry = Registry(file_tools(self.pool, allowed=allowed, ripgrep=ripgrep))
+
+    async def acall(self, name: str, **arguments: object) -> ToolOutput:
+        return await self.registry.get(name).run(context(self.workspace), arguments)
+
+    def call(self, name: str, **arguments: object) -> ToolOutput:
+        return asyncio.run(self.acall(name, **arguments))
+
+    def text(self, name: str, **arguments: object) -> str:
+        return self.call(name, **arguments).text
+
+    def error(self, name: str, **arguments: object) -> ToolError:
+        try:
+            output = self.call(name, **arguments)
+        except ToolError as error:
+            return error
+        raise AssertionError(f"{name} went well: {output.text}")

@@ -1,0 +1,60 @@
+"""clarify: the answer, and the truth where nobody is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.tools.running import call, context
+from whet.contract.errors import BadInput
+from whet.tools.ask import ask_tools
+
+
+def test_the_persons_answer_comes_back() -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    async def answer(question: str, choices: Sequence[str]) -> str:
+        asked.append((question, list(choices)))
+        return " blue \n"
+
+    (clarify,) = ask_tools()
+    ctx = context(Path("/"), ask=answer)
+    output = asyncio.run(call(clarify, ctx, question=" Which colour? ", choices=["red", "blue"]))
+    assert (output.text, output.is_error) == ("blue", False)
+    asyncio.run(call(clarify, ctx, question="And then?"))
+    assert asked == [("Which colour?", ["red", "blue"]), ("And then?", [])]
+
+
+def test_an_empty_answer_is_an_answer() -> None:
+    async def nothing(_question: str, _choices: Sequence[str]) -> str:
+        return ""
+
+    (clarify,) = ask_tools()
+    output = asyncio.run(call(clarify, context(Path("/"), ask=nothing), question="Well?"))
+    assert (output.text, output.is_error) == ("[the person gave an empty answer]", False)
+
+
+def test_nobody_is_said_truthfully() -> None:
+    (clarify,) = ask_tools()
+    output = asyncio.run(call(clarify, context(Path("/")), question="Anyone?"))
+    assert output.error_kind == "denied"
+    assert output.text.startswith("Nobody is here to answer.")
+
+
+def test_questions_that_can_not_be_asked() -> None:
+    (clarify,) = ask_tools()
+    with pytest.raises(BadInput, match="empty"):
+        asyncio.run(call(clarify, context(Path("/")), question=" \n"))
+    with pytest.raises(BadInput, match="at most 9"):
+        asyncio.run(call(clarify, context(Path("/")), question="x?", choices=list("0123456789")))
+
+
+def test_it_waits_as_long_as_a_person_needs_and_costs_little() -> None:
+    (clarify,) = ask_tools()
+    assert clarify.timeout_s is None
+    assert clarify.effects == {"read"}
+    assert len(msgspec.json.encode(clarify.spec)) <= 500

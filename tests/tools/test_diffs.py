@@ -1,0 +1,176 @@
+"""Unified diffs apply exactly when they are exact, and sensibly when they are not."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from whet.contract.errors import BadInput
+from whet.tools.diffs import apply, parse
+
+TRAPS = ["a", "b", "c", "", " ", "\tx", "-- y", "++ z", "@@ -1 +1 @@", "\\ No", "p\u2028q", "r\x0cs", "```"]
+TEXTS = st.tuples(st.lists(st.sampled_from(TRAPS), max_size=14), st.booleans()).map(
+    lambda pair: "\n".join(pair[0]) + ("\n" if pair[1] and pair[0] else "")
+)
+PLAIN = st.lists(st.sampled_from(["a", "b", "c", "", "\tx"]), max_size=9).map(
+    lambda lines: "".join(f"{line}\n" for line in [*lines, "end"])
+)
+
+
+def rows(text: str) -> list[str]:
+    parts = text.split("\n")
+    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def make_diff(old: str, new: str, context: int = 3) -> str:
+    out: list[str] = []
+    for row in difflib.unified_diff(rows(old), rows(new), "a/f", "b/f", n=context):
+        out.append(row if row.endswith("\n") else row + "\n\\ No newline at end of file\n")
+    return "".join(out)
+
+
+def patched(old: str, diff: str) -> str:
+    (patch,) = parse(diff)
+    return apply(old, patch.hunks)[0]
+
+
+@settings(deadline=None)
+@given(TEXTS, TEXTS, st.integers(0, 3))
+def test_an_exact_diff_gives_the_expected_file(old: str, new: str, context: int) -> None:
+    assume(old != new)
+    diff = make_diff(old, new, context)
+    (patch,) = parse(diff)
+    text, notes = apply(old, patch.hunks)
+    assert text == new and notes == []
+
+
+@settings(deadline=None)
+@given(TEXTS, TEXTS)
+def test_and_the_reverse_diff_gives_the_old_one_back(old: str, new: str) -> None:
+    assume(old != new)
+    assert patched(patched(old, make_diff(old, new)), make_diff(new, old)) == old
+
+
+@settings(deadline=None)
+@given(TEXTS, TEXTS)
+def test_crlf_is_kept_whether_the_diff_has_it_or_not(old: str, new: str) -> None:
+    assume(old != new and "\n" in old and "\n" in new)
+    old_crlf, new_crlf = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+    assert patched(old_crlf, make_diff(old, new)) == new_crlf
+    assert patched(old_crlf, make_diff(old_crlf, new_crlf)) == new_crlf
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["a\r", "b", "c\r", "d"]), min_size=1, max_size=8), st.data())
+def test_mixed_endings_follow_an_exact_diff(lines: list[str], data: st.DataObject) -> None:
+    position = data.draw(st.integers(0, len(lines) - 1))
+    old = "".join(f"{n}{line}\n" for n, line in enumerate(lines))
+    changed = [*lines[:position], "new\r", "new", *lines[position + 1 :]]
+    new = "".join(f"{n}{line}\n" for n, line in enumerate(changed))
+    assume("\r\n" in old)
+    assert patched(old, make_diff(old, new)) == new
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40), st.integers(0, 29))
+def test_line_numbers_may_be_off(shift: int, changed: int) -> None:
+    lines = [f"line {n}\n" for n in range(30)]
+    old = "".join(lines)
+    new = "".join([*lines[:changed], "changed\n", *lines[changed + 1 :]])
+    (patch,) = parse(make_diff(old, new))
+    above = "".join(f"above {n}\n" for n in range(shift))
+    text, notes = apply(above + old, patch.hunks)
+    assert text == above + new
+    assert len(notes) == 1 and "found at line" in notes[0]
+
+
+@settings(deadline=None)
+@given(PLAIN, PLAIN, st.integers(-2, 4))
+def test_wrong_counts_are_forgiven(old: str, new: str, error: int) -> None:
+    assume(old != new)
+    diff = make_diff(old, new, 20)
+    wrong = re.sub(r"(?m)^(@@ -\d+,)(\d+)", lambda m: f"{m[1]}{max(0, int(m[2]) + error)}", diff)
+    assert patched(old, wrong) == new
+
+
+def test_a_hunk_without_numbers_needs_one_place() -> None:
+    diff = "--- a/f\n+++ b/f\n@@ def f @@\n a\n-b\n+c\n"
+    assert patched("x\na\nb\n", diff) == "x\na\nc\n"
+    with pytest.raises(BadInput, match="fits 2 places, at lines 1, 3"):
+        patched("a\nb\na\nb\n", diff)
+
+
+def test_the_nearest_of_several_places_is_taken() -> None:
+    old = "x\n" * 10 + "mark\n" + "x\n" * 10 + "mark\n"
+    assert patched(old, "--- f\n+++ f\n@@ -20,1 +20,1 @@\n-mark\n+here\n") == (
+        "x\n" * 10 + "mark\n" + "x\n" * 10 + "here\n"
+    )
+
+
+def test_indentation_may_differ_and_the_files_is_kept() -> None:
+    diff = "--- f\n+++ f\n@@ -1,2 +1,3 @@\n if a:\n-    b()\n+    c()\n+    d()\n"
+    assert patched("\tif a:\n\t\tb()\n", diff) == "\tif a:\n\t\tc()\n\t\td()\n"
+
+
+def test_blank_context_lines_may_have_lost_their_space() -> None:
+    assert patched("a\n\nb\n", "--- f\n+++ f\n@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n") == "a\n\nc\n"
+
+
+def test_several_files_new_and_deleted_ones_and_names() -> None:
+    diff = (
+        "Here it is:\n"
+        "diff --git a/x b/x\nindex 1..2 100644\n--- a/x\t2026-01-01\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
+        "--- /dev/null\n+++ b/new name.txt\n@@ -0,0 +1 @@\n+n\n"
+        "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n"
+        '--- "a/caf\\303\\251"\n+++ "b/caf\\303\\251"\n@@ -1 +1 @@\n-a\n+b\n'
+        "--- plain/f\n+++ plain/f\n@@ -1 +1 @@\n-a\n+b\n"
+    )
+    assert [(patch.old, patch.new) for patch in parse(diff)] == [
+        ("x", "x"),
+        ("", "new name.txt"),
+        ("gone", ""),
+        ("café", "café"),
+        ("plain/f", "plain/f"),
+    ]
+
+
+def test_a_bare_hunk_takes_the_path() -> None:
+    assert parse("@@ -1 +1 @@\n-a\n+b\n", "f.txt")[0].new == "f.txt"
+    with pytest.raises(BadInput, match="hunk of no file"):
+        parse("@@ -1 +1 @@\n-a\n+b\n")
+
+
+@pytest.mark.parametrize(
+    ("diff", "words"),
+    [
+        ("", "no hunk"),
+        ("--- a/f\n+++ b/f\n", "no hunk"),
+        ("*** Begin Patch\n*** Update File: f\n", "not a unified diff"),
+        ("rename from a\nrename to b\n", "renames"),
+        ("--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n", "renames 'f' to 'g'"),
+        ("GIT binary patch\n", "binary"),
+        ("--- f\n+++ f\n@@ -1 +1 @@\nxa\n+b\n", "line 4 of the diff starts with 'x'"),
+        ("--- f\n+++ f\n@@ -1 +1 @@\n a\n", "changes nothing"),
+        ("--- f\n+++ f\n@@ -1,2 +1,1 @@\n nope\n-zzz\n", "hunk 1 does not fit"),
+        ("--- f\n+++ f\n@@ -9,0 +10,1 @@\n+x\n", "adds after line 9, but the file has 2 lines"),
+        ("--- f\n+++ f\n@@\n+x\n", "neither line numbers nor lines"),
+    ],
+)
+def test_refusals_say_where(diff: str, words: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(words)):
+        patched("one\ntwo\n", diff)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200), TEXTS)
+def test_no_text_breaks_the_reader(diff: str, text: str) -> None:
+    for candidate in (diff, f"--- a\n+++ a\n@@ -1,2 +1,2 @@\n{diff}"):
+        try:
+            for patch in parse(candidate, "f"):
+                apply(text, patch.hunks)
+        except BadInput as error:
+            assert error.message

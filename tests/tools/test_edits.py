@@ -1,0 +1,123 @@
+"""Replacing text: exact first, whitespace forgiven, the file's own ways kept, refusals that help."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from whet.contract.errors import BadInput
+from whet.tools.edits import replace
+
+LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", " ", "x\u2028y", "f(1)"]), max_size=12)
+
+
+def test_the_only_place_is_replaced() -> None:
+    edit = replace("a = 1\nb = 2\n", "b = 2", "b = 3", every=False)
+    assert (edit.text, edit.lines, edit.how) == ("a = 1\nb = 3\n", (2,), "")
+
+
+def test_several_places_need_a_yes() -> None:
+    with pytest.raises(BadInput, match="there 2 times, at lines 1, 3"):
+        replace("x\ny\nx\n", "x", "z", every=False)
+    assert replace("x\ny\nx\n", "x", "z", every=True).text == "z\ny\nz\n"
+
+
+def test_trailing_whitespace_is_forgiven() -> None:
+    edit = replace("one  \ntwo\t\nthree\n", "one\ntwo\n", "1\n2\n", every=False)
+    assert (edit.text, edit.how) == ("1\n2\nthree\n", "trailing whitespace ignored")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        (
+            "class A:\n    def f(self):\n        return 1\n",
+            "def f(self):\n    return 1\n",
+            "def f(self):\n    if x:\n        return 2\n    return 1\n",
+            "class A:\n    def f(self):\n        if x:\n            return 2\n        return 1\n",
+        ),
+        (
+            "\tif a:\n\t\tb()\n",
+            "    if a:\n        b()",
+            "    if a:\n        c()\n        if d:\n            e()",
+            "\tif a:\n\t\tc()\n\t\tif d:\n\t\t\te()\n",
+        ),
+        ("a:\n  b\n", "a:\n    b", "a:\n    b\n    c", "a:\n  b\n  c\n"),
+        ("      deep\n", "    deep", "  up\n    deep", "    up\n      deep\n"),
+    ],
+)
+def test_indentation_is_forgiven_and_the_files_own_is_kept(
+    text: str, old: str, new: str, expected: str
+) -> None:
+    edit = replace(text, old, new, every=False)
+    assert (edit.text, edit.how) == (expected, "indentation ignored")
+
+
+def test_line_endings_are_kept_also_mixed_ones() -> None:
+    text = "one\r\ntwo\nthree\r\nfour\r\n"
+    assert replace(text, "two\nthree", "2\n3", every=False).text == "one\r\n2\r\n3\r\nfour\r\n"
+    assert replace(text, "four\r\n", "4\r\n", every=False).text == "one\r\ntwo\nthree\r\n4\r\n"
+
+
+def test_the_missing_last_newline_is_forgiven() -> None:
+    assert replace("a\n  b", "a\n\tb\n", "a\n\tc\n", every=False).text == "a\n  c"
+
+
+def test_not_found_shows_the_nearest_lines_and_what_differs() -> None:
+    text = "def first():\n    pass\n\ndef second(x):\n    return x\n"
+    with pytest.raises(BadInput) as caught:
+        replace(text, "def second(y):\n    return x\n", "z", every=False)
+    assert "nearest is lines 4-5" in caught.value.message
+    assert 'line 4 has "def second(x):", you gave "def second(y):"' in caught.value.message
+    assert "line 5" not in caught.value.message
+    with pytest.raises(BadInput, match="nearest is lines 1-1"):
+        replace(text, "def firts():", "z", every=False)
+    with pytest.raises(BadInput) as caught:
+        replace(text, "nothing like it whatsoever", "z", every=False)
+    assert caught.value.message == "old_string is not in the file"
+
+
+def test_a_change_made_before_is_recognised() -> None:
+    with pytest.raises(BadInput, match="new_string is, at line 2") as caught:
+        replace("a\nnew line\n", "old line", "new line", every=False)
+    assert "already" in caught.value.hint
+
+
+@pytest.mark.parametrize(("old", "new"), [("", "x"), ("a", "a")])
+def test_nothing_to_do_is_refused(old: str, new: str) -> None:
+    with pytest.raises(BadInput):
+        replace("a\n", old, new, every=False)
+
+
+def test_a_large_file_without_a_match_is_answered_soon() -> None:
+    text = "".join(f"value_{n} = compute({n})\n" for n in range(100_000))
+    with pytest.raises(BadInput, match="nearest"):
+        replace(text, "value_x = compyte(17)", "z", every=False)
+
+
+@settings(deadline=None)
+@given(LINES, LINES, LINES, st.sampled_from(["\n", "\r\n"]))
+def test_there_and_back(before: list[str], old: list[str], after: list[str], ending: str) -> None:
+    assume(before or after)
+    marked = ["<<mark>>", *old, "<<end>>"]
+    text = ending.join([*before, *marked, *after])
+    edit = replace(text, "\n".join(marked), "<<gone>>", every=False)
+    assert edit.text == ending.join([*before, "<<gone>>", *after])
+    assert edit.lines == (len(before) + 1,)
+    assert replace(edit.text, "<<gone>>", "\n".join(marked), every=False).text == text
+
+
+@settings(deadline=None)
+@given(LINES.filter(any), st.data())
+def test_looser_matches_never_touch_other_lines(lines: list[str], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(lines) - 1))
+    end = data.draw(st.integers(start + 1, len(lines)))
+    block = [line.strip() for line in lines[start:end]]
+    text = "\n".join(lines)
+    try:
+        edit = replace(text, "\n".join(block), "NEW", every=False)
+    except BadInput:
+        return
+    before, _, after = edit.text.partition("NEW")
+    assert text.startswith(before.rstrip(" \t")) and text.endswith(after.lstrip(" \t"))

@@ -1,0 +1,259 @@
+"""Reading and writing real files: pages, encodings, odd kinds, huge ones, and writes that don't finish."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import resource
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from tests.tools.calls import Desk
+from whet.contract.errors import BadInput, ToolDenied
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return Desk(folder)
+
+
+def test_a_small_file_is_shown_whole_without_filler(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("one\n\n  three\n")
+    assert desk.text("read_file", path="a.txt") == "1|one\n2|\n3|  three"
+
+
+def test_pages_join_to_the_whole_file(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 1235)))
+    first = desk.text("read_file", path="a.txt")
+    assert first.startswith("  1|line 1\n")
+    assert first.endswith("500|line 500\n[lines 1-500 of 1,234; read on with offset=501]")
+    last = desk.text("read_file", path="a.txt", offset=1201)
+    assert last.startswith("1201|line 1201\n") and last.endswith("[lines 1201-1234 of 1,234]")
+
+
+def test_a_page_of_wide_lines_ends_early_and_says_so(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text(("x" * 1000 + "\n") * 100)
+    text = desk.text("read_file", path="a.txt")
+    assert len(text) < 30_000
+    assert text.endswith("of 100; read on with offset=29]")
+
+
+def test_past_the_end_and_empty_are_said(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("one\ntwo")
+    (desk.workspace / "empty").write_text("")
+    assert "has 2 lines; line 9 is past its end" in desk.error("read_file", path="a.txt", offset=9).message
+    assert desk.text("read_file", path="empty") == "[empty is empty]"
+    assert desk.text("read_file", path="a.txt") == "1|one\n2|two\n[no newline at the end]"
+
+
+def test_one_endless_line_costs_its_first_2000_characters(desk: Desk) -> None:
+    (desk.workspace / "a.min.js").write_text("x" * 10_000_000 + "\nlast\n")
+    text = desk.text("read_file", path="a.min.js")
+    assert text.startswith("1|" + "x" * 2000 + " [... 9,998,000 characters more]\n2|last")
+    assert len(text) < 2_100
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        (b"\xef\xbb\xbfgr\xc3\xbcn\nzwei\n", "UTF-8 with byte order mark"),
+        ("\ufeffgrün\nzwei\n".encode("utf-16-le"), "UTF-16-LE with byte order mark"),
+        ("\ufeffgrün\nzwei\n".encode("utf-16-be"), "UTF-16-BE with byte order mark"),
+        ("grün\nzwei\n".encode("latin-1"), "not UTF-8, read as Latin-1"),
+        ("grün\r\nzwei\r\n".encode(), "lines end with CRLF"),
+    ],
+)
+def test_encodings_are_read_and_named(desk: Desk, data: bytes, note: str) -> None:
+    (desk.workspace / "a.txt").write_bytes(data)
+    assert desk.text("read_file", path="a.txt") == f"1|grün\n2|zwei\n[{note}]"
+
+
+def test_a_character_split_by_the_chunk_is_whole(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_bytes(b"x\n" * 524_287 + b"y" + "é\n".encode())
+    assert desk.text("read_file", path="a.txt", offset=524_288).startswith("524288|yé")
+
+
+def test_control_characters_are_left_out_and_counted(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("\x1b[31mred\x1b[0m\n")
+    assert desk.text("read_file", path="a.txt") == "1|red\n[9 control characters not shown]"
+
+
+def test_binary_is_described(desk: Desk) -> None:
+    (desk.workspace / "a.bin").write_bytes(b"\0\1\2" * 100)
+    (desk.workspace / "a.db").write_bytes(b"SQLite format 3\0" + b"\0" * 100)
+    assert desk.text("read_file", path="a.bin") == "[a.bin is binary, 300 bytes; not text, so not shown]"
+    assert "an SQLite database" in desk.text("read_file", path="a.db")
+
+
+def test_images_come_as_images(desk: Desk) -> None:
+    heads = {
+        "png": b"\x89PNG\r\n\x1a\n",
+        "jpeg": b"\xff\xd8\xff\xe0",
+        "gif": b"GIF89a",
+        "webp": b"RIFF\0\0\0\0WEBP",
+    }
+    for kind, head in heads.items():
+        (desk.workspace / kind).write_bytes(head + b"\0" * 50)
+        output = desk.call("read_file", path=kind)
+        assert output.images[0].media_type == f"image/{kind}"
+        assert base64.b64decode(output.images[0].data_base64) == head + b"\0" * 50
+    (desk.workspace / "big.png").write_bytes(heads["png"] + b"\0" * 5_000_000)
+    big = desk.call("read_file", path="big.png")
+    assert not big.images and "too large to view" in big.text
+
+
+def test_a_folder_is_listed(desk: Desk) -> None:
+    (desk.workspace / "b.txt").write_text("12345")
+    (desk.workspace / "a").mkdir()
+    (desk.workspace / "c").symlink_to("b.txt")
+    assert desk.text("read_file", path=".") == "a/\nb.txt  5 bytes\nc -> b.txt\n[.: 3 entries]"
+    assert desk.text("read_file", path=".", limit=1) == "a/\n[.: 3 entries; read on with offset=2]"
+    assert desk.text("read_file", path="a") == "[a is an empty folder]"
+
+
+def test_a_missing_file_offers_the_nearest(desk: Desk) -> None:
+    (desk.workspace / "settings.py").write_text("")
+    error = desk.error("read_file", path="setting.py")
+    assert "does not exist" in error.message and "settings.py" in error.hint
+
+
+def test_a_fifo_does_not_hang(desk: Desk) -> None:
+    os.mkfifo(desk.workspace / "pipe")
+    assert "FIFO" in desk.error("read_file", path="pipe").message
+    assert "FIFO" in desk.error("write_file", path="pipe", content="x").message
+    assert "FIFO" in desk.error("patch", path="pipe", old_string="a", new_string="b").message
+
+
+def test_a_gigabyte_is_paged_in_little_memory(desk: Desk) -> None:
+    path = desk.workspace / "big.log"
+    with path.open("wb") as stream:
+        stream.write(b"first\nsecond\n")
+        stream.truncate(1_000_000_000)
+    path.chmod(0o600)
+    with path.open("r+b") as stream:
+        stream.seek(999_999_990)
+        stream.write(b"\nthe end\n")
+    # The hole reads as NULs, so a mark makes it text; what matters is that nothing is held.
+    with path.open("r+b") as stream:
+        stream.write(b"\xef\xbb\xbfst\nsecond\n")
+    tracemalloc.start()
+    try:
+        text = desk.text("read_file", path="big.log", limit=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "1|st" in text and "lines 1-1 of over" in text
+    assert peak < 16_000_000
+
+
+def test_write_creates_with_folders_and_overwrites_keeping_the_mode(desk: Desk) -> None:
+    assert desk.text("write_file", path="new/deep/run.sh", content="a\nb\n") == (
+        "created new/deep/run.sh: 2 lines, 4 bytes"
+    )
+    path = desk.workspace / "new/deep/run.sh"
+    path.chmod(0o751)
+    assert desk.text("write_file", path="new/deep/run.sh", content="é") == (
+        "overwrote new/deep/run.sh: 1 line, 2 bytes"
+    )
+    assert path.read_bytes() == "é".encode() and path.stat().st_mode & 0o777 == 0o751
+    assert os.listdir(path.parent) == ["run.sh"]
+
+
+def test_a_new_file_follows_the_umask(desk: Desk) -> None:
+    old = os.umask(0o027)
+    try:
+        desk.call("write_file", path="a", content="")
+    finally:
+        os.umask(old)
+    assert (desk.workspace / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_write_through_a_link_inside_keeps_the_link(desk: Desk) -> None:
+    (desk.workspace / "real").write_text("old")
+    (desk.workspace / "link").symlink_to("real")
+    desk.call("write_file", path="link", content="new")
+    assert (desk.workspace / "link").is_symlink() and (desk.workspace / "real").read_text() == "new"
+
+
+def test_write_refuses_what_it_must_not_replace(desk: Desk) -> None:
+    (desk.workspace / "folder").mkdir()
+    (desk.workspace / "locked").write_text("old")
+    (desk.workspace / "locked").chmod(0o444)
+    (desk.workspace / "out").symlink_to(desk.workspace.parent / "outside")
+    assert "is a folder" in desk.error("write_file", path="folder", content="x").message
+    assert "read-only" in desk.error("write_file", path="locked", content="x").message
+    assert isinstance(desk.error("write_file", path="out", content="x"), ToolDenied)
+    assert isinstance(desk.error("write_file", path="a", content="\ud800"), BadInput)
+    assert "longer name" in desk.error("write_file", path="n" * 300, content="x").message
+    assert "can't write" in desk.error("write_file", path="locked/below", content="x").message
+    assert (desk.workspace / "locked").read_text() == "old"
+    assert sorted(os.listdir(desk.workspace)) == ["folder", "locked", "out"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("old")
+    program = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from tests.tools.calls import Desk\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "desk = Desk(Path(sys.argv[1]))\n"
+        "print(desk.error('write_file', path='a.txt', content='x' * 200_000).message)\n"
+        "print(desk.error('patch', path='a.txt', old_string='old', new_string='x' * 200_000).message)\n"
+    )
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(desk.workspace)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.count("can't write a.txt: file too large") == 2
+    assert (desk.workspace / "a.txt").read_text() == "old"
+    assert os.listdir(desk.workspace) == ["a.txt"]
+
+
+def test_allowed_folders_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra/a").write_text("hello")
+    desk = Desk(tmp_path / "work", allowed=[tmp_path / "extra"])
+    assert desk.text("read_file", path="../extra/a").startswith("1|hello")
+
+
+def test_a_cancelled_read_frees_its_thread(desk: Desk) -> None:
+    desk = Desk(desk.workspace, workers=1)
+    with (desk.workspace / "big").open("wb") as stream:
+        stream.write(b"\xef\xbb\xbf")
+        stream.truncate(60_000_000_000)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(desk.acall("read_file", path="big", offset=2))
+        await asyncio.wait([task], timeout=0.05)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(5):
+            await desk.acall("read_file", path=".")
+
+    asyncio.run(cancel())
+
+
+def test_the_toolset_is_small_and_ordered(desk: Desk) -> None:
+    specs = desk.registry.specs()
+    assert [spec.name for spec in specs] == ["read_file", "write_file", "patch", "search_files"]
+    stored = desk.registry.tools_json
+    assert len(stored) <= 2_600
+    effects = {tool.name: tool.effects for tool in desk.registry.by_name.values()}
+    assert effects["read_file"] == effects["search_files"] == frozenset({"read"})
+    assert effects["write_file"] == effects["patch"] == frozenset({"write"})

@@ -1,0 +1,144 @@
+"""No name leads out of the workspace, whatever it looks like and whenever links appear."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from whet.contract.errors import BadInput, ToolDenied
+from whet.tools.paths import Place, folder_of, kind, missing, open_file, printable, resolve
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "inside.txt").write_text("in")
+    (tmp_path / "outside.txt").write_text("secret")
+    (tmp_path / "work-too").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../outside.txt",
+        "sub/../../outside.txt",
+        "/etc/passwd",
+        "../work-too/x",
+        "~/x",
+        "/proc/self/environ",
+        "/dev/null",
+        "link/outside.txt",
+        "link-to-file",
+        "dangling",
+    ],
+)
+def test_a_way_out_is_denied(workspace: Path, name: str) -> None:
+    (workspace / "link").symlink_to(workspace.parent)
+    (workspace / "link-to-file").symlink_to("../outside.txt")
+    (workspace / "dangling").symlink_to(workspace.parent / "not-yet")
+    with pytest.raises(ToolDenied):
+        resolve(name, workspace)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\0b", "x" * 5000, "\ud800"])
+def test_what_can_be_no_path_is_bad_input(workspace: Path, name: str) -> None:
+    with pytest.raises(BadInput):
+        place = resolve(name, workspace)
+        open_file(place)
+
+
+def test_inside_names_are_found(workspace: Path) -> None:
+    (workspace / "alias").symlink_to("inside.txt")
+    for name in ("inside.txt", "./inside.txt", str(workspace / "inside.txt"), "alias", "x/../inside.txt"):
+        place = resolve(name, workspace)
+        assert (place.shown, kind(place)) == ("inside.txt", "file")
+    assert resolve(".", workspace).shown == "."
+    assert kind(resolve("nothing", workspace)) == ""
+
+
+def test_a_workspace_behind_a_link_works(workspace: Path) -> None:
+    alias = workspace.parent / "alias"
+    alias.symlink_to(workspace)
+    assert resolve("inside.txt", alias).path == workspace / "inside.txt"
+
+
+def test_allowed_folders_are_reached_and_only_they(workspace: Path) -> None:
+    place = resolve(str(workspace.parent / "work-too/new"), workspace, [workspace.parent / "work-too"])
+    assert place.shown == str(workspace.parent / "work-too/new")
+    with pytest.raises(ToolDenied):
+        resolve(str(workspace.parent / "outside.txt"), workspace, [workspace.parent / "work-too"])
+
+
+def test_system_files_stay_closed_even_when_the_workspace_is_the_root() -> None:
+    for name in ("/proc/self/environ", "/sys/kernel", "/dev/zero"):
+        with pytest.raises(ToolDenied, match="system path"):
+            resolve(name, Path("/"))
+
+
+def test_home_is_expanded(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(workspace))
+    assert resolve("~/inside.txt", workspace).shown == "inside.txt"
+
+
+def test_a_link_planted_after_the_check_is_not_followed(workspace: Path) -> None:
+    (workspace / "sub").mkdir()
+    (workspace / "sub/file").write_text("in")
+    file, folder = resolve("inside.txt", workspace), resolve("sub/file", workspace)
+    (workspace / "inside.txt").unlink()
+    (workspace / "inside.txt").symlink_to("../outside.txt")
+    (workspace / "sub").rename(workspace / "moved")
+    (workspace / "sub").symlink_to(workspace.parent)
+    with pytest.raises((ToolDenied, BadInput)):
+        open_file(file)
+    with pytest.raises(OSError), folder_of(folder):
+        pass
+    with pytest.raises(OSError), folder_of(resolve_below(folder, "new/deep"), make=True):
+        pass
+    assert not (workspace.parent / "new").exists()
+
+
+def resolve_below(place: Place, name: str) -> Place:
+    return Place(place.root, place.path.parent / name, name)
+
+
+def test_a_circle_of_links_ends(workspace: Path) -> None:
+    (workspace / "a").symlink_to("b")
+    (workspace / "b").symlink_to("a")
+    with pytest.raises((ToolDenied, BadInput)):
+        open_file(resolve("a", workspace))
+
+
+def test_special_files_are_named_and_never_opened(workspace: Path) -> None:
+    os.mkfifo(workspace / "pipe")
+    with pytest.raises(BadInput, match="FIFO"):
+        open_file(resolve("pipe", workspace))
+    if os.geteuid() == 0:
+        try:
+            os.mknod(workspace / "zero", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+        except PermissionError:
+            return
+        with pytest.raises(BadInput, match="device"):
+            open_file(resolve("zero", workspace))
+
+
+def test_odd_names_are_shown_on_one_line_and_found_again(workspace: Path) -> None:
+    for raw in (b"new\nline", b"caf\xe9", b"tab\there", "日本 語".encode()):
+        path = os.path.join(os.fsencode(workspace), raw)
+        Path(os.fsdecode(path)).write_text("x")
+        shown = printable(os.fsdecode(raw))
+        shown.encode()
+        assert "\n" not in shown
+        place = resolve(shown, workspace)
+        assert os.fsencode(place.path) == os.path.realpath(path)
+        os.close(open_file(place))
+
+
+def test_a_missing_name_offers_the_nearest(workspace: Path) -> None:
+    (workspace / "src").mkdir()
+    assert "inside.txt" in missing(resolve("insid.txt", workspace)).hint
+    assert "src" in missing(resolve("scr/main.py", workspace)).hint

@@ -1,0 +1,143 @@
+"""Processes below the tools: buffers, stopping, what is kept and what close leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.tools.running import until
+from whet.contract.errors import ToolError
+from whet.tools.process import Command, Output, Processes, clean, is_group_alive
+
+
+def command(text: str, folder: Path, *, keep_stdin: bool = False) -> Command:
+    return Command(text, folder, dict(os.environ), stdin=b"" if keep_stdin else None, keep_stdin=keep_stdin)
+
+
+def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
+    rng = random.Random(7)
+    for _ in range(300):
+        cap = rng.randrange(5, 60)
+        data = bytes(rng.randrange(256) for _ in range(rng.randrange(200)))
+        output = Output(cap)
+        position = 0
+        while position < len(data):
+            size = rng.choice([1, 2, 7, 90])
+            output.append(data[position : position + size])
+            position += size
+        for offset in {0, len(data) // 2, len(data)}:
+            head, lost, tail = output.since(offset)
+            assert len(head) + lost + len(tail) == len(data) - offset
+            assert data[offset:].startswith(head)
+            assert data[offset:].endswith(tail)
+            if len(data) <= cap:
+                assert lost == 0
+        head, _, tail = output.since(0)
+        assert len(head) + len(tail) == min(cap, len(data))
+
+
+def test_what_ignores_a_polite_request_is_killed(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = Processes()
+        process = processes.start(command("trap '' TERM; echo up; while :; do sleep 0.01; done", tmp_path))
+        await until(lambda: process.output.total_bytes > 0)
+        await process.stop(grace_s=0.1)
+        assert process.exit_code == 137
+        assert not is_group_alive(process.pid)
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_a_grandchild_that_ignores_it_is_killed_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = Processes()
+        text = "(trap '' TERM; echo up; while :; do sleep 0.01; done) & wait"
+        process = processes.start(command(text, tmp_path))
+        await until(lambda: process.output.total_bytes > 0)
+        await process.stop(grace_s=0.1)
+        await until(lambda: not is_group_alive(process.pid))
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_close_kills_everything_and_reaps_it(tmp_path: Path) -> None:
+    async def main() -> list[int]:
+        processes = Processes()
+        stubborn = processes.start(command("trap '' TERM; echo up; while :; do sleep 0.01; done", tmp_path))
+        polite = processes.start(command("echo up; sleep 987", tmp_path, keep_stdin=True))
+        await until(lambda: min(stubborn.output.total_bytes, polite.output.total_bytes) > 0)
+        processes.publish(polite)
+        started_s = time.monotonic()
+        processes.close()
+        assert time.monotonic() - started_s < 2
+        assert (stubborn.exit_code, polite.exit_code) == (137, 143)
+        assert processes.listed() == []
+        return [stubborn.pid, polite.pid]
+
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in asyncio.run(main()))
+
+
+def test_close_after_the_loop_has_ended(tmp_path: Path) -> None:
+    async def main() -> Processes:
+        processes = Processes()
+        process = processes.start(command("sleep 987", tmp_path, keep_stdin=True))
+        processes.publish(process)
+        return processes
+
+    processes = asyncio.run(main())
+    pid = processes.listed()[0].pid
+    processes.close()
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_only_the_last_finished_ones_are_kept_and_the_running_stay(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = Processes(keep_finished=2)
+        running = processes.start(command("sleep 987", tmp_path))
+        processes.publish(running)
+        for _ in range(4):
+            process = processes.start(command("true", tmp_path))
+            await process.wait(5)
+            processes.publish(process)
+        assert [process.id for process in processes.listed()] == ["p1", "p4", "p5"]
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_too_many_at_once_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = Processes(max_background=1)
+        processes.check_room()
+        processes.publish(processes.start(command("sleep 987", tmp_path)))
+        with pytest.raises(ToolError, match="1 background processes run already"):
+            processes.check_room()
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = Processes()
+        process = processes.start(command("sleep 987", tmp_path, keep_stdin=True))
+        process.write(b"x" * 900_000)
+        with pytest.raises(ToolError, match="does not read"):
+            process.write(b"x" * 900_000)
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
+    for piece in ("\x1b[", "\x1b]0;", "a\r", "\x1b", "\x1bP", "\x1b[0;", " " * 8 + "\r"):
+        started_s = time.process_time()
+        clean(piece * (400_000 // len(piece)))
+        assert time.process_time() - started_s < 1

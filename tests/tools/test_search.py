@@ -1,0 +1,217 @@
+"""Searching: ripgrep and our own walk agree, ignored files stay out, nothing is left running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.tools.calls import Desk
+from whet.contract.errors import BadInput, ToolDenied
+
+ENGINES = [
+    pytest.param("rg", marks=pytest.mark.skipif(not shutil.which("rg"), reason="ripgrep is not installed")),
+    None,
+]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    tree = {
+        "a.py": "import os\nneedle = 1\n",
+        "src/b.py": "def f():\n    return needle\n# needle again\n",
+        "src/c.ts": "const needle = 2\r\n",
+        "src/deep/d.txt": "NEEDLE\nneedle.*\n",
+        "build/out.py": "needle\n",
+        "src/skip.log": "needle\n",
+        "src/keep.log": "needle\n",
+        "src/only/here.tmp": "needle\n",
+        "only/here.tmp": "needle\n",
+        ".hidden/x": "needle\n",
+        ".dot": "needle\n",
+        ".shown": "needle\n",
+        ".gitignore": "# comment\nbuild/\n*.log\n!keep.log\n/only/*.tmp\n!.shown\nsrc/**/gen\n",
+        "src/.gitignore": "*.bak\n",
+        "src/x.bak": "needle\n",
+        "src/m/n/gen/y": "needle\n",
+        "odd\nname.txt": "needle\n",
+    }
+    for name, text in tree.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, newline="")
+    (folder / "bin.dat").write_bytes(b"needle\n\0needle\n")
+    (folder / "late.dat").write_bytes(b"needle\n" + b"x" * 200_000 + b"\n\0\n")
+    (folder / "utf16.txt").write_bytes("\ufeffneedle ü\n".encode("utf-16-le"))
+    (folder / "latin.txt").write_bytes(b"needle gr\xfcn\n")
+    (folder / "link.py").symlink_to("a.py")
+    (folder / "loop").symlink_to(".")
+    return folder
+
+
+ALL = """.shown
+1|needle
+a.py
+2|needle = 1
+latin.txt
+1|needle gr\ufffdn
+odd\\nname.txt
+1|needle
+src/b.py
+2|    return needle
+3|# needle again
+src/c.ts
+1|const needle = 2
+src/deep/d.txt
+2|needle.*
+src/keep.log
+1|needle
+src/only/here.tmp
+1|needle
+utf16.txt
+1|needle ü
+[11 matches in 10 files]"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_content_is_grouped_by_file_and_ignored_files_stay_out(workspace: Path, engine: str | None) -> None:
+    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle") == ALL
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_searching_is_the_same_in_a_repository(workspace: Path, engine: str | None) -> None:
+    (workspace / ".git").mkdir()
+    (workspace.parent / ".gitignore").write_text("*.py\n")
+    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle") == ALL
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_repository_inside_has_its_own_rules(tmp_path: Path, engine: str | None) -> None:
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "inner/.git").mkdir(parents=True)
+    (tmp_path / "inner/x.log").write_text("needle\n")
+    (tmp_path / "y.log").write_text("needle\n")
+    for path in (".", "inner"):
+        text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle", path=path)
+        assert text == "inner/x.log\n1|needle\n[1 match in 1 file]"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rules_of_the_folders_above_hold(workspace: Path, engine: str | None) -> None:
+    inside = ALL[ALL.index("src/b.py") : ALL.index("utf16.txt")]
+    expected = f"{inside}[6 matches in 5 files]"
+    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle", path="src") == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"pattern": "^def .*:$"}, "src/b.py\n1|def f():\n[1 match in 1 file]"),
+        ({"pattern": "needle", "glob": "*.py"}, None),
+        ({"pattern": "needle", "glob": "*.{ts,txt}", "path": "src"}, None),
+        ({"pattern": "needle", "glob": "src/**/*.txt"}, "src/deep/d.txt\n2|needle.*\n[1 match in 1 file]"),
+        ({"pattern": "(?i)^needle$", "path": "src/deep"}, "src/deep/d.txt\n1|NEEDLE\n[1 match in 1 file]"),
+        ({"pattern": "needle", "path": "src/skip.log"}, "src/skip.log\n1|needle\n[1 match in 1 file]"),
+        ({"pattern": "needle", "path": ".hidden"}, ".hidden/x\n1|needle\n[1 match in 1 file]"),
+        ({"pattern": "needle(?=\\.)"}, "src/deep/d.txt\n2|needle.*\n[1 match in 1 file]"),
+        ({"pattern": "nothing at all"}, "[no matches]"),
+        (
+            {"pattern": "f("},
+            "src/b.py\n1|def f():\n[1 match in 1 file; not a valid regex, so searched as plain text]",
+        ),
+        ({"pattern": "-needle"}, "[no matches]"),
+        ({"pattern": "[[ne]eedle$", "path": "latin.txt"}, "[no matches]"),
+        ({"pattern": "*.py", "target": "names"}, "a.py\nsrc/b.py\n[2 files]"),
+        (
+            {"pattern": "src/**/*.t*", "target": "names"},
+            "src/c.ts\nsrc/deep/d.txt\nsrc/only/here.tmp\n[3 files]",
+        ),
+        ({"pattern": "deep", "target": "names"}, "[no matches]"),
+        ({"pattern": "b.p", "target": "names", "path": "src"}, "src/b.py\n[1 file]"),
+    ],
+)
+def test_both_engines_give_the_same(
+    workspace: Path, engine: str | None, arguments: dict[str, str], expected: str | None
+) -> None:
+    text = Desk(workspace, ripgrep=engine).text("search_files", **arguments)
+    assert text == (expected or Desk(workspace, ripgrep=None).text("search_files", **arguments))
+    assert expected or "matches in 2 files" in text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_pages_join_to_the_whole(workspace: Path, engine: str | None) -> None:
+    desk = Desk(workspace, ripgrep=engine)
+    first = desk.text("search_files", pattern="needle", limit=5)
+    assert first.endswith(
+        "src/b.py\n2|    return needle\n[1-5 of 11 matches in 10 files; go on with offset=5]"
+    )
+    second = desk.text("search_files", pattern="needle", limit=20, offset=5)
+    assert second.startswith("src/b.py\n3|# needle again\nsrc/c.ts")
+    assert second.endswith("[6-11 of 11 matches in 10 files]")
+    assert "offset 50 is past the last" in desk.text("search_files", pattern="needle", offset=50)
+    assert desk.text("search_files", pattern="*.py", target="names", limit=1) == (
+        "a.py\n[1-1 of 2 files; go on with offset=1]"
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_long_lines_are_cut(tmp_path: Path, engine: str | None) -> None:
+    (tmp_path / "a").write_text("x" * 5_000_000 + "needle\nneedle\n")
+    text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle")
+    assert text == "a\n1|" + "x" * 240 + "...\n2|needle\n[2 matches in 1 file]"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_too_many_matches_stop_the_search(tmp_path: Path, engine: str | None) -> None:
+    (tmp_path / "a").write_text("x\n" * 200_000)
+    text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="x", limit=1)
+    assert "stopped at 2" in text and "narrow the search" in text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_refusals(workspace: Path, engine: str | None) -> None:
+    desk = Desk(workspace, ripgrep=engine)
+    assert isinstance(desk.error("search_files", pattern="x", path="../"), ToolDenied)
+    assert "does not exist" in desk.error("search_files", pattern="x", path="sr").message
+    assert "is not a glob" in desk.error("search_files", pattern="x", glob="[z-a]").message
+    for pattern in ("", "a\nb", "a\0b", "\ud800"):
+        assert isinstance(desk.error("search_files", pattern=pattern), BadInput)
+
+
+def test_special_files_do_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for engine in ("rg", None):
+        assert Desk(tmp_path, ripgrep=engine).text("search_files", pattern="x") == "[no matches]"
+
+
+def test_a_machine_without_ripgrep_is_served(workspace: Path) -> None:
+    assert Desk(workspace, ripgrep="no-such-program").text("search_files", pattern="needle") == ALL
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
+def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a" * 40 + "b\n")
+    desk = Desk(tmp_path, ripgrep=None)
+
+    def children() -> list[str]:
+        pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        return [pid for pid in pids if b"walk.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    async def cancel() -> None:
+        task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
+        deadline = time.monotonic() + 10
+        while not children() and time.monotonic() < deadline:
+            await asyncio.wait([task], timeout=0.01)
+        assert children()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not children()
+
+    asyncio.run(cancel())

@@ -1,0 +1,454 @@
+"""terminal and process, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.tools.running import call, context, until
+from whet.contract.errors import BadInput, ToolError
+from whet.contract.tools import Tool, ToolOutput
+from whet.tools.process import Processes
+from whet.tools.shell import ShellLimits, command_environment, shell_tools
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    made = Processes()
+    yield made
+    made.close()
+
+
+def run(processes: Processes, folder: Path, command: str, **arguments: Any) -> ToolOutput:
+    terminal, _ = shell_tools(processes)
+    return asyncio.run(call(terminal, context(folder), command=command, **arguments))
+
+
+def with_tools(
+    processes: Processes,
+    work: Callable[[Tool, Tool], Coroutine[Any, Any, None]],
+    limits: ShellLimits | None = None,
+) -> None:
+    async def main() -> None:
+        try:
+            await work(*shell_tools(processes, limits))
+        finally:
+            processes.close()
+
+    asyncio.run(main())
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_output_is_merged_in_order_with_the_exit_code(processes: Processes, tmp_path: Path) -> None:
+    output = run(processes, tmp_path, "echo one; echo two >&2; echo three; exit 3")
+    assert output == ToolOutput("one\ntwo\nthree\n[exit 3]", "exit", 3)
+
+
+def test_success_and_silence_are_said(processes: Processes, tmp_path: Path) -> None:
+    assert run(processes, tmp_path, "echo hi") == ToolOutput("hi", "", 0)
+    assert run(processes, tmp_path, "true") == ToolOutput("[no output, exit 0]", "", 0)
+
+
+def test_a_signal_is_named(processes: Processes, tmp_path: Path) -> None:
+    output = run(processes, tmp_path, "kill -SEGV $$")
+    assert (output.text, output.exit_code) == ("[exit 139: SIGSEGV]", 139)
+
+
+def test_reading_stdin_gets_end_of_file_or_what_was_given(processes: Processes, tmp_path: Path) -> None:
+    assert run(processes, tmp_path, "cat; echo done").text == "done"
+    assert run(processes, tmp_path, "cat", stdin="given ü\n").text == "given ü"
+    big = "x" * 900_000
+    assert run(processes, tmp_path, "wc -c", stdin=big).text == "900000"
+    assert run(processes, tmp_path, "exec 0<&-; sleep 0.05; echo closed", stdin=big).text == "closed"
+    with pytest.raises(BadInput, match="1 MB"):
+        run(processes, tmp_path, "cat", stdin="x" * 1_000_001)
+
+
+def test_a_gigabyte_costs_no_memory(processes: Processes, tmp_path: Path) -> None:
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    cpu_s = time.process_time()
+    shown: list[str] = []
+    terminal, _ = shell_tools(processes)
+    output = asyncio.run(
+        call(terminal, context(tmp_path, shown), command="echo start; yes | head -c 1G; echo the end")
+    )
+    assert output.text.startswith("start\ny\n")
+    assert output.text.endswith("y\nthe end")
+    assert "[... 1,073,7" in output.text
+    assert len(output.text) <= 30_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 20_000
+    assert time.process_time() - cpu_s < 6
+    assert sum(map(len, shown)) < 2_000_000
+
+
+def test_long_lines_of_wide_characters_stay_within_the_cap(processes: Processes, tmp_path: Path) -> None:
+    output = run(processes, tmp_path, f"{sys.executable} -c \"print('漢' * 50000)\"")
+    assert "bytes left out" in output.text
+    assert "\ufffd" not in output.text
+    assert len(output.text) <= 30_000
+    shorter = run(processes, tmp_path, f"{sys.executable} -c \"print('漢' * 35000)\"")
+    assert "[... 5,400 of 35,000 characters cut ...]" in shorter.text
+
+
+def test_a_command_without_end_is_stopped_with_all_its_children(processes: Processes, tmp_path: Path) -> None:
+    command = "sleep 987 & echo $!; (sleep 987 & echo $!; wait) & echo before; wait"
+    output = run(processes, tmp_path, command, timeout_s=0.4)
+    assert output.error_kind == "timeout"
+    assert "before" in output.text
+    assert "stopped after 0.4 s" in output.text
+    pids = [int(line) for line in output.text.splitlines() if line.isdigit()]
+    assert len(pids) == 2
+    assert not any(map(is_running, pids))
+
+
+def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
+    processes: Processes, tmp_path: Path
+) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        started_s = time.monotonic()
+        command = (
+            "(echo $BASHPID; until [ -e go ]; do sleep 0.02; done; echo later; exec sleep 987) & echo up"
+        )
+        output = await call(terminal, ctx, command=command)
+        assert time.monotonic() - started_s < 5
+        assert output.exit_code == 0
+        assert not output.is_error
+        assert "still run in the background as p1" in output.text
+        pid = next(int(line) for line in output.text.splitlines() if line.isdigit())
+        assert is_running(pid)
+        (tmp_path / "go").touch()
+        found = processes.get("p1")
+        assert found is not None
+        total = found.output.total_bytes
+        await until(lambda: found.output.total_bytes > total)
+        assert (await call(process, ctx, action="poll", id="p1")).text.startswith(
+            "later\n[p1 exit 0, children still"
+        )
+        processes.close()
+        assert not is_running(pid)
+
+    with_tools(processes, work)
+
+
+def test_children_that_redirected_their_output_are_reported_and_killed_too(
+    processes: Processes, tmp_path: Path
+) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        output = await call(terminal, context(tmp_path), command="sleep 987 >/dev/null 2>&1 & echo $!")
+        pid = int(output.text.splitlines()[0])
+        assert "background as p1" in output.text
+        await call(process, context(tmp_path), action="kill", id="p1")
+        assert not is_running(pid)
+
+    with_tools(processes, work)
+
+
+def test_binary_output_is_described(processes: Processes, tmp_path: Path) -> None:
+    output = run(processes, tmp_path, r"printf '\x7fELF\0\0\0\0'; head -c 5000 /dev/zero")
+    assert output.text == (
+        "[binary output, 5,008 bytes, begins 7f 45 4c 46 00 00 00 00 00 00 00 00 00 00 00 00; "
+        "redirect it to a file]"
+    )
+
+
+def test_terminal_control_is_taken_out(processes: Processes, tmp_path: Path) -> None:
+    command = r"printf '\033[31mred\033[0m \033]0;title\007x\a\n10%%\r55%%\r100%%\ncrlf\r\n'"
+    shown: list[str] = []
+    terminal, _ = shell_tools(processes)
+    output = asyncio.run(call(terminal, context(tmp_path, shown), command=command))
+    assert output.text == "red x\n100%\ncrlf"
+    assert "\x1b" not in "".join(shown)
+    assert "\a" not in "".join(shown)
+
+
+def test_output_is_shown_while_the_command_runs_and_not_too_often(
+    processes: Processes, tmp_path: Path
+) -> None:
+    shown: list[str] = []
+
+    async def work(terminal: Tool, _: Tool) -> None:
+        command = "echo first; until [ -e go ]; do sleep 0.02; done; seq 1 20000"
+        started_s = time.monotonic()
+        running = asyncio.ensure_future(call(terminal, context(tmp_path, shown), command=command))
+        await until(lambda: "first" in "".join(shown))
+        assert not running.done()
+        (tmp_path / "go").touch()
+        await running
+        assert len(shown) <= 20 * (time.monotonic() - started_s) + 3
+        assert "20000" in shown[-1]
+
+    with_tools(processes, work)
+
+
+def test_a_character_cut_in_two_is_shown_whole(processes: Processes, tmp_path: Path) -> None:
+    shown: list[str] = []
+    terminal, _ = shell_tools(processes)
+    command = r"printf 'caf\xc3'; sleep 0.15; printf '\xa9 \xf0\x9f'; sleep 0.15; printf '\x98\x80'"
+    output = asyncio.run(call(terminal, context(tmp_path, shown), command=command))
+    assert output.text == "".join(shown) == "café 😀"
+
+
+def test_a_cancel_kills_the_group_and_passes(processes: Processes, tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    async def work(terminal: Tool, _: Tool) -> None:
+        files = open_files()
+        command = "sleep 987 & echo $! $$; wait"
+        running = asyncio.ensure_future(call(terminal, context(tmp_path, shown), command=command))
+        await until(lambda: len("".join(shown).split()) == 2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not any(is_running(int(pid)) for pid in "".join(shown).split())
+        assert open_files() == files
+
+    with_tools(processes, work)
+
+
+def test_a_second_cancel_kills_at_once_what_ignores_the_first(processes: Processes, tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    async def work(terminal: Tool, _: Tool) -> None:
+        command = "trap '' TERM; echo $$; while :; do sleep 0.01; done"
+        running = asyncio.ensure_future(call(terminal, context(tmp_path, shown), command=command))
+        await until(lambda: bool("".join(shown).split()))
+        pid = int("".join(shown))
+        running.cancel()
+        await asyncio.sleep(0)
+        assert is_running(pid)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await until(lambda: not is_running(pid), 0.4)
+
+    with_tools(processes, work)
+
+
+@pytest.mark.parametrize("watcher", ["pidfd", "thread", "refused"])
+def test_it_works_in_a_loop_on_another_thread(tmp_path: Path, watcher: str) -> None:
+    def refuse(_pid: int) -> int:
+        raise OSError("no pidfd here")
+
+    made = {
+        "pidfd": lambda: Processes(),
+        "thread": lambda: Processes(open_pidfd=None),
+        "refused": lambda: Processes(open_pidfd=refuse),
+    }[watcher]()
+    outputs: list[ToolOutput] = []
+
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        outputs.append(await call(terminal, ctx, command="echo there; exit 5"))
+        outputs.append(await call(terminal, ctx, command="sleep 987", timeout_s=0.1))
+        await call(terminal, ctx, command="exit 7", background=True)
+        outputs.append(await call(process, ctx, action="wait", id="p1"))
+
+    thread = threading.Thread(target=with_tools, args=(made, work))
+    thread.start()
+    thread.join(20)
+    assert [(output.error_kind, output.exit_code) for output in outputs] == [
+        ("exit", 5),
+        ("timeout", 143),
+        ("exit", 7),
+    ]
+
+
+def test_a_terminal_when_one_is_demanded(processes: Processes, tmp_path: Path) -> None:
+    output = run(
+        processes, tmp_path, "test -t 0 && test -t 1 && stty size; echo > /dev/tty; cat; echo over", pty=True
+    )
+    assert output.text.split() == ["40", "120", "over"]
+    assert run(processes, tmp_path, "test -t 1").exit_code == 1
+    answered = run(processes, tmp_path, "read -p 'name? ' name; echo hello $name", pty=True, stdin="Ada\n")
+    assert answered.text.endswith("hello Ada")
+
+
+def test_two_commands_run_at_once(processes: Processes, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    async def work(terminal: Tool, _: Tool) -> None:
+        reader, writer = await asyncio.gather(
+            call(terminal, context(tmp_path), command="cat pipe", timeout_s=10),
+            call(terminal, context(tmp_path), command="echo across > pipe", timeout_s=10),
+        )
+        assert reader.text == "across"
+        assert writer.exit_code == 0
+
+    with_tools(processes, work)
+
+
+def test_working_folders_inside_the_workspace(processes: Processes, tmp_path: Path) -> None:
+    odd = tmp_path / "a folder" / "ünï -x"
+    odd.mkdir(parents=True)
+    (tmp_path / "in").symlink_to(odd)
+    assert run(processes, tmp_path, "pwd -P").text == str(tmp_path)
+    assert run(processes, tmp_path, "pwd -P", workdir="a folder/ünï -x").text == str(odd)
+    assert run(processes, tmp_path, "pwd -P", workdir=str(odd)).text == str(odd)
+    assert run(processes, tmp_path, "pwd -P", workdir="in/..").text == str(odd.parent)
+
+
+@pytest.mark.parametrize("workdir", ["..", "/", "out", "missing", "file", "nul\0", "a" * 5000])
+def test_working_folders_that_are_refused(processes: Processes, tmp_path: Path, workdir: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "out").symlink_to("/tmp")
+    with pytest.raises(BadInput, match="workdir"):
+        run(processes, tmp_path, "pwd", workdir=workdir)
+
+
+def test_commands_that_the_system_can_not_take(processes: Processes, tmp_path: Path) -> None:
+    files = open_files()
+    with pytest.raises(BadInput, match="null byte"):
+        run(processes, tmp_path, "echo \0")
+    with pytest.raises(ToolError, match="could not be started") as caught:
+        run(processes, tmp_path, "echo " + "x" * 200_000)
+    assert "write it to a file" in caught.value.hint
+    assert open_files() == files
+
+
+def test_secrets_of_the_environment_are_withheld() -> None:
+    source = {
+        **{
+            name: "secret"
+            for name in ("OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD")
+        },
+        **{
+            name: "secret"
+            for name in ("PGPASSWORD", "MYSQL_PWD", "TOKEN", "my_app_secret", "STRIPE_KEY", "GH_PAT")
+        },
+        **{
+            name: "plain"
+            for name in ("PATH", "HOME", "PWD", "OLDPWD", "MAX_TOKENS", "KEYBOARD", "SSH_AUTH_SOCK")
+        },
+    }
+    made = command_environment(source)
+    assert [name for name, value in made.items() if value == "secret"] == []
+    assert {name for name, value in made.items() if value == "plain"} == {
+        name for name, value in source.items() if value == "plain"
+    }
+    assert command_environment(source, ["GITHUB_TOKEN"])["GITHUB_TOKEN"] == "secret"
+    assert (made["GIT_TERMINAL_PROMPT"], made["PAGER"], made["TERM"]) == ("0", "cat", "dumb")
+    assert command_environment(source, pty=True)["TERM"] == "xterm-256color"
+
+
+def test_the_command_gets_that_environment(processes: Processes, tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "X_API_KEY": "hidden", "Y_TOKEN": "passed", "Z": "plain"}
+    terminal, _ = shell_tools(processes, ShellLimits(pass_variables=["Y_TOKEN"]), environment)
+    output = asyncio.run(call(terminal, context(tmp_path), command="echo [$X_API_KEY] $Y_TOKEN $Z"))
+    assert output.text == "[] passed plain"
+
+
+def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: Path) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        started = await call(
+            terminal, ctx, command="while read x; do echo got $x; done; exit 4", background=True
+        )
+        assert "background as p1" in started.text
+        await call(process, ctx, action="write", id="p1", text="one")
+        await until(lambda: processes.listed()[0].output.total_bytes == 8)
+        first = await call(process, ctx, action="poll", id="p1")
+        assert first.text.startswith("got one\n[p1 running")
+        assert "no new output" in (await call(process, ctx, action="poll", id="p1")).text
+        await call(process, ctx, action="write", id="p1", text="tw", newline=False)
+        await call(process, ctx, action="write", id="p1", text="o", eof=True)
+        last = await call(process, ctx, action="wait", id="p1")
+        assert last.text.startswith("got two\n[p1 exit 4")
+        assert (last.error_kind, last.exit_code) == ("exit", 4)
+        assert (await call(process, ctx, action="poll", id="p1")).exit_code == 4
+        assert "p1 exit 4" in (await call(process, ctx, action="list")).text
+        with pytest.raises(ToolError, match="input is closed"):
+            await call(process, ctx, action="write", id="p1", text="late")
+
+    with_tools(processes, work)
+
+
+def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_path: Path) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        await call(terminal, ctx, command="sleep 987 & echo $!; wait", background=True)
+        waited = await call(process, ctx, action="wait", id="p1", timeout_s=0.3)
+        assert "p1 running" in waited.text
+        assert not waited.is_error
+        killed = await call(process, ctx, action="kill", id="p1")
+        assert "p1 exit 143" in killed.text
+        assert not killed.is_error
+        assert not is_running(int(waited.text.split()[0]))
+
+    with_tools(processes, work)
+
+
+def test_a_background_flood_is_bounded_and_says_what_was_lost(processes: Processes, tmp_path: Path) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        await call(terminal, ctx, command="seq 1 200000; echo end", background=True)
+        output = await call(process, ctx, action="wait", id="p1")
+        assert output.text.startswith("1\n2\n")
+        assert "bytes left out" in output.text
+        assert "\n200000\nend\n[p1 exit 0" in output.text
+        assert len(output.text) <= 2000
+
+    with_tools(processes, work, ShellLimits(output_cap_chars=2000))
+
+
+def test_an_interactive_program_in_the_background(processes: Processes, tmp_path: Path) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        await call(terminal, ctx, command="read -s -p 'code: ' c; echo; echo [$c]", background=True, pty=True)
+        found = processes.listed()[0]
+        await until(lambda: b"code: " in found.output.since(0)[0])
+        await call(process, ctx, action="write", id="p1", text="42")
+        assert "[42]" in (await call(process, ctx, action="wait", id="p1")).text
+
+    with_tools(processes, work)
+
+
+def test_unknown_processes_are_answered_with_the_known_ones(processes: Processes, tmp_path: Path) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        assert (await call(process, ctx, action="list")).text == "no background processes"
+        with pytest.raises(BadInput, match="there are none"):
+            await call(process, ctx, action="poll", id="p9")
+        await call(terminal, ctx, command="true", background=True)
+        with pytest.raises(BadInput, match="known: p1"):
+            await call(process, ctx, action="kill")
+
+    with_tools(processes, work)
+
+
+def test_commands_leave_no_descriptor_behind(processes: Processes, tmp_path: Path) -> None:
+    async def work(terminal: Tool, _: Tool) -> None:
+        await call(terminal, context(tmp_path), command="true")
+        before = open_files()
+        for number in range(10):
+            await call(terminal, context(tmp_path), command="cat", stdin="x", pty=number % 2 == 0)
+        assert open_files() == before
+
+    with_tools(processes, work)
+
+
+def test_the_model_is_told_in_1500_characters(processes: Processes) -> None:
+    tools = shell_tools(processes)
+    assert [tool.toolset for tool in tools] == ["terminal", "terminal"]
+    assert sum(len(msgspec.json.encode(tool.spec)) for tool in tools) <= 1500
