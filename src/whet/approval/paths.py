@@ -31,8 +31,10 @@ Zone = Literal[
 _NULL = r"/dev/(null|stdout|stderr|stdin|tty|zero|full|u?random|fd(/\d*)?)"
 _DISK = r"/dev/(r?disk\d|[shv]d[a-z]|xvd[a-z]|nvme\d|mmcblk\d|md\d|dm-\d|mapper/|loop\d|mem$|kmem$|port$)"
 _NETWORK = r"/dev/(tcp|udp)/"
-_SYSTEM = r"/(etc|usr|bin|sbin|lib\w*|boot|sys|proc|dev|var|opt|root|srv|run|System"
-    r"|Library|Applications|private)(/|$)"
+_SYSTEM = (
+    r"/(etc|usr|bin|sbin|lib\w*|boot|sys|proc|dev|var|opt|root|srv|run|System|Library|Applications|private)"
+    r"(/|$)"
+)
 _TOP = r"/([^/]+)?"
 _STARTUP = (
     r"\.(ssh|gnupg|aws|kube|docker|config/(autostart|systemd|fish|git|gh|gcloud)|local/(bin|share/systemd))(/|$)"
