@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from whet.clock import Clock
 from whet.contract.events import EndReason
-from whet.contract.messages import Message, Usage
+from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Tool
 from whet.store.jobs import NewJob
 from whet.store.transcript import SessionLog, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What one turn may spend: model calls, and seconds without those a person was asked in."""
 
     steps: int
@@ -33,9 +33,9 @@ def no_jobs(turn: Turn, reason: EndReason) -> Sequence[NewJob]:
     return ()
 
 
-@dataclass(slots=True)
-class Session:
-    """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues."""
+class Session(msgspec.Struct):
+    """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues; `note`
+    gives what is added to a person's message when it is made (time, folder)."""
 
     log: SessionLog
     link: ModelLink
@@ -46,9 +46,9 @@ class Session:
     limits: Limits
     clock: Clock
     workspace: Path
-    note: Callable[[], str] = field(default=lambda: "")
+    note: Callable[[], str] = str
     jobs_at_end: Callable[[Turn, EndReason], Sequence[NewJob]] = no_jobs
-    inbox: deque[Message] = field(default_factory=deque[Message])
+    inbox: deque[Message] = msgspec.field(default_factory=deque[Message])
 
     @property
     def id(self) -> str:
@@ -64,6 +64,11 @@ class Session:
     def usage(self) -> Usage:
         """Everything this session has spent, stored turns and the running one."""
         return self.log.session.usage
+
+    def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
+        """Make a person's message with the note that belongs to it."""
+        content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
+        return Message(role="user", content=content, note=self.note())
 
     def steer(self, text: str) -> None:
         """Queue text typed during a turn; it is stored and read before the next step."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from whet.approval.danger_code import DATABASES, code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, Finding, Setting, reads_secret, writes_to
@@ -26,7 +27,7 @@ from whet.approval.wrappers import SHELLS, Inside, joined, name_of, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
-_MAX_COMMANDS = 2_000
+_MAX_REASONS = 12
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
 )
@@ -168,7 +169,10 @@ class _Judge:
             level = "normal"
             pieces.append(Piece(command, "", "normal"))
         ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
-        reasons = tuple(dict.fromkeys(reason for piece in ordered for reason in piece.reasons))
+        found = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
+        reasons = tuple(reason if len(reason) < 200 else reason[:197] + "..." for reason in found)[
+            :_MAX_REASONS
+        ]
         return ShellRisk(level, reasons, tuple(pieces), True, self.writes or level != "safe", self.network)
 
     def text(self, text: str, cwd: str | None, stdin: str, nesting: int) -> None:
@@ -181,9 +185,6 @@ class _Judge:
             self.whole("dangerous", f"can't tell what it runs: {doubt}")
         if script.forks:
             self.whole("forbidden", "a function that starts itself without end (a fork bomb)")
-        if len(script.invocations) > _MAX_COMMANDS:
-            self.whole("dangerous", "it holds too many commands to be looked through")
-            return
         self.everyday = self.everyday and script.everyday and "[$(" not in text and "[`" not in text
         self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
         if script.arithmetic and script.assignments:
@@ -273,7 +274,7 @@ class _Judge:
         if inside.in_container:
             for at, piece in enumerate(self.pieces[start:], start):
                 if piece.level == "forbidden":
-                    self.pieces[at] = replace(piece, level="dangerous")
+                    self.pieces[at] = msgspec.structs.replace(piece, level="dangerous")
 
     def findings(
         self, words: Sequence[Word], invocation: Invocation, inside: Inside | None

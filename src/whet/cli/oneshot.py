@@ -24,6 +24,7 @@ from whet.cli.person import LinePerson, NoPerson
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import (
+    ApprovalAsked,
     Event,
     ReviewQueued,
     StepFinished,
@@ -72,7 +73,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         if not session.log.session.title:
             await session.log.set_title(title_of(question))
         report = Report(session, options.output)
-        return await _answer(report, app.user_message(question, images))
+        return await _answer(report, session.user_message(question, images))
     finally:
         await app.aclose()
 
@@ -145,6 +146,8 @@ class Report:
                 self._close_line()
             case ToolStarted():
                 self._subjects[event.call_id] = wording.subject(event.arguments)
+            case ApprovalAsked():
+                self._subjects[event.call_id] = event.subject
             case ToolFinished():
                 self._call(event)
             case ReviewQueued():

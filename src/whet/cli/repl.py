@@ -102,7 +102,7 @@ class Chat:
         self._desk = desk
         ui = app.settings.ui
         self._painter = Painter(markdown=ui.markdown)
-        surface = Surface(screen.write, screen.refresh, screen.width)
+        surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
         self._view = TurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._images: list[Path] = []
 
@@ -152,7 +152,7 @@ class Chat:
         paths = [*self._images, *attach.mentioned_images(text, self.app.workspace)]
         images = [attach.load_image(path) for path in paths]
         self._images = []
-        return self.app.user_message(attach.capped(text), images)
+        return self.session.user_message(attach.capped(text), images)
 
     async def _take(self, done: Typed | Signal) -> None:
         if isinstance(done, Signal):

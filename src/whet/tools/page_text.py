@@ -11,8 +11,9 @@ import codecs
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urljoin
+
+import msgspec
 
 _TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)"
@@ -62,8 +63,7 @@ _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _TEXT_MINIMUM = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A page as text; `title` is one line, perhaps empty."""
 
     title: str
