@@ -95,14 +95,14 @@ def messages_of(request: SeenRequest) -> list[dict[str, Any]]:
 def prefixes(requests: Sequence[SeenRequest]) -> Prefixes:
     """Hold each request against the next one of its session, byte by byte.
 
-    A body without its closing brackets has to be how the next one begins. Requests belong to one session
-    when they open with the same system prompt and first message.
+    A body without its closing brackets has to be how the next one begins. The requests are in order, one
+    session after the other; a request without an answer in it opens a session.
     """
-    bodies: dict[str, list[str]] = {}
-    for request in requests:
-        head = [m for m in messages_of(request) if m["role"] in ("system", "user")][:2]
-        bodies.setdefault(repr(head), []).append(request.body)
-    pairs = [pair for chain in bodies.values() for pair in itertools.pairwise(chain)]
+    pairs = [
+        (earlier.body, later.body)
+        for earlier, later in itertools.pairwise(requests)
+        if any(message["role"] == "assistant" for message in messages_of(later))
+    ]
     held = sum(later.startswith(re.sub(r"[\]}]+$", "", earlier)) for earlier, later in pairs)
     return Prefixes(len(pairs), held)
 
@@ -123,10 +123,10 @@ async def _overhead(world: World) -> Overhead:
     app = await App.start(home, settings, {}, NoPerson(), world.project)
     try:
         warm = await app.new_session()
-        await run_turn(warm, app.user_message("Read README.md"), lambda event: None)
+        await run_turn(warm, warm.user_message("Read README.md"), lambda event: None)
         session = await app.new_session()
         cpu_s, wall_s = time.process_time(), time.perf_counter()
-        end = await run_turn(session, app.user_message("Read README.md"), lambda event: None)
+        end = await run_turn(session, session.user_message("Read README.md"), lambda event: None)
         cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - wall_s
     finally:
         await app.aclose()

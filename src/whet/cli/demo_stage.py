@@ -49,8 +49,10 @@ class Stage:
 
     def title(self, text: str) -> None:
         """Begin a part."""
-        rule = ("-" if self._plain else "─") * max(self.width() - wording.columns(text) - 4, 0)
-        self.write("\n" + self._painter.line(wording.cut(f"{rule[:2]} {text} {rule}", self.width()), "bold"))
+        sign = "-" if self._plain else "─"
+        line = wording.cut(f"{sign * 2} {text}", self.width())
+        rest = sign * max(self.width() - wording.columns(line) - 1, 0)
+        self.write("\n" + self._painter.line(f"{line} {rest}".rstrip(), "bold"))
         self.write("\n")
 
     def say(self, text: str) -> None:

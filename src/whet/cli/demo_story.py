@@ -176,7 +176,7 @@ def _measure(play: Play, began_s: float) -> None:
     wall_s = time.monotonic() - began_s
     play.check("no_call_without_result", sums.calls_without_result == 0, str(sums.calls_without_result))
     play.check("every_request_valid", not refused, "; ".join(refused))
-    play.check("each_request_prefix_of_next", held.pairs > 0 and held.held == held.pairs, f"{held.held}")
+    play.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
     play.measured |= {
         "requests": len(requests),
         "stored": sums,
