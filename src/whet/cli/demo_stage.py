@@ -20,8 +20,8 @@ from whet.contract.events import Event, TextDelta, ToolFinished
 
 Speed = Literal["fast", "normal", "slow"]
 _FACTOR: dict[Speed, float] = {"fast": 0.0, "normal": 1.0, "slow": 2.0}
-_READ_S_PER_WORD = 0.14
-_EVENT_S = 0.45
+_READ_S_PER_WORD = 0.11
+_EVENT_S = 0.35
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}
 _MOST_COLUMNS = 88
 

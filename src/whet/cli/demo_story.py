@@ -117,7 +117,7 @@ def _kill(play: Play) -> None:
         "sends the agent SIGKILL: no goodbye, no clean-up."
     )
     page = f">> book/chapter_{_KILL_IN:02d}.md"
-    first = play.chat(["-q", _NUMBER], pace=0.3, shows=_not_each, kill_at=lambda event: started(event, page))
+    first = play.chat(["-q", _NUMBER], pace=0.0, shows=_not_each, kill_at=lambda event: started(event, page))
     finished = [call.preview.strip() for call in first.calls if call.preview.startswith("--")]
     # The command in flight may outlive the agent by its pause; it must not write while the next one looks.
     time.sleep(_OUTLIVES_S)
