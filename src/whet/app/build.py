@@ -26,7 +26,8 @@ from whet.contract.errors import NotFound
 from whet.contract.protocols import Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
-from whet.providers.connect import connect
+from whet.providers.catalog import SERVERS
+from whet.providers.connect import connect, learn_windows
 from whet.store import grants, sessions
 from whet.store.database import Database
 from whet.store.grants import Grant
@@ -87,10 +88,13 @@ class App:
         *,
         source: str = "cli",
     ) -> Self:
-        """Open the store, connect the provider, gather the tools. Sends nothing."""
+        """Open the store, connect the provider, gather the tools. Asks local servers for their window only."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace)
         app.source = source
+        server = SERVERS.get(settings.model.provider)
+        if server is not None and server.local and settings.model.provider != "practice":
+            await learn_windows(app.provider)
         return app
 
     async def new_session(self, *, private: bool = False, title: str = "") -> Session:
