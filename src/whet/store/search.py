@@ -17,7 +17,7 @@ import msgspec
 
 from whet.clock import iso
 from whet.contract.errors import StoreError
-from whet.contract.messages import Message, Role
+from whet.contract.messages import Message, Role, ToolCall
 from whet.store import query as words
 from whet.store import rows, sessions
 from whet.store.database import Database
@@ -114,6 +114,38 @@ def around(
         (here, last, after + 1),
     ).fetchall()
     return [(row[0] & (rows.SEQ_LIMIT - 1), rows.unpack(*row[1:])) for row in (*reversed(earlier), *later)]
+
+
+def span(
+    connection: apsw.Connection, session_id: str, first: int, last: int, limit: int = 100
+) -> list[tuple[int, Message]]:
+    """Give the messages numbered first to last, as (seq, message), ascending. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    top = rows.SEQ_LIMIT - 1
+    found = connection.execute(
+        "SELECT id, role, content, extra FROM messages WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?",
+        (
+            key << rows.SEQ_BITS | min(max(first, 1), top),
+            key << rows.SEQ_BITS | min(max(last, 0), top),
+            limit,
+        ),
+    )
+    return [(row[0] & top, rows.unpack(*row[1:])) for row in found]
+
+
+def call_of(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int, ToolCall] | None:
+    """Give the call that tool result `seq` answers, with the number of its message; None without one."""
+    key = sessions.key_of(connection, session_id)
+    row = connection.execute(
+        "SELECT position FROM tool_calls WHERE session = ? AND seq = ?", (key, seq)
+    ).fetchone()
+    if row is None:
+        return None
+    position: int = row[0]
+    asked = span(connection, session_id, seq - 1 - position, seq - 1 - position, 1)
+    if not asked or len(asked[0][1].tool_calls) <= position:
+        return None
+    return asked[0][0], asked[0][1].tool_calls[position]
 
 
 def index_batch(connection: apsw.Connection) -> bool:

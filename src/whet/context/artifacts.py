@@ -1,0 +1,106 @@
+"""The trail of a conversation: files read and changed, commands with their exit, addresses.
+
+Taken from tool calls by code and carried from summary to summary as a block of its own, newest first; what
+no longer fits is found with recall. It does not know how summaries are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from whet.context import rows as chat
+from whet.contract.context_engine import ChatRow, ChatRows
+from whet.log import mask
+from whet.store.trail import Kind, touched
+
+TITLE = "## Trail (newest first)"
+_VALUE_CHARS = 300
+_LABELS: dict[Kind, str] = {"changed": "changed", "read": "read", "command": "ran", "url": "opened"}
+_KINDS: dict[str, Kind] = {label: kind for kind, label in _LABELS.items()}
+_LINE = re.compile(r"- (changed|read|ran|opened) (.+?)(?: → (exit -?\d+|failed))?(?: \[#(\d+)\])?$")
+_EXIT = re.compile(r"\[(?:no output, )?exit (-?\d+)")
+_MORE = "- older ones: recall with ref files, commands or urls"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the trail: what was touched, how it ended where that is known, and in which message."""
+
+    kind: Kind
+    value: str
+    outcome: str = ""
+    seq: int = 0
+
+
+def collect(rows: ChatRows) -> list[Entry]:
+    """Give what the calls of a paired list touched, oldest first."""
+    found: list[Entry] = []
+    results = {str(row.get("tool_call_id")): row for row in rows if row.get("role") == "tool"}
+    for row in rows:
+        for call in chat.calls_of(row):
+            outcome = outcome_of(call.name, results.get(call.id))
+            seq = chat.seq_of(row)
+            for item in touched(call.name, call.arguments):
+                value = chat.line(mask(item.value), _VALUE_CHARS)
+                found.append(Entry(item.kind, value, outcome if item.kind == "command" else "", seq))
+    return found
+
+
+def outcome_of(tool: str, result: ChatRow | None) -> str:
+    """Give "exit N" of a command's result; nothing where the text does not tell."""
+    if result is None:
+        return ""
+    found = _EXIT.search(chat.text_of(result)[-400:])
+    if found:
+        return f"exit {found[1]}"
+    return "exit 0" if tool == "terminal" else ""
+
+
+def merge(old: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
+    """Give both, oldest first, each thing once at its newest place; a file that was changed stays so."""
+    kept: dict[tuple[str, str], Entry] = {}
+    for entry in (*old, *new):
+        key = ("file" if entry.kind in ("changed", "read") else entry.kind, entry.value)
+        before = kept.pop(key, None)
+        if before is not None and before.kind == "changed" and entry.kind == "read":
+            entry = msgspec.structs.replace(entry, kind="changed")
+        kept[key] = entry
+    return list(kept.values())
+
+
+def render(entries: list[Entry], budget_tokens: int) -> str:
+    """Write the block, newest first and changed files before the rest, within the budget."""
+    if not entries:
+        return ""
+    newest = entries[::-1]
+    ordered = sorted(newest, key=lambda entry: entry.kind != "changed")
+    lines, left = [TITLE], budget_tokens - chat.tokens_of_text(TITLE) - chat.tokens_of_text(_MORE)
+    chosen: set[int] = set()
+    for entry in ordered:
+        cost = chat.tokens_of_text(_write(entry)) + 1
+        if cost <= left:
+            left -= cost
+            chosen.add(id(entry))
+    lines += [_write(entry) for entry in newest if id(entry) in chosen]
+    if len(chosen) < len(entries):
+        lines.append(_MORE)
+    return "\n".join(lines)
+
+
+def parse(block: str) -> list[Entry]:
+    """Read a block that `render` wrote, oldest first; other lines are left out."""
+    found: list[Entry] = []
+    for text in block.splitlines():
+        match = _LINE.match(text)
+        if match and text != _MORE:
+            label, value, outcome, seq = match.groups()
+            found.append(Entry(_KINDS[label], value, outcome or "", int(seq or 0)))
+    return found[::-1]
+
+
+def _write(entry: Entry) -> str:
+    outcome = f" → {entry.outcome}" if entry.outcome else ""
+    place = f" [{chat.ref(entry.seq)}]" if entry.seq else ""
+    return f"- {_LABELS[entry.kind]} {entry.value}{outcome}{place}"

@@ -1,0 +1,97 @@
+"""Choose what of a conversation stays word for word: its first messages, once, and its end.
+
+An answer with tool calls and their results are one group that is never cut. The person's last message and
+the last answer that they saw stay in any case, taken out of the middle where need be. This module changes
+no row and knows nothing of summaries.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from whet.context import rows as chat
+from whet.contract.context_engine import ChatRow, ChatRows
+
+_TAIL_MESSAGES_MIN = 3
+_STRETCH = 1.5
+
+
+class Limits(NamedTuple):
+    """How much may stay: messages and tokens at the head, tokens at the end."""
+
+    head_messages: int
+    head_tokens: int
+    tail_tokens: int
+
+
+class Split(NamedTuple):
+    """A list in its parts: `head`, `middle` (to be compacted), `kept` (taken out of the middle, to stand
+    after the summary) and `tail`."""
+
+    head: ChatRows
+    middle: ChatRows
+    kept: ChatRows
+    tail: ChatRows
+
+
+def groups(rows: ChatRows) -> list[ChatRows]:
+    """Cut a paired list into pieces that must stay whole."""
+    found: list[ChatRows] = []
+    for row in rows:
+        if row.get("role") == "tool" and found:
+            found[-1].append(row)
+        else:
+            found.append([row])
+    return found
+
+
+def split(rows: ChatRows, limits: Limits) -> Split:
+    """Cut a paired list into head, middle, kept rows and tail."""
+    pieces = groups(rows)
+    begin = _head_end(pieces, limits)
+    end = _tail_begin(pieces, begin, limits.tail_tokens)
+    while begin and begin >= end:
+        begin -= 1  # the tail wins over the head
+    head = [row for piece in pieces[:begin] for row in piece]
+    tail = [row for piece in pieces[end:] for row in piece]
+    between = [row for piece in pieces[begin:end] for row in piece]
+    anchors = _anchors(rows)
+    here = {id(row) for row in anchors} - {id(row) for row in (*head, *tail)}
+    kept = [row for row in between if id(row) in here]
+    return Split(head, [row for row in between if id(row) not in here], kept, tail)
+
+
+def _anchors(rows: ChatRows) -> list[ChatRow]:
+    """Give the last message of the person and the last answer to one."""
+    last_user = next((row for row in reversed(rows) if row.get("role") == "user"), None)
+    last_reply = next((row for row in reversed(rows) if chat.is_reply(row)), None)
+    return [row for row in (last_user, last_reply) if row is not None]
+
+
+def _head_end(pieces: list[ChatRows], limits: Limits) -> int:
+    """Give the number of groups at the head; it never ends with a person's message."""
+    end = messages = tokens = 0
+    while end < len(pieces) and messages < limits.head_messages:
+        tokens += chat.estimate(pieces[end])
+        if tokens > limits.head_tokens:
+            break
+        messages += len(pieces[end])
+        end += 1
+    while end and pieces[end - 1][-1].get("role") == "user":
+        end -= 1
+    return end
+
+
+def _tail_begin(pieces: list[ChatRows], begin: int, budget: int) -> int:
+    """Walk back from the end while the budget lasts; the last group always belongs to the tail."""
+    at = len(pieces) - 1
+    tokens, messages = chat.estimate(pieces[at]), len(pieces[at])
+    while at > begin:
+        size = chat.estimate(pieces[at - 1])
+        allowed = budget * _STRETCH if messages < _TAIL_MESSAGES_MIN else budget
+        if tokens + size > allowed:
+            break
+        tokens += size
+        messages += len(pieces[at - 1])
+        at -= 1
+    return at

@@ -1,0 +1,178 @@
+"""Make old tool traffic small without a model: repeats, long results, long arguments, images.
+
+Each thing that is cut says what it was and under which number `recall` gives it back. A row that changes is
+a new dict without `_seq`; all others stay the same objects. This module does not choose which rows are old.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from whet.context import rows as chat
+from whet.context.artifacts import outcome_of
+from whet.contract.context_engine import ChatRow, ChatRows
+from whet.log import mask
+
+RESULT_CHARS = 200
+ARGUMENT_CHARS = 500
+_KEPT_CHARS = 120
+
+
+def prune(old: ChatRows, newer: ChatRows) -> ChatRows:
+    """Give `old` with its tool traffic cut down; `newer` is what follows and stays whole.
+
+    A result that comes again later, in either list, becomes a reference to that place.
+    """
+    calls = {call.id: call for row in old for call in chat.calls_of(row)}
+    last_at = {
+        text: chat.seq_of(row)
+        for row in (*old, *newer)
+        if row.get("role") == "tool" and len(text := chat.text_of(row)) > RESULT_CHARS
+    }
+    seen_last: set[int] = {id(row) for row in _last_of_each(old, newer)}
+    pruned: ChatRows = []
+    for row in old:
+        if row.get("role") == "tool":
+            repeat = last_at.get(chat.text_of(row), 0) if id(row) not in seen_last else -1
+            pruned.append(_result(row, calls.get(str(row.get("tool_call_id") or "")), repeat))
+        else:
+            pruned.append(_without_images(_with_short_arguments(row)))
+    return pruned
+
+
+def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
+    """Give the rows with their longest tool results clipped, so that all together they fit the budget as
+    far as clipping results can do that."""
+    sizes = [chat.tokens_of(row) if row.get("role") == "tool" else 0 for row in rows]
+    room = budget_tokens - sum(chat.tokens_of(row) for row in rows if row.get("role") != "tool")
+    cap = max(_fair_share([size for size in sizes if size], room), 100)
+    return [_clipped(row, cap) if size > cap else row for row, size in zip(rows, sizes, strict=True)]
+
+
+def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
+    """Give the row with its text clipped to about `cap_tokens`, where it is longer."""
+    return _clipped(row, cap_tokens) if chat.tokens_of(row) > cap_tokens else row
+
+
+def describe(row: ChatRow, call: chat.Call | None) -> str:
+    """Say in one line what a tool result was: tool, arguments, outcome, size, and a failure's last line."""
+    text = chat.text_of(row)
+    name = call.name if call else str(row.get("tool_name") or row.get("name") or "tool")
+    arguments = f" {_brief(call.arguments)}" if call and call.arguments not in ("", "{}") else ""
+    outcome = outcome_of(name, row)
+    size = f"{len(text):,} characters, {text.count(chr(10)) + 1:,} lines"
+    failed = outcome not in ("", "exit 0")
+    last = f", ends: {chat.line(mask(text)[-200:], _KEPT_CHARS)}" if failed else ""
+    return f"{name}{arguments} → {outcome + ', ' if outcome else ''}{size}{last}"
+
+
+def _brief(arguments: str) -> str:
+    try:
+        given = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        given = arguments
+    if isinstance(given, dict):
+        values = cast("dict[str, Any]", given)
+        given = ", ".join(f"{key}={chat.line(str(value), 80)}" for key, value in values.items())
+    return chat.line(mask(str(given)), _KEPT_CHARS)
+
+
+def _last_of_each(old: ChatRows, newer: ChatRows) -> list[ChatRow]:
+    last: dict[str, ChatRow] = {}
+    for row in (*old, *newer):
+        if row.get("role") == "tool":
+            last[chat.text_of(row)] = row
+    return list(last.values())
+
+
+def _result(row: ChatRow, call: chat.Call | None, repeat: int) -> ChatRow:
+    text = chat.text_of(row)
+    images = chat.images_in(row)
+    if (len(text) <= RESULT_CHARS and not images) or text.startswith("[cut: "):
+        return row
+    if repeat > 0:
+        what = f"same result as #{repeat}: {describe(row, call)}"
+    elif repeat == 0:
+        what = f"same result again below: {describe(row, call)}"
+    else:
+        what = describe(row, call) + (f", {images} images" if images else "")
+    line = f"[cut: {what}{_back(row)}]"
+    return _changed(row, line) if len(line) < len(text) or images else row
+
+
+def _with_short_arguments(row: ChatRow) -> ChatRow:
+    if not any(len(call.arguments) > ARGUMENT_CHARS for call in chat.calls_of(row)):
+        return row
+    calls: list[dict[str, Any]] = []
+    for call in row["tool_calls"]:
+        function = call["function"]
+        short = _short_json(str(function.get("arguments") or ""), _back(row))
+        calls.append({**call, "function": {**function, "arguments": short}})
+    return _changed(row, row.get("content") or "", tool_calls=calls)
+
+
+def _short_json(arguments: str, back: str) -> str:
+    """Shorten the texts inside JSON arguments; the result is JSON again."""
+    if len(arguments) <= ARGUMENT_CHARS:
+        return arguments
+    try:
+        given = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        given = {"unreadable": arguments}
+    short = msgspec.json.encode(_short(given, back)).decode()
+    if len(short) > 2 * ARGUMENT_CHARS:
+        short = msgspec.json.encode({"cut": _short(short, back)}).decode()
+    return short
+
+
+def _short(value: Any, back: str) -> Any:
+    if isinstance(value, str) and len(value) > _KEPT_CHARS:
+        return f"{value[:_KEPT_CHARS]} [{len(value) - _KEPT_CHARS:,} more characters{back}]"
+    if isinstance(value, dict):
+        return {key: _short(item, back) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [_short(item, back) for item in items[:8]]
+    return value
+
+
+def _without_images(row: ChatRow) -> ChatRow:
+    if not chat.images_in(row):
+        return row
+    parts: list[Any] = [
+        {"type": "text", "text": f"[cut: an image{_back(row)}]"} if chat.is_image(part) else part
+        for part in chat.parts_of(row)
+    ]
+    return _changed(row, parts)
+
+
+def _clipped(row: ChatRow, cap_tokens: int) -> ChatRow:
+    text = chat.text_of(row)
+    room = cap_tokens * len(text) // max(chat.tokens_of_text(text), 1)
+    return _changed(row, chat.clip(text, room, _back(row))) if len(text) > room else row
+
+
+def _fair_share(sizes: list[int], room: int) -> int:
+    """Give the largest cap under which all sizes, each cut to it, fit the room."""
+    ordered = sorted(sizes)
+    for index, size in enumerate(ordered):
+        share = max(room, 0) // (len(ordered) - index)
+        if size > share:
+            return share
+        room -= size
+    return max(ordered, default=0)
+
+
+def _back(row: ChatRow) -> str:
+    seq = chat.seq_of(row)
+    return f"; recall {chat.ref(seq)}" if seq else ""
+
+
+def _changed(row: ChatRow, content: Any, **more: Any) -> ChatRow:
+    return {
+        **{key: value for key, value in row.items() if not key.startswith("_")},
+        "content": content,
+        **more,
+    }

@@ -1,0 +1,244 @@
+"""Ask a model for a summary and judge what comes back; after a failure, wait before the next try.
+
+The call is injected: `summarise(messages, max_tokens=..., timeout_s=...)` gives text or raises. What a
+record looks like, and which answers are none (empty, only thoughts, an HTML page), is decided here; what
+a failure means for the conversation is the compressor's business.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from whet.context import rows as chat
+from whet.context.artifacts import outcome_of
+from whet.contract.context_engine import ChatRow, ChatRows
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ConfigError,
+    ContextOverflow,
+    ModelRefused,
+    NotFound,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+    WhetError,
+    WireError,
+)
+from whet.log import mask
+
+FailureKind = Literal["no_provider", "auth", "quota", "timeout", "network", "stream", "empty", "other"]
+_COOL_DOWN_S: dict[FailureKind, tuple[float, ...]] = {
+    "no_provider": (600,),
+    "auth": (600,),
+    "quota": (600,),
+    "timeout": (60, 300, 900),
+    "network": (60,),
+    "stream": (30,),
+    "empty": (60,),
+    "other": (60,),
+}
+_AGAIN: frozenset[FailureKind] = frozenset({"network", "stream", "empty", "other"})
+_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
+    (ConfigError, "no_provider"),
+    (NotFound, "no_provider"),
+    (AuthRejected, "auth"),
+    (QuotaExhausted, "quota"),
+    (RateLimited, "network"),
+    (Unavailable, "network"),
+    (WireError, "stream"),
+    (ContextOverflow, "other"),
+    (ModelRefused, "other"),
+    (BadRequest, "other"),
+    (TimeoutError, "timeout"),
+    (OSError, "network"),
+    (ValueError, "stream"),
+)
+_THOUGHTS = re.compile(r"<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
+_HTML = re.compile(r"\s*(?:<\?xml|<!doctype|<html|<head|<body)", re.IGNORECASE)
+_PLACE = re.compile(r"\{(\w+)\}")
+_CAPS = ((4000, 1500), (2000, 700), (1000, 300), (500, 150), (200, 60), (80, 40), (30, 20))
+
+
+class Summarise(Protocol):
+    """The way to a model, called on the engine's thread; the composition root gives one that runs the call
+    on the host's event loop (`asyncio.run_coroutine_threadsafe(...).result(timeout_s)`).
+
+    `messages`: chat dicts, one user message. It gives the answer's text, thoughts left out or not. It may
+    raise any WhetError, TimeoutError, OSError, ValueError or RuntimeError.
+    """
+
+    def __call__(self, messages: list[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
+        """Ask, and wait for the whole answer."""
+        ...
+
+
+class Failure(NamedTuple):
+    """Why there is no summary: the class, and one line for a person."""
+
+    kind: FailureKind
+    message: str
+
+
+class Request(NamedTuple):
+    """What a summary is asked for: `previous` is the body of the one to be updated."""
+
+    rows: ChatRows
+    previous: str
+    focus: str
+    recent: str
+    sample: str
+    today: date
+    budget_tokens: int
+    window_tokens: int
+
+
+class CoolDown:
+    """Remembers failures, and until when no further try is made."""
+
+    def __init__(self) -> None:
+        self.until_s = 0.0
+        self._in_a_row: dict[FailureKind, int] = {}
+
+    def note(self, kind: FailureKind, now_s: float) -> None:
+        """Count a failure and wait accordingly."""
+        count = self._in_a_row.get(kind, 0)
+        steps = _COOL_DOWN_S[kind]
+        self.until_s = now_s + steps[min(count, len(steps) - 1)]
+        self._in_a_row[kind] = count + 1
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.until_s = 0.0
+        self._in_a_row.clear()
+
+
+def ask(summarise: Summarise, again: Summarise | None, request: Request, timeout_s: float) -> str | Failure:
+    """Ask for a summary, once more after a failure that may pass (or of `again`, where there is one)."""
+    # A reasoning model spends output tokens before it writes, so the limit is far above the summary's size.
+    max_tokens = min(2 * request.budget_tokens + 4096, max(request.window_tokens // 3, 256))
+    messages: list[dict[str, Any]] = [{"role": "user", "content": prompt(request, max_tokens)}]
+    first = _try(summarise, messages, max_tokens, timeout_s)
+    if isinstance(first, str) and not _switched_language(first, request.sample):
+        return first
+    if isinstance(first, Failure) and again is None and first.kind not in _AGAIN:
+        return first
+    second = _try(again or summarise, messages, max_tokens, timeout_s)
+    return first if isinstance(second, Failure) and isinstance(first, str) else second
+
+
+def judged(text: str) -> str | Failure:
+    """Give an answer's text without thoughts and fences, or why it is none."""
+    if _HTML.match(text):
+        return Failure("stream", "the model's server answered with a web page instead of a summary")
+    bare = _THOUGHTS.sub("", text)
+    if "</think>" in bare:
+        bare = bare.rpartition("</think>")[2]
+    bare = bare.strip()
+    fenced = _FENCE.match(bare)
+    bare = fenced[1].strip() if fenced else bare
+    if not any(character.isalnum() for character in bare):
+        why = "only thoughts" if text.strip() else "nothing"
+        return Failure("empty", f"the model answered with {why} instead of a summary")
+    return bare
+
+
+def prompt(request: Request, max_tokens: int) -> str:
+    """Write the request: one text, secrets masked, within the window of the model that reads it."""
+    focus = f"The person's latest words: {chat.line(mask(request.recent), 700)}" if request.recent else ""
+    if request.focus:
+        focus = f"Give 60 to 70 % of the space to: {chat.line(mask(request.focus), 700)}. The rest shortly."
+    previous = ""
+    if request.previous:
+        previous = (
+            f"\nUpdate this earlier summary: keep what holds, move what got done.\n{request.previous}\n"
+        )
+    filled = {
+        "today": request.today.isoformat(),
+        "sample": chat.line(mask(request.sample), 160),
+        "words": str(max(request.budget_tokens * 2 // 3, 60)),
+        "focus": focus,
+        "sections": _sections(short=request.window_tokens < 6000),
+        "previous": mask(previous),
+    }
+    template = _template("summary.md")
+    used = sum(map(chat.tokens_of_text, (template, *filled.values())))
+    room = request.window_tokens - max_tokens - used - 64
+    filled["record"] = record(request.rows, max(room, request.window_tokens // 4))
+    return _PLACE.sub(lambda found: filled[found[1]], template)
+
+
+def record(rows: ChatRows, budget_tokens: int) -> str:
+    """Write rows as numbered text that fits the budget: each clipped, at worst the middle left out."""
+    calls = {call.id: call.name for row in rows for call in chat.calls_of(row)}
+    lines: list[str] = []
+    for text_chars, argument_chars in _CAPS:
+        lines = [_line(row, calls, text_chars, argument_chars) for row in rows]
+        if sum(map(chat.tokens_of_text, lines)) <= budget_tokens:
+            return "\n".join(lines)
+    head: list[str] = []
+    tail: list[str] = []
+    left = budget_tokens // 2
+    for source, chosen in ((lines, head), (lines[::-1], tail)):
+        used = 0
+        for text in source[: len(lines) // 2]:
+            used += chat.tokens_of_text(text) + 1
+            if used > left:
+                break
+            chosen.append(text)
+    skipped = len(lines) - len(head) - len(tail)
+    return "\n".join((*head, f"[{skipped} messages left out here]", *tail[::-1]))
+
+
+def _line(row: ChatRow, calls: dict[str, str], text_chars: int, argument_chars: int) -> str:
+    place = chat.ref(chat.seq_of(row))
+    role = str(row.get("role"))
+    if role == "tool":
+        name = calls.get(str(row.get("tool_call_id")), str(row.get("name") or "tool"))
+        outcome = outcome_of(name, row)
+        role = f"result of {name}{', ' + outcome if outcome else ''}"
+    text = chat.clip(mask(chat.text_of(row)), text_chars + text_chars * 3 // 8)
+    images = f" [{chat.images_in(row)} images]" if chat.images_in(row) else ""
+    asked = "".join(
+        f"\n  calls {call.name} {chat.clip(mask(call.arguments), argument_chars)}"
+        for call in chat.calls_of(row)
+    )
+    return f"[{place + ' ' if place else ''}{role}] {text}{images}{asked}".replace("</record>", "< /record>")
+
+
+def _try(
+    summarise: Summarise, messages: list[dict[str, Any]], max_tokens: int, timeout_s: float
+) -> str | Failure:
+    try:
+        text = summarise(messages, max_tokens=max_tokens, timeout_s=timeout_s)
+    except (WhetError, OSError, ValueError, RuntimeError) as error:
+        kinds: list[FailureKind] = [kind for type_, kind in _KINDS if isinstance(error, type_)]
+        kinds.append("other")
+        said = error.message if isinstance(error, WhetError) else str(error)
+        return Failure(kinds[0], chat.line(mask(said), 300) or type(error).__name__)
+    return judged(text)
+
+
+def _switched_language(summary: str, sample: str) -> bool:
+    """Whether the person writes in a script that the summary hardly uses."""
+    theirs = [character for character in sample if character.isalpha()]
+    foreign = sum(ord(character) > 0x24F for character in theirs)
+    if len(theirs) < 4 or foreign * 2 < len(theirs):
+        return False
+    letters = [character for character in re.sub(r"^## .*$", "", summary, flags=re.M) if character.isalpha()]
+    return sum(ord(character) > 0x24F for character in letters) * 20 < len(letters)
+
+
+def _sections(*, short: bool) -> str:
+    text = _template("sections.md")
+    return "\n".join(line for line in text.splitlines() if line.startswith("##")) if short else text
+
+
+@cache
+def _template(name: str) -> str:
+    return (Path(__file__).parent / "prompts" / name).read_text("utf-8").rstrip() + "\n"

@@ -1,0 +1,169 @@
+"""The one message that stands for what left the window: its frame, its parts, and reading it back.
+
+Code writes the frame, the latest request, the trail and the list of parts; only sections 2 to 13 come from
+a model. All of it is text in a user message, so that it survives wherever the transcript does. This module
+asks no model and chooses no rows.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import msgspec
+
+from whet.context import artifacts
+from whet.context import rows as chat
+from whet.contract.context_engine import ChatRow, ChatRows
+from whet.log import mask
+
+OPEN = "[SUMMARY OF EARLIER MESSAGES"
+CLOSE = "[END OF THE SUMMARY]"
+ACK = "(I have read the summary. The conversation goes on below.)"
+BRIDGE = "(The conversation goes on; nothing is asked here.)"
+_FRAME = (
+    "This is background, not a request: don't answer it and don't start anything because of it. The latest"
+    " message of the person wins over all of it. What it says was done is done. Your tools stay active: go"
+    " on calling them."
+)
+_RECALL = (
+    " Whatever is missing here is not lost: recall(query) finds it, recall(ref) reads messages by number."
+)
+_ASK_TITLE, _PARTS_TITLE = "## 1. Latest request", "## Parts"
+_HEADER = re.compile(re.escape(OPEN) + r"(?: #(\d+)(?:-(\d+))?)?, reference only\]")
+_HEADING = re.compile(r"^## \d+\. .*$", re.MULTILINE)
+_SHORT_ASK = 40
+_PART_CHARS = 100
+
+
+class Summary(msgspec.Struct):
+    """A summary message in its parts. `first`, `last`: the messages it stands for. `ask`: the latest request,
+    as lines. `body`: sections 2 to 13. `parts`: a line for each compaction, oldest first."""
+
+    first: int = 0
+    last: int = 0
+    ask: str = ""
+    body: str = ""
+    trail: list[artifacts.Entry] = []
+    parts: list[str] = []
+
+
+def is_synthetic(row: ChatRow) -> bool:
+    """Whether a row was made by an earlier compaction: a summary, or a line that keeps roles in turn."""
+    return is_summary(row) or ("_seq" not in row and row.get("content") in (ACK, BRIDGE))
+
+
+def is_summary(row: ChatRow) -> bool:
+    """Whether a row is a summary. A stored message never is, whatever it says."""
+    return row.get("role") == "user" and "_seq" not in row and chat.text_of(row).startswith(OPEN)
+
+
+def parse(row: ChatRow) -> Summary:
+    """Read a summary message back into its parts."""
+    text = chat.text_of(row)
+    found = _HEADER.match(text)
+    first = int(found[1] or 0) if found else 0
+    last = int(found[2] or first) if found else 0
+    text = text.split(CLOSE, 1)[0]
+    text, _, parts = text.partition(f"\n{_PARTS_TITLE}\n")
+    text, _, trail = text.partition(f"\n{artifacts.TITLE}\n")
+    _, _, text = text.partition(f"\n{_ASK_TITLE}\n")
+    heading = _HEADING.search(text)
+    ask, body = (text[: heading.start()], text[heading.start() :]) if heading else (text, "")
+    return Summary(first, last, ask.strip(), body.strip(), artifacts.parse(trail), parts.strip().splitlines())
+
+
+def write(summary: Summary, *, trail_tokens: int, can_recall: bool = True) -> ChatRow:
+    """Give the message. Secrets are masked here once more, whatever the parts hold."""
+    place = f" {chat.ref(summary.first, summary.last)}" if summary.first else ""
+    blocks = [f"{OPEN}{place}, reference only]\n{_FRAME}{_RECALL if can_recall else ''}"]
+    blocks.append(f"{_ASK_TITLE}\n{summary.ask or '(none)'}")
+    if summary.body:
+        blocks.append(summary.body)
+    trail = artifacts.render(summary.trail, trail_tokens)
+    if trail:
+        blocks.append(trail)
+    if summary.parts:
+        blocks.append("\n".join((_PARTS_TITLE, *summary.parts)))
+    return {"role": "user", "content": mask("\n\n".join((*blocks, CLOSE)))}
+
+
+def clean_body(text: str) -> str:
+    """Give a model's sections 2 to 13 without a section 1 of its own, our frame, or text before them."""
+    for fixed in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE):
+        text = text.replace(fixed, "")
+    pieces = sections(text)
+    if len(pieces) > 1:
+        pieces = [piece for piece in pieces[1:] if not re.match(r"## 1\. ", piece)]
+    body = "\n\n".join(piece.strip() for piece in pieces if piece.strip())
+    return mask(body if body.startswith("## ") else f"## 2. Goal\n{body}")
+
+
+def sections(text: str) -> list[str]:
+    """Cut a text before each numbered heading; the first piece is what stands before all of them."""
+    starts = [match.start() for match in _HEADING.finditer(text)]
+    edges = [0, *starts, len(text)]
+    return [text[begin:end] for begin, end in pairwise(edges)]
+
+
+def fit_body(body: str, budget_tokens: int) -> str:
+    """Shorten sections until they fit: the longest loses lines first; of actions the oldest ones."""
+    pieces = [piece.rstrip().split("\n") for piece in sections(body) if piece.strip()]
+    sizes = [[chat.tokens_of_text(line) + 1 for line in piece] for piece in pieces]
+    total = sum(map(sum, sizes))
+    while total > budget_tokens:
+        longest = max(range(len(pieces)), key=lambda index: (len(pieces[index]) > 2, sum(sizes[index])))
+        if len(pieces[longest]) <= 2:
+            break
+        at = 1 if pieces[longest][0].startswith("## 4.") else len(pieces[longest]) - 1
+        total -= sizes[longest].pop(at)
+        pieces[longest].pop(at)
+    text = "\n\n".join("\n".join(piece) for piece in pieces)
+    tokens = chat.tokens_of_text(text)
+    return chat.clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
+
+
+def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int = 600) -> str:
+    """Write the newest request of the person, word for word, and what it continues where it says little.
+
+    `rows`: the whole list, without earlier summaries.
+    """
+    asks = [(chat.seq_of(row), chat.said(row)) for row in rows if row.get("role") == "user"]
+    asks = [(seq, text) for seq, text in asks if text]
+    if not asks:
+        return previous.ask if previous else ""
+    lines = [_quote(*asks[-1], cap_chars)]
+    if _is_answered(rows):
+        lines[0] += "\nIt was answered; nothing is open from it."
+    if len(asks[-1][1]) < _SHORT_ASK:
+        earlier = next((ask for ask in reversed(asks[:-1]) if len(ask[1]) >= _SHORT_ASK), None)
+        if earlier:
+            lines.append(f"It goes on with: {_quote(*earlier, cap_chars)}")
+        elif previous and previous.ask:
+            lines.append(f"It goes on with: {_governing(previous.ask)}")
+    return "\n".join(lines)
+
+
+def part_line(rows: ChatRows, day: str) -> str:
+    """Write the line of one compaction: which messages, when, what was asked there."""
+    place = chat.ref(*chat.span_of(rows))
+    ask = next((chat.said(row) for row in rows if row.get("role") == "user" and chat.said(row)), "")
+    what = chat.line(mask(ask), _PART_CHARS) or "work on the request"
+    return f"- {place or 'earlier'} (until {day}): {what}"
+
+
+def _governing(ask: str) -> str:
+    return ask.rsplit("It goes on with: ", 1)[-1].replace("\nIt was answered; nothing is open from it.", "")
+
+
+def _quote(seq: int, text: str, cap_chars: int) -> str:
+    place = f"[{chat.ref(seq)}] " if seq else ""
+    text = mask(text)
+    if len(text) <= cap_chars:
+        return f'{place}"{text}"'
+    return f'{place}"{text[:cap_chars]}…" (goes on for {len(text) - cap_chars:,} characters)'
+
+
+def _is_answered(rows: ChatRows) -> bool:
+    last = next((row for row in reversed(rows) if row.get("role") != "tool"), None)
+    return last is not None and chat.is_reply(last)

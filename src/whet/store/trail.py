@@ -1,0 +1,118 @@
+"""What tool calls touched: files read and changed, commands, addresses.
+
+Worked out from a call's name and arguments alone, by the field's usual argument names, so that tools of
+plugins count too; of a whole session it is read from the stored calls. Nothing here asks a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, Literal, cast
+
+import apsw
+import msgspec
+
+from whet.store import rows, sessions
+
+Kind = Literal["changed", "read", "command", "url"]
+_PATHS = ("path", "file_path", "filename", "file", "paths", "files", "source", "destination", "target_file")
+_COMMANDS = ("command", "cmd")
+_URLS = ("url", "urls", "uri")
+_CHANGES = re.compile(r"write|edit|patch|create|delete|remove|move|rename|replace|append|insert|save", re.I)
+_DIFF_PATH = re.compile(
+    r"^(?:\+\+\+|---|\*\*\* (?:Update|Add|Delete) File:|rename (?:from|to)) (?:[ab]/)?([^\t\n]+)", re.M
+)
+_DIFFS = ("diff", "patch", "input")
+
+
+class Touched(msgspec.Struct, frozen=True):
+    """One thing a call touched."""
+
+    kind: Kind
+    value: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Something a stored call touched: the message that asked for it, and a command's exit code."""
+
+    seq: int
+    item: Touched
+    exit_code: int | None
+
+
+def trail(
+    connection: apsw.Connection, session_id: str, kinds: Collection[Kind], before: int, limit: int
+) -> tuple[list[Step], int]:
+    """Give what a session's calls touched, newest first, each thing once, from messages numbered below
+    `before` (0: all), at most about `limit` of them; and the number to go on below, 0 at the end.
+
+    Raises NotFound.
+    """
+    key = sessions.key_of(connection, session_id)
+    top = before if 0 < before < rows.SEQ_LIMIT else rows.SEQ_LIMIT
+    seen: set[Touched] = set()
+    found: list[Step] = []
+    for id_, extra in connection.execute(
+        "SELECT id, extra FROM messages WHERE id >= ? AND id < ? AND role = ? AND extra IS NOT NULL"
+        " ORDER BY id DESC",
+        (key << rows.SEQ_BITS, (key << rows.SEQ_BITS) + top, rows.ASSISTANT),
+    ):
+        seq = id_ & (rows.SEQ_LIMIT - 1)
+        if len(found) >= limit:
+            return found, seq + 1
+        for position, call in enumerate(rows.unpack(rows.ASSISTANT, "", extra).tool_calls):
+            for item in touched(call.name, call.arguments):
+                if item.kind in kinds and item not in seen:
+                    seen.add(item)
+                    code = _exit_code(connection, key, seq + 1 + position) if item.kind == "command" else None
+                    found.append(Step(seq, item, code))
+    return found, 0
+
+
+def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:
+    row = connection.execute(
+        "SELECT exit_code FROM tool_calls WHERE session = ? AND seq = ?", (key, seq)
+    ).fetchone()
+    return row[0] if row else None
+
+
+def touched(name: str, arguments: str) -> list[Touched]:
+    """Give what a call touches, in order, without repeats; nothing for unreadable arguments."""
+    try:
+        given = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        return []
+    if not isinstance(given, dict):
+        return []
+    found: list[Touched] = []
+    changes = _CHANGES.search(name) is not None
+    for key, value in cast("dict[str, Any]", given).items():
+        found += _of_argument(key, value, changes=changes)
+    return list(dict.fromkeys(found))
+
+
+def _of_argument(key: str, value: Any, *, changes: bool) -> list[Touched]:
+    texts = [text.strip() for text in _texts(value) if text.strip()]
+    if key in _PATHS:
+        return [Touched("changed" if changes else "read", text) for text in texts if "\n" not in text]
+    if key in _COMMANDS:
+        return [Touched("command", text) for text in texts]
+    if key in _URLS:
+        return [Touched("url", text) for text in texts]
+    if key in _DIFFS and changes:
+        return [
+            Touched("changed", path.strip())
+            for text in texts
+            for path in _DIFF_PATH.findall(text)
+            if path.strip() != "/dev/null"
+        ]
+    return []
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [text for item in cast("list[Any]", value) for text in _texts(item)]
+    return []

@@ -1,0 +1,191 @@
+"""`recall`: bring back what this conversation no longer shows: by words, by message number, or the trail.
+
+Everything ever said in a session stays in the store; summaries name it as #12 or #12-40. Reads only, and
+only the session that calls. It does not know how a context engine chose what to leave out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, NamedTuple
+
+import apsw
+
+from whet.contract.errors import BadInput
+from whet.contract.messages import ImagePart, Message
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.store import query as words
+from whet.store.database import Database
+from whet.store.search import Hit, call_of, find, span
+from whet.store.trail import Kind, trail
+from whet.tools.signature import tool
+
+PAGE_CHARS = 8_000
+_ROWS_MAX = 200
+_FIRST_HIT_CHARS, _HIT_CHARS = 1_600, 500
+_ARGUMENT_CHARS = 400
+_RESERVE = 120
+_REF = re.compile(r"\[?#?(\d+)(?:\+(\d+))?(?:\s*[-–]\s*#?(\d+))?\]?\Z")
+_TRAIL = re.compile(r"(files|commands|urls)(?:\s+before\s+#?(\d+))?\Z")
+_KINDS: dict[str, tuple[Kind, ...]] = {
+    "files": ("changed", "read"),
+    "commands": ("command",),
+    "urls": ("url",),
+}
+
+
+class _Ref(NamedTuple):
+    """Messages first to last, the first one from a character on."""
+
+    first: int
+    skip_chars: int
+    last: int
+
+
+def recall_tools(database: Database) -> list[Tool]:
+    """Make the tool over one store."""
+
+    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
+    async def recall(
+        ctx: ToolContext,
+        query: Annotated[str, "words"] = "",
+        ref: Annotated[str, "#12, #12-40, or files, commands, urls"] = "",
+        limit: int = 8,
+    ) -> ToolOutput:
+        """Bring back earlier messages of this conversation that a summary replaced."""
+        ref = ref.strip().lower()
+        if ref:
+            listing = _TRAIL.match(ref)
+            if listing:
+                kinds, before = _KINDS[listing[1]], int(listing[2] or 0)
+                return await database.read(
+                    lambda db: _trail_page(db, ctx.session_id, listing[1], kinds, before)
+                )
+            place = _parse_ref(ref)
+            return await database.read(lambda db: _page(db, ctx.session_id, place))
+        if not words.terms(query):
+            raise BadInput("give query (words to find) or ref (such as #12-40)")
+        wanted = min(max(limit, 1), 30)
+        hits = await find(database, query, wanted * 3, session_id=ctx.session_id)
+        return await database.read(lambda db: _found(db, ctx.session_id, query, hits, wanted))
+
+    return [recall]
+
+
+def _parse_ref(text: str) -> _Ref:
+    found = _REF.match(text)
+    if found is None:
+        raise BadInput(f"ref {text!r} is not a reference", hint="write it like #12, #12-40 or files")
+    first = int(found[1])
+    last = int(found[3] or first)
+    if last < first:
+        raise BadInput(f"ref {text!r} ends before it begins", hint="write the smaller number first")
+    return _Ref(first, int(found[2] or 0), last)
+
+
+def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput:
+    """Write messages from a reference until the page is full, and how to go on."""
+    rows = span(connection, session_id, ref.first, ref.last, _ROWS_MAX)
+    if not rows:
+        return ToolOutput(f"There are no messages #{ref.first}-{ref.last} in this conversation.")
+    shown: list[str] = []
+    images: list[ImagePart] = []
+    left = PAGE_CHARS - _RESERVE
+    go_on = ""
+    for seq, message in rows:
+        skip = ref.skip_chars if seq == ref.first else 0
+        head, body = _parts(connection, session_id, seq, message)
+        body = body[skip:]
+        if len(head) + len(body) > left and shown:
+            go_on = f"#{seq}-{ref.last}"
+            break
+        room = max(left - len(head), 200)
+        shown.append(f"{head}{body[:room]}")
+        left -= len(shown[-1]) + 1
+        if ref.first == ref.last and not isinstance(message.content, str):
+            images += [part for part in message.content if isinstance(part, ImagePart)]
+        if len(body) > room:
+            go_on = f"#{seq}+{skip + room}-{ref.last}"
+            break
+    else:
+        go_on = f"#{rows[-1][0] + 1}-{ref.last}" if len(rows) == _ROWS_MAX and rows[-1][0] < ref.last else ""
+    if go_on:
+        shown.append(f"[more: recall ref={go_on}]")
+    return ToolOutput("\n".join(shown), images=tuple(images))
+
+
+def _parts(connection: apsw.Connection, session_id: str, seq: int, message: Message) -> tuple[str, str]:
+    """Give a message's heading, with the call that a tool result answers, and its text."""
+    if message.role == "tool":
+        asked = call_of(connection, session_id, seq)
+        call = f" {_short(asked[1].arguments)} (called in #{asked[0]})" if asked else ""
+        failed = ", failed" if message.is_error else ""
+        return f"[#{seq} result of {message.tool_name}{call}{failed}]\n", message.text
+    calls = "".join(f"\n  calls {call.name} {call.arguments}" for call in message.tool_calls)
+    return f"[#{seq} {message.role}] ", f"{message.text}{calls}"
+
+
+def _found(
+    connection: apsw.Connection, session_id: str, query: str, hits: list[Hit], limit: int
+) -> ToolOutput:
+    """Write the hits, most of the page for the best ones; earlier uses of this tool are no finds."""
+    wanted = words.pieces(query)
+    shown: list[str] = []
+    left = PAGE_CHARS - _RESERVE
+    for hit in hits:
+        rows = span(connection, session_id, hit.seq, hit.seq, 1)
+        if not rows or _is_own(rows[0][1]) or left < _HIT_CHARS:
+            continue
+        head, body = _parts(connection, session_id, hit.seq, rows[0][1])
+        room = _FIRST_HIT_CHARS if len(shown) < 3 else _HIT_CHARS
+        text = f"{head}{_around(body, wanted, room)}"[: left - 1]
+        shown.append(text)
+        left -= len(text) + 1
+        if len(shown) >= limit:
+            break
+    if not shown:
+        return ToolOutput(f"Nothing found for {query!r} in this conversation. Try fewer or other words.")
+    return ToolOutput("\n".join((*shown, "[to read one whole: recall ref=#number]")))
+
+
+def _is_own(message: Message) -> bool:
+    if message.role == "tool":
+        return message.tool_name == "recall"
+    return bool(message.tool_calls) and all(call.name == "recall" for call in message.tool_calls)
+
+
+def _around(text: str, wanted: list[str], room: int) -> str:
+    """Give the part of a text that surrounds the first match."""
+    if len(text) <= room:
+        return text
+    spot = words.find(text, wanted)
+    begin = min(max((spot[0] if spot else 0) - room // 3, 0), len(text) - room)
+    end = begin + room
+    return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
+
+
+def _trail_page(
+    connection: apsw.Connection, session_id: str, name: str, kinds: tuple[Kind, ...], before: int
+) -> ToolOutput:
+    steps, rest = trail(connection, session_id, kinds, before, PAGE_CHARS // 40)
+    shown: list[str] = []
+    left = PAGE_CHARS - _RESERVE
+    for step in steps:
+        code = "" if step.exit_code is None else f" → exit {step.exit_code}"
+        text = f"- {step.item.kind} {_short(step.item.value)}{code} [#{step.seq}]"
+        if len(text) >= left:
+            # The message is shown again on the next page, unless it alone fills this one.
+            rest = step.seq + (step.seq != steps[0].seq)
+            break
+        shown.append(text)
+        left -= len(text) + 1
+    if not shown:
+        return ToolOutput(f"No {name} in this conversation{' before that' if before else ''}.")
+    if rest > 1:
+        shown.append(f"[more: recall ref={name} before #{rest}]")
+    return ToolOutput("\n".join(shown))
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _ARGUMENT_CHARS else f"{flat[: _ARGUMENT_CHARS - 1]}…"
