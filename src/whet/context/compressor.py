@@ -269,7 +269,7 @@ class Compressor(ContextEngine):
 
     def _pruned_only(self, plan: _Plan) -> ChatRows | None:
         """Give the list with its old tool traffic pruned, where that alone is enough."""
-        if plan.previous is not None:
+        if plan.previous is not None or plan.rows[0].get("role") != "user":
             return None
         tail = plan.parts.tail
         compacted = [*prune(plan.rows[: len(plan.rows) - len(tail)], tail), *tail]

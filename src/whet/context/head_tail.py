@@ -69,7 +69,9 @@ def _anchors(rows: ChatRows) -> list[ChatRow]:
 
 
 def _head_end(pieces: list[ChatRows], limits: Limits) -> int:
-    """Give the number of groups at the head; it never ends with a person's message."""
+    """Give the number of groups at the head; it begins with a person's message and never ends with one."""
+    if pieces[0][0].get("role") != "user":
+        return 0
     end = messages = tokens = 0
     while end < len(pieces) and messages < limits.head_messages:
         tokens += chat.estimate(pieces[end])

@@ -64,7 +64,7 @@ def describe(row: ChatRow, call: chat.Call | None) -> str:
     outcome = outcome_of(name, row)
     size = f"{len(text):,} characters, {text.count(chr(10)) + 1:,} lines"
     failed = outcome not in ("", "exit 0")
-    last = f", ends: {chat.line(mask(text)[-200:], _KEPT_CHARS)}" if failed else ""
+    last = f", ends: {' '.join(mask(text[-2_000:]).split())[-_KEPT_CHARS:]}" if failed else ""
     return f"{name}{arguments} → {outcome + ', ' if outcome else ''}{size}{last}"
 
 

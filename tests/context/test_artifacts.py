@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from tests.context.talk import Talk
+from whet.context import artifacts
+from whet.context import rows as chat
+from whet.context.artifacts import Entry
+from whet.store.trail import Touched, touched
+
+
+def test_the_trail_is_what_calls_touched_with_outcomes():
+    talk = Talk()
+    talk.call("read_file", "text", path="src/a.py")
+    talk.call("patch", "patched", path="src/a.py", old_string="x", new_string="y")
+    talk.call("terminal", "1 failed\n[exit 1]", command="make test")
+    talk.call("terminal", "[no output, exit 0]", command="true")
+    talk.call("web_fetch", "a page", url="https://example.org/x")
+    found = artifacts.merge([], artifacts.collect(talk.rows))
+    assert found == [
+        Entry("changed", "src/a.py", "", 3),
+        Entry("command", "make test", "exit 1", 5),
+        Entry("command", "true", "exit 0", 7),
+        Entry("url", "https://example.org/x", "", 9),
+    ]
+    assert artifacts.parse(artifacts.render(found, 1_000)) == found
+
+
+def test_a_file_that_was_changed_stays_so_when_it_is_read_again():
+    merged = artifacts.merge(
+        [Entry("changed", "a", "", 1)], [Entry("read", "a", "", 9), Entry("read", "b", "", 8)]
+    )
+    assert merged == [Entry("changed", "a", "", 9), Entry("read", "b", "", 8)]
+
+
+def test_the_block_is_bounded_prefers_changes_and_says_where_the_rest_is():
+    entries = [Entry("changed", "src/old.py", "", 1)]
+    entries += [Entry("read", f"src/file{number}.py", "", number) for number in range(2, 400)]
+    block = artifacts.render(entries, 200)
+    assert chat.tokens_of_text(block) <= 200
+    assert "src/old.py" in block
+    assert "src/file399.py" in block
+    assert "src/file2.py" not in block
+    assert block.endswith("recall with ref files, commands or urls")
+
+
+def test_secrets_in_commands_are_masked():
+    talk = Talk()
+    key = "sk-" + "a1B2" * 8
+    talk.call("terminal", "ok", command=f"deploy --key {key}")
+    assert key not in artifacts.render(artifacts.collect(talk.rows), 500)
+
+
+def test_calls_are_understood_by_their_arguments_names():
+    diff = "--- a/src/x.py\n+++ b/src/x.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new file.txt\n"
+    assert touched("patch", f'{{"diff": {diff!r}}}'.replace("'", '"')) == [
+        Touched("changed", "src/x.py"),
+        Touched("changed", "new file.txt"),
+    ]
+    assert touched("edit_file", '{"file_path": "a", "content": "b"}') == [Touched("changed", "a")]
+    assert touched("view", '{"paths": ["a", "b"]}') == [Touched("read", "a"), Touched("read", "b")]
+    assert touched("any", '{"path": 3, "url": null}') == []
+    assert touched("any", "not json") == []
+    assert touched("any", "[1]") == []

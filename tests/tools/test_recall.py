@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.context.talk import Model, engine
+from tests.store.support import USAGE, answer, finish, new_log, user
+from tests.support import FixedClock
+from tests.tools.running import context
+from whet.context import rows as chat
+from whet.contract.errors import BadInput
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_dict, to_dict
+from whet.store.database import Database
+from whet.store.transcript import SessionLog, Turn
+from whet.tools.recall import PAGE_CHARS, recall_tools
+
+
+@pytest.fixture
+def db(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
+    database = Database.open(tmp_path / "state.db", clock)
+    yield database
+    database.close()
+
+
+async def recall(db: Database, **arguments: Any):
+    (tool,) = recall_tools(db)
+    return await tool.run(context(Path("."), session_id="s1"), arguments)
+
+
+async def work(log: SessionLog, turn: Turn, name: str, result: str, **arguments: Any) -> None:
+    """One step with one call."""
+    call = ToolCall(f"c{log.session.id}{time.monotonic_ns()}", name, msgspec.json.encode(arguments).decode())
+    await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), USAGE, "m")
+    (open_call,) = log.open_calls(turn)
+    await log.call_started(turn, open_call, "rule")
+    await finish(log, turn, open_call, result)
+    log.settle(turn)
+
+
+def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(db: Database, clock: FixedClock):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("deploy it"))
+        await work(log, turn, "terminal", "noise " * 900 + "the deploy port is 8123", command="make deploy")
+        await work(log, turn, "recall", "[#3] the deploy port is 8123", query="deploy port")
+        await work(log, turn, "recall", "again", query="deploy port")
+        other = await new_log(db, clock, "s2")
+        second = await other.begin_turn(user("the deploy port is 9999"))
+        await other.end_turn(second, "answered", "")
+        found = await recall(db, query="deploy port")
+        await log.end_turn(turn, "answered", "")
+        return found.text
+
+    text = asyncio.run(story())
+    assert "the deploy port is 8123" in text
+    assert '[#3 result of terminal {"command":"make deploy"} (called in #2)]' in text
+    assert "recall {" not in text
+    assert "9999" not in text
+
+
+def test_a_reference_reads_messages_and_pages_through_long_ones(db: Database, clock: FixedClock):
+    body = "".join(f"<{number}>" for number in range(5_000))
+
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("read it"))
+        await work(log, turn, "read_file", body, path="big.txt")
+        await log.append_reply(turn, answer("It counts."), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        pages: list[str] = []
+        ref = "#1-4"
+        while ref:
+            text = (await recall(db, ref=ref)).text
+            assert len(text) <= PAGE_CHARS
+            pages.append(text)
+            go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
+            ref = go_on[1] if go_on else ""
+        return pages
+
+    pages = asyncio.run(story())
+    assert len(pages) == 5
+    assert pages[0].startswith("[#1 user] read it\n[#2 assistant] \n  calls read_file")
+    assert pages[-1].endswith("[#4 assistant] It counts.")
+    pieces = [re.sub(r"^\[#3 result[^\n]*\n", "", re.sub(r"\n\[more.*$", "", page)) for page in pages[1:]]
+    assert "".join(pieces).split("\n[#4")[0] == body
+
+
+def test_an_image_comes_back(db: Database, clock: FixedClock):
+    async def story():
+        log = await new_log(db, clock)
+        picture = Message(role="user", content=(TextPart("look"), ImagePart("image/png", "AAAA")))
+        turn = await log.begin_turn(picture)
+        await log.end_turn(turn, "answered", "")
+        return await recall(db, ref="#1")
+
+    output = asyncio.run(story())
+    assert [image.data_base64 for image in output.images] == ["AAAA"]
+
+
+def test_the_trail_lists_everything_newest_first_in_pages(db: Database, clock: FixedClock):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        for number in range(400):
+            await work(log, turn, "read_file", "x", path=f"src/folder/of/the/module/file{number}.py")
+        await work(log, turn, "terminal", "done", command="make all")
+        await work(log, turn, "web_fetch", "page", url="https://example.org/")
+        await log.end_turn(turn, "answered", "")
+        seen: list[str] = []
+        ref = "files"
+        while ref:
+            text = (await recall(db, ref=ref)).text
+            assert len(text) <= PAGE_CHARS
+            seen += re.findall(r"- read \S+/file(\d+)\.py", text)
+            go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
+            ref = go_on[1] if go_on else ""
+        return seen, (await recall(db, ref="commands")).text, (await recall(db, ref="urls")).text
+
+    seen, commands, urls = asyncio.run(story())
+    assert [int(number) for number in seen] == list(range(399, -1, -1))
+    assert "- command make all [#802]" in commands
+    assert "https://example.org/" in urls
+
+
+def test_bad_references_say_how_they_are_written(db: Database, clock: FixedClock):
+    async def story():
+        log = await new_log(db, clock)
+        await log.begin_turn(user("hello"))
+        for ref in ("nonsense", "#9-2", "-"):
+            with pytest.raises(BadInput):
+                await recall(db, ref=ref)
+        with pytest.raises(BadInput):
+            await recall(db, query=" ?! ")
+        for ref in ("#0", "#77", "#5-99999999999"):
+            assert "no messages" in (await recall(db, ref=ref)).text
+        assert "No files" in (await recall(db, ref="files before #1")).text
+        assert "Nothing found" in (await recall(db, query="absent")).text
+        log.close()
+
+    asyncio.run(story())
+
+
+def as_rows(log: SessionLog) -> list[dict[str, Any]]:
+    """The live list as a host hands it to an engine."""
+    seqs = log._state.seqs
+    return [
+        {**to_dict(message), **({"_seq": seq} if seq else {})}
+        for message, seq in zip(log.messages, seqs, strict=True)
+    ]
+
+
+def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(db: Database, clock: FixedClock):
+    compressor = engine(Model())
+
+    async def compact(log: SessionLog, turn: Turn) -> None:
+        rows = as_rows(log)
+        by_id = {id(row): message for row, message in zip(rows, log.messages, strict=True)}
+        compacted = compressor.compress(rows, force=True)
+        assert compacted is not rows
+        kept = [by_id.get(id(row)) or from_dict(row) for row in compacted]
+        await log.record_compaction(turn, kept, "compressor", chat.estimate(rows), chat.estimate(compacted))
+
+    async def story():
+        log = await new_log(db, clock)
+        for round_ in range(10):
+            turn = await log.begin_turn(user(f"Round {round_}: go through the next files of the project."))
+            for number in range(round_ * 20, round_ * 20 + 20):
+                fact = f"noise {number} " * 40 + f"\nfact{number} is value{number * 7919}\n" + "noise " * 80
+                await work(log, turn, "read_file", fact, path=f"src/part{round_}/f{number}.py")
+            await log.append_reply(
+                turn, answer(f"Round {round_} is done. " + "It went well. " * 60), USAGE, "m"
+            )
+            await compact(log, turn)
+            await log.end_turn(turn, "answered", "")
+        found = 0
+        for number in range(200):
+            text = (await recall(db, query=f"fact{number}")).text
+            found += f"value{number * 7919}\n" in text
+        paths: set[str] = set()
+        ref = "files"
+        while ref:
+            text = (await recall(db, ref=ref)).text
+            paths |= set(re.findall(r"src/part\d/f\d+\.py", text))
+            go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
+            ref = go_on[1] if go_on else ""
+        reopened = await SessionLog.open(db, "s1", clock)
+        return (
+            found,
+            len(paths),
+            len(log.messages),
+            [m.text for m in reopened.messages] == [m.text for m in log.messages],
+        )
+
+    found, paths, left, same = asyncio.run(story())
+    assert found == 200
+    assert paths == 200
+    assert left < 60
+    assert same
+    assert compressor.compression_count == 10
