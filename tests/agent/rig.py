@@ -171,8 +171,6 @@ async def rig(
         format=wire,  # type: ignore[arg-type]
         window_tokens=window,
     )
-        provider="practice", base_url=server.base_url, model="practice", format=wire, window_tokens=window
-    )  # type: ignore[arg-type]
     provider = connect(settings, FallbackSettings(), {})
     tools = traced_tools(folder)
     if session_id:

@@ -24,7 +24,7 @@ from whet.config.schema import ModelSettings, Settings
 from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat
 from whet.contract.errors import NotFound
-from whet.contract.protocols import Person, Provider
+from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
@@ -137,6 +137,12 @@ class App:
         if latest is None:
             raise NotFound(f"no session in {self.workspace} to continue", hint="whet sessions list")
         return await self.open_session(latest.id)
+
+    async def context_status(self, session_id: str) -> ContextStatus:
+        """Say how full a stored conversation's window is, without opening it for its engine."""
+        log = await SessionLog.open(self.database, session_id, self.clock)
+        prefix = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        return await self.contexts.peek(log, self.provider.info, prefix)
 
     async def switch_model(self, session: Session, model: str) -> None:
         """Let another model of the same provider answer from the next request on; the prefix stays."""

@@ -2,7 +2,7 @@
 
 One engine per agent. A session that follows another in the same chat takes its engine over; a child gets
 one of its own. `engines` is what `context.engine` can name; whoever brings an engine adds it there before
-the first session is opened.
+the first session is opened, or says in `broken` why it could not be loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whet.context.host import EngineHost
 from whet.context.seat import Deadlines, HostFacts, Seat
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import EngineOffer
-from whet.contract.protocols import Context, ModelInfo
+from whet.contract.protocols import Context, ContextStatus, ModelInfo
 from whet.contract.tools import Tool
 from whet.store.transcript import SessionLog
 
@@ -27,6 +27,7 @@ class Contexts:
 
     def __init__(self, home: Home, settings: Settings, engines: Iterable[EngineOffer] = ()) -> None:
         self.engines = offers(engines)
+        self.broken: dict[str, str] = {}
         self._home = home
         self._settings = settings
         self._open: list[EngineHost] = []
@@ -65,6 +66,15 @@ class Contexts:
         host = EngineHost(log, seat, facts, None if seat.offer is built_in(self.engines) else self._spare)
         self._open = [host, *(one for one in self._open if not one.closed)]
         return host
+
+    async def peek(self, log: SessionLog, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
+        """Say how full a stored session is. The engine is not told of the session, nor of its end."""
+        seat = await self.seat(info, foreground=False)
+        try:
+            facts = self._facts(lambda: info, "", sum(map(text_tokens, prefix)))
+            return await EngineHost(log, seat, facts).status()
+        finally:
+            await seat.close(shutdown=seat.origin == "fresh")
 
     async def aclose(self) -> None:
         """End every session that is still open with its engine."""

@@ -19,6 +19,8 @@ NONE = "none"
 class NoEngine(ContextEngine):
     """Shows the model the whole conversation, always."""
 
+    threshold_percent = 0.0
+
     @property
     def name(self) -> str:
         """Its name in `context.engine`."""
