@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from tests.context.talk import Talk
 from whet.context import artifacts
-from whet.context import rows as chat
 from whet.context.artifacts import Entry
+from whet.context.tokens import text_tokens
 from whet.store.trail import Touched, touched
 
 
@@ -35,7 +35,7 @@ def test_the_block_is_bounded_prefers_changes_and_says_where_the_rest_is():
     entries = [Entry("changed", "src/old.py", "", 1)]
     entries += [Entry("read", f"src/file{number}.py", "", number) for number in range(2, 400)]
     block = artifacts.render(entries, 200)
-    assert chat.tokens_of_text(block) <= 200
+    assert text_tokens(block) <= 200
     assert "src/old.py" in block
     assert "src/file399.py" in block
     assert "src/file2.py" not in block

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.context.talk import BODY, Model, Talk, assert_valid, engine, full, summary_of
 from tests.support import FixedClock
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
 from whet.context import summary
+from whet.context.tokens import text_tokens
 from whet.contract.errors import (
     AuthRejected,
     BadRequest,
@@ -202,7 +203,7 @@ def test_9_a_small_auxiliary_model_gets_no_more_than_its_window():
     model = Model()
     compressor = engine(model, 64_000, summary_window_tokens=8_000)
     rows = compressor.compress(full(64_000).rows)
-    assert chat.tokens_of_text(model.asked[0]) + model.limits[0][0] <= 8_000
+    assert text_tokens(model.asked[0]) + model.limits[0][0] <= 8_000
     assert "messages left out here" in model.asked[0] or "cut" in model.asked[0]
     assert chat.estimate(rows) < 20_000
 

@@ -3,11 +3,12 @@ from __future__ import annotations
 from datetime import date
 
 from tests.context.talk import Talk
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
 from whet.context import summary
 from whet.context.artifacts import Entry
 from whet.context.summariser import Failure, Request, judged, prompt
 from whet.context.summary import Summary
+from whet.context.tokens import text_tokens
 
 WHOLE = Summary(
     first=4,
@@ -38,11 +39,11 @@ def test_a_models_own_frame_trail_and_first_section_are_left_out():
 def test_fitting_takes_lines_from_the_longest_section_and_the_oldest_actions():
     body = "## 2. Goal\nShip.\n## 4. Completed actions\n" + "\n".join(f"{i}. step {i}" for i in range(300))
     short = summary.fit_body(body, 100)
-    assert chat.tokens_of_text(short) <= 100
+    assert text_tokens(short) <= 100
     assert "Ship." in short
     assert "299. step 299" in short
     assert "\n1. step 1\n" not in short
-    assert chat.tokens_of_text(summary.fit_body("## 2. Goal\n" + "x" * 9_000, 100)) <= 110
+    assert text_tokens(summary.fit_body("## 2. Goal\n" + "x" * 9_000, 100)) <= 110
 
 
 def test_the_ask_is_the_newest_persons_words_without_the_stored_note():
@@ -75,7 +76,7 @@ def test_the_prompt_keeps_to_the_window_and_the_record_can_not_end_itself():
     for window in (2_000, 8_000, 64_000):
         request = Request(talk.rows, "", "", "", "Wie geht es?", date(2026, 11, 21), 300, window)
         text = prompt(request, 500)
-        assert chat.tokens_of_text(text) <= window - 500 + 40
+        assert text_tokens(text) <= window - 500 + 40
         assert text.count("</record>") == 1
         assert text.count("Wie geht es?") == 1
         for number in range(2, 14):

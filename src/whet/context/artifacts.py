@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
+from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.log import mask
 from whet.store.trail import Kind, touched
@@ -20,7 +21,7 @@ TITLE = "## Trail (newest first)"
 _VALUE_CHARS = 300
 _LABELS: dict[Kind, str] = {"changed": "changed", "read": "read", "command": "ran", "url": "opened"}
 _KINDS: dict[str, Kind] = {label: kind for kind, label in _LABELS.items()}
-_LINE = re.compile(r"- (changed|read|ran|opened) (.+?)(?: → (exit -?\d+|failed))?(?: \[#(\d+)\])?$")
+_LINE = re.compile(r"- (changed|read|ran|opened) (.+?)(?: -> (exit -?\d+|failed))?(?: \[#(\d+)\])?$")
 _EXIT = re.compile(r"\[(?:no output, )?exit (-?\d+)")
 _MORE = "- older ones: recall with ref files, commands or urls"
 
@@ -76,10 +77,10 @@ def render(entries: list[Entry], budget_tokens: int) -> str:
         return ""
     newest = entries[::-1]
     ordered = sorted(newest, key=lambda entry: entry.kind != "changed")
-    lines, left = [TITLE], budget_tokens - chat.tokens_of_text(TITLE) - chat.tokens_of_text(_MORE)
+    lines, left = [TITLE], budget_tokens - text_tokens(TITLE) - text_tokens(_MORE)
     chosen: set[int] = set()
     for entry in ordered:
-        cost = chat.tokens_of_text(_write(entry)) + 1
+        cost = text_tokens(_write(entry)) + 1
         if cost <= left:
             left -= cost
             chosen.add(id(entry))
@@ -101,6 +102,6 @@ def parse(block: str) -> list[Entry]:
 
 
 def _write(entry: Entry) -> str:
-    outcome = f" → {entry.outcome}" if entry.outcome else ""
+    outcome = f" -> {entry.outcome}" if entry.outcome else ""
     place = f" [{chat.ref(entry.seq)}]" if entry.seq else ""
     return f"- {_LABELS[entry.kind]} {entry.value}{outcome}{place}"

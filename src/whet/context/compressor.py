@@ -14,11 +14,12 @@ import msgspec
 
 from whet.clock import Clock
 from whet.context import artifacts, summary
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
 from whet.context.head_tail import Limits, Split, split
 from whet.context.pruning import clip_text, describe, prune, shorten
 from whet.context.summariser import CoolDown, Failure, Request, Summarise, ask
 from whet.context.summary import Summary
+from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine
 from whet.log import mask
 
@@ -28,7 +29,7 @@ _TAIL_SHARE, _HEAD_SHARE, _TRAIL_SHARE, _KEPT_SHARE = 0.18, 0.05, 0.05, 0.15
 _FRAME_TOKENS = 150
 _BODY_MIN_TOKENS = 60
 _FALLBACK_CHARS = 8_000
-_PARTS_MAX = 12
+_PARTS_MAX, _PARTS_TOKENS = 12, 300
 _LARGE_WINDOW = 512_000
 
 
@@ -223,9 +224,8 @@ class Compressor(ContextEngine):
         real = self.last_prompt_tokens
         if not given or real <= 0 or not self._rough_at_real or given == real:
             return given or real
-        if given < self._rough_at_real:
-            return given
-        return real + given - self._rough_at_real
+        # A host that counts from the last real size gives less than the growth of a rough one would.
+        return max(min(given, real + given - self._rough_at_real), min(given, real))
 
     def _nothing_gained(self, messages: ChatRows, *, force: bool) -> ChatRows:
         self._strikes += not force
@@ -280,7 +280,7 @@ class Compressor(ContextEngine):
         ask_chars = min(600, max(120, plan.room // 6))
         latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
         trail_tokens = min(1500, max(60, int(plan.room * _TRAIL_SHARE)))
-        budget = self._body_tokens(plan, trail_tokens + chat.tokens_of_text(latest))
+        budget = self._body_tokens(plan, trail_tokens + text_tokens(latest))
         answer = ask(self._summarise, self._again, self._request(plan, focus, budget), self._timeout_s())
         if isinstance(answer, Failure):
             if answer.kind != "other" or not self._settings.fallback:
@@ -292,8 +292,15 @@ class Compressor(ContextEngine):
             self._fallbacks = 0
             self._cool_down.clear()
             body = summary.clean_body(answer)
-        written = self._summary_of(plan, latest, summary.fit_body(body, budget))
-        row = summary.write(written, trail_tokens=trail_tokens, can_recall=self._settings.can_recall)
+        allowed = budget + trail_tokens + text_tokens(latest) + _FRAME_TOKENS
+        row: ChatRow = {}
+        for _ in range(3):  # tokens of the parts do not add up exactly to those of the whole
+            written = self._summary_of(plan, latest, summary.fit_body(body, budget))
+            row = summary.write(written, trail_tokens=trail_tokens, can_recall=self._settings.can_recall)
+            excess = chat.tokens_of(row) - allowed
+            if excess <= 0 or budget <= _BODY_MIN_TOKENS:
+                break
+            budget = max(budget - excess, _BODY_MIN_TOKENS)
         return _assembled(plan.parts, row)
 
     def _timeout_s(self) -> float:
@@ -304,7 +311,7 @@ class Compressor(ContextEngine):
         parts = plan.parts
         content = chat.estimate(parts.middle)
         if plan.previous is not None:
-            content += chat.tokens_of_text(plan.previous.body)
+            content += text_tokens(plan.previous.body)
         largest = min(10_000, max(self.context_length // 20, 2_000))
         wanted = min(max(content // 5, 2_000), largest)
         fixed = chat.estimate((*parts.head, *parts.kept, *parts.tail)) + _FRAME_TOKENS + taken
@@ -335,8 +342,16 @@ class Compressor(ContextEngine):
             ask=latest,
             body=body,
             trail=trail,
-            parts=[*previous.parts, line][-_PARTS_MAX:],
+            parts=_newest([*previous.parts, line], min(_PARTS_TOKENS, plan.room // 40)),
         )
+
+
+def _newest(lines: list[str], budget_tokens: int) -> list[str]:
+    """Give the newest lines that fit, one at least."""
+    kept = lines[-_PARTS_MAX:]
+    while len(kept) > 1 and sum(map(text_tokens, kept)) > budget_tokens:
+        kept = kept[1:]
+    return kept
 
 
 def _joined(found: list[Summary]) -> Summary | None:

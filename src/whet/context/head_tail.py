@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
 from whet.contract.context_engine import ChatRow, ChatRows
 
 _TAIL_MESSAGES_MIN = 3

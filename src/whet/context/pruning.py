@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
 from whet.context.artifacts import outcome_of
+from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.log import mask
 
@@ -65,7 +66,7 @@ def describe(row: ChatRow, call: chat.Call | None) -> str:
     size = f"{len(text):,} characters, {text.count(chr(10)) + 1:,} lines"
     failed = outcome not in ("", "exit 0")
     last = f", ends: {' '.join(mask(text[-2_000:]).split())[-_KEPT_CHARS:]}" if failed else ""
-    return f"{name}{arguments} → {outcome + ', ' if outcome else ''}{size}{last}"
+    return f"{name}{arguments} -> {outcome + ', ' if outcome else ''}{size}{last}"
 
 
 def _brief(arguments: str) -> str:
@@ -150,7 +151,7 @@ def _without_images(row: ChatRow) -> ChatRow:
 
 def _clipped(row: ChatRow, cap_tokens: int) -> ChatRow:
     text = chat.text_of(row)
-    room = cap_tokens * len(text) // max(chat.tokens_of_text(text), 1)
+    room = cap_tokens * len(text) // max(text_tokens(text), 1)
     return _changed(row, chat.clip(text, room, _back(row))) if len(text) > room else row
 
 

@@ -1,178 +1,167 @@
-"""Read OpenAI chat dicts: text, images, calls, numbers, and how many tokens they roughly cost.
+"""Messages as an engine sees them, and what it gives back as messages again.
 
-A row that stands in the store carries its number as `_seq`; a row that was rewritten on the way names it in
-its text ("recall #12"). The estimate is deliberately simple: about 4 characters a token, less for scripts
-that cost more. This module decides nothing.
+An engine sees OpenAI chat dicts whose content is always text; a row that it keeps, as the same object or
+as an equal copy, is the same `Message` again, with its images, its replay and its place in the store.
+What it gives back may be anything: `read_back` takes nothing on trust.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+import json
+import operator
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
 
-from whet.contract.context_engine import ChatRow, ChatRows
+import msgspec
 
-IMAGE_TOKENS = 1_000
-_ROW_TOKENS = 4
-_CALL_TOKENS = 8
-_REF = re.compile(r"; recall #(\d+)\]")
-_NOTE = re.compile(r"(?:\n\n|\A)\[\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\n\]]*\]\Z")
+from whet.context.tokens import message_tokens
+from whet.contract.context_engine import ChatRow
+from whet.contract.messages import ImagePart, Message, from_dict, sent_content, to_dict
 
-
-class Call(NamedTuple):
-    """A tool call of a row."""
-
-    id: str
-    name: str
-    arguments: str
+Fingerprint = tuple[str, str, str, str]
 
 
-def text_of(row: ChatRow) -> str:
-    """Give a row's text; of several parts, the text parts joined by newlines."""
-    content = row.get("content")
-    if isinstance(content, str):
-        return content
-    texts = (part if isinstance(part, str) else str(part.get("text") or "") for part in parts_of(row))
-    return "\n".join(text for text in texts if text)
+class Unreadable(Exception):
+    """An engine returned something that is no list of chat messages."""
 
 
-def said(row: ChatRow) -> str:
-    """Give what a person said, without the note that was stored with it."""
-    return _NOTE.sub("", text_of(row)).strip()
-
-
-def parts_of(row: ChatRow) -> list[Any]:
-    """Give the parts of a row's content; plain text has none."""
-    content = row.get("content")
-    return cast("list[Any]", content) if isinstance(content, list) else []
-
-
-def is_image(part: Any) -> bool:
-    """Whether a part of a message is an image."""
-    return isinstance(part, dict) and "image" in str(cast("dict[str, Any]", part).get("type", ""))
-
-
-def images_in(row: ChatRow) -> int:
-    """Count a row's images."""
-    return sum(map(is_image, parts_of(row)))
-
-
-def calls_of(row: ChatRow) -> list[Call]:
-    """Give a row's tool calls."""
-    calls: list[Call] = []
-    for call in row.get("tool_calls") or ():
-        function: dict[str, Any] = call.get("function") or {}
-        calls.append(
-            Call(
-                str(call.get("id") or ""),
-                str(function.get("name") or ""),
-                str(function.get("arguments") or ""),
-            )
+def engine_row(message: Message) -> ChatRow:
+    """Give the chat dict of a message with its content as text; an image is a word in brackets."""
+    row = to_dict(message)
+    if not isinstance(row["content"], str):
+        content = sent_content(message)
+        assert not isinstance(content, str)
+        row["content"] = "\n".join(
+            f"[image {part.media_type}]" if isinstance(part, ImagePart) else part.text for part in content
         )
-    return calls
+    return row
 
 
-def seq_of(row: ChatRow) -> int:
-    """Give the number of the stored message that a row is, or stands for; 0 without one."""
-    number = row.get("_seq")
-    if isinstance(number, int):
-        return number
-    if row.get("role") == "user" and not parts_of(row):
-        return 0
-    texts = [text_of(row), *(call.arguments for call in calls_of(row))]
-    return max((int(found[1]) for text in texts if (found := _REF.search(text))), default=0)
-
-
-def is_reply(row: ChatRow) -> bool:
-    """Whether a row is an answer to the person: text, and no call."""
-    return row.get("role") == "assistant" and not row.get("tool_calls") and bool(text_of(row).strip())
-
-
-def tokens_of_text(text: str) -> int:
-    """Estimate a text's tokens."""
-    if text.isascii():
-        return (len(text) + 3) // 4
-    extra = len(text.encode("utf-8", "surrogatepass")) - len(text)
-    return (len(text) + 3) // 4 + extra // 3
-
-
-def tokens_of(row: ChatRow) -> int:
-    """Estimate a row's tokens."""
-    total = _ROW_TOKENS
-    content = row.get("content")
-    if isinstance(content, str):
-        total += tokens_of_text(content)
-    elif content:
-        total += tokens_of_text(text_of(row)) + IMAGE_TOKENS * images_in(row)
-    if row.get("tool_calls"):
-        for call in calls_of(row):
-            total += _CALL_TOKENS + tokens_of_text(call.arguments)
-    return total
-
-
-def estimate(rows: Iterable[ChatRow]) -> int:
-    """Estimate the tokens of a list."""
-    return sum(map(tokens_of, rows))
-
-
-def span_of(rows: Sequence[ChatRow]) -> tuple[int, int]:
-    """Give the first and last message number among `rows`; (0, 0) where none has one."""
-    numbers = [number for row in rows if (number := seq_of(row))]
-    return (min(numbers), max(numbers)) if numbers else (0, 0)
-
-
-def ref(first: int, last: int = 0) -> str:
-    """Write a reference: #12 or #12-40; nothing for 0."""
-    if not first:
-        return ""
-    return f"#{first}-{last}" if last > first else f"#{first}"
-
-
-def clip(text: str, cap_chars: int, note: str = "") -> str:
-    """Give head and tail of a text, at most about `cap_chars` of it, with what was cut between them."""
-    if len(text) <= cap_chars:
-        return text
-    head, tail = cap_chars * 8 // 11, cap_chars * 3 // 11
+def fingerprint(row: ChatRow) -> Fingerprint:
+    """Give what makes two rows the same message; keys that an engine adds for itself don't count."""
+    content, calls = row.get("content"), row.get("tool_calls")
     return (
-        f"{text[:head]}\n[... {len(text) - head - tail:,} characters cut{note}]\n{text[len(text) - tail :]}"
+        str(row.get("role")),
+        content if isinstance(content, str) else repr(content or ""),
+        str(row.get("tool_call_id") or ""),
+        repr(calls) if calls else "",
     )
 
 
-def line(text: str, cap_chars: int) -> str:
-    """Give a text as one line of at most `cap_chars` characters."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= cap_chars else flat[: max(cap_chars - 1, 0)] + "…"
+def extends(known: Sequence[Message], messages: Sequence[Message]) -> bool:
+    """Say whether `messages` begins with the very objects of `known`."""
+    return len(known) <= len(messages) and all(map(operator.is_, known, messages))
 
 
-def paired(rows: ChatRows) -> ChatRows:
-    """Give the rows with each call answered right after it: late results moved there, a missing one
-    replaced by a line that says so, results without a call left out. Untouched rows stay the same objects.
+class EngineRows:
+    """A growing transcript as rows; each message is converted once, and its row stays the same object."""
+
+    def __init__(self) -> None:
+        self.sources: list[Message] = []
+        self.rows: list[ChatRow] = []
+        self.sizes: list[int] = []
+        self.tokens = 0
+
+    def sync(self, messages: Sequence[Message]) -> None:
+        """Follow the transcript; rows of the common beginning stay."""
+        if not extends(self.sources, messages):
+            same = 0
+            for known, message in zip(self.sources, messages, strict=False):
+                if known is not message:
+                    break
+                same += 1
+            del self.sources[same:], self.rows[same:], self.sizes[same:]
+            self.tokens = sum(self.sizes)
+        for message in messages[len(self.sources) :]:
+            self._add(engine_row(message), message)
+
+    def adopt(self, rows: Sequence[ChatRow], messages: Sequence[Message]) -> None:
+        """Take what an engine returned, row by row, as the new beginning."""
+        self.sources, self.rows, self.sizes, self.tokens = [], [], [], 0
+        for row, message in zip(rows, messages, strict=True):
+            self._add(row, message)
+
+    def restore(self, prints: Sequence[Fingerprint]) -> None:
+        """Replace the rows that an engine has changed in place since `prints` were taken."""
+        for index, row in enumerate(self.rows):
+            if fingerprint(row) != prints[index]:
+                self.rows[index] = engine_row(self.sources[index])
+
+    def prints(self) -> list[Fingerprint]:
+        """Give every row's fingerprint, to see later what an engine has changed."""
+        return [fingerprint(row) for row in self.rows]
+
+    def _add(self, row: ChatRow, message: Message) -> None:
+        size = message_tokens(message)
+        self.sources.append(message)
+        self.rows.append(row)
+        self.sizes.append(size)
+        self.tokens += size
+
+
+def read_back(
+    rows: Sequence[ChatRow], sources: Sequence[Message], prints: Sequence[Fingerprint], returned: object
+) -> tuple[list[ChatRow], list[Message]] | None:
+    """Give what an engine returned as rows and messages; None where it changed nothing.
+
+    Raises Unreadable where it is no list, is empty, or holds a row that can't be read.
     """
-    results: dict[str, list[tuple[int, ChatRow]]] = {}
-    for index, row in enumerate(rows):
-        if row.get("role") == "tool":
-            results.setdefault(str(row.get("tool_call_id") or ""), []).append((index, row))
-    fixed: ChatRows = []
-    for index, row in enumerate(rows):
-        if row.get("role") == "tool":
-            continue
-        fixed.append(row)
-        for call in calls_of(row):
-            fixed.append(_take(results.get(call.id, []), index, call))
-    return fixed
+    if not isinstance(returned, list):
+        raise Unreadable(f"it returned {type(returned).__name__}, not a list")
+    if not returned:
+        raise Unreadable("it returned an empty list")
+    by_id = {id(row): index for index, row in enumerate(rows)}
+    by_print: dict[Fingerprint, deque[int]] = {}
+    for index, known in enumerate(prints):
+        by_print.setdefault(known, deque()).append(index)
+    kept: list[ChatRow] = []
+    messages: list[Message] = []
+    last = -1
+    for item in cast("list[object]", returned):
+        if not isinstance(item, dict):
+            raise Unreadable(f"it returned a row of {type(item).__name__}")
+        row = cast("ChatRow", item)
+        mark = fingerprint(row)
+        found = by_id.get(id(row))
+        if found is None or prints[found] != mark:
+            found = _next_equal(by_print.get(mark), last)
+        if found is None:
+            messages.append(_parse(row))
+        else:
+            last = found
+            messages.append(sources[found])
+        kept.append(row)
+    return None if _same(messages, sources) else (kept, messages)
 
 
-def _take(waiting: list[tuple[int, ChatRow]], after: int, call: Call) -> ChatRow:
-    while waiting and waiting[0][0] < after:
-        waiting.pop(0)
-    if waiting:
-        return waiting.pop(0)[1]
-    text = "No result of this call was recorded."
-    return {
-        "role": "tool",
-        "tool_call_id": call.id,
-        "name": call.name,
-        "tool_name": call.name,
-        "content": text,
-    }
+def _same(messages: Sequence[Message], sources: Sequence[Message]) -> bool:
+    return len(messages) == len(sources) and all(map(operator.is_, messages, sources))
+
+
+def _next_equal(candidates: deque[int] | None, last: int) -> int | None:
+    while candidates:
+        index = candidates.popleft()
+        if index > last:
+            return index
+    return None
+
+
+def _parse(row: ChatRow) -> Message:
+    plain: dict[str, Any] = dict(row)
+    if plain.get("role") in ("system", "developer"):
+        plain["role"] = "user"  # the frozen system prompt is the only one; what an engine adds is context
+    try:
+        calls: list[Any] = [_call(call) for call in plain.get("tool_calls") or ()]
+        plain["tool_calls"] = calls if plain["role"] == "assistant" else ()
+        message = from_dict(plain)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Unreadable(f"it returned a row that is no chat message ({error})") from error
+    return msgspec.structs.replace(message, tool_call_id="") if message.role != "tool" else message
+
+
+def _call(call: Any) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return {"id": call.get("id") or "", "function": {"name": function["name"], "arguments": text}}

@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
 from whet.context.artifacts import outcome_of
+from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.errors import (
     AuthRejected,
@@ -167,7 +168,7 @@ def prompt(request: Request, max_tokens: int) -> str:
         "previous": mask(previous),
     }
     template = _template("summary.md")
-    used = sum(map(chat.tokens_of_text, (template, *filled.values())))
+    used = sum(map(text_tokens, (template, *filled.values())))
     room = request.window_tokens - max_tokens - used - 64
     filled["record"] = record(request.rows, max(room, request.window_tokens // 4))
     return _PLACE.sub(lambda found: filled[found[1]], template)
@@ -179,7 +180,7 @@ def record(rows: ChatRows, budget_tokens: int) -> str:
     lines: list[str] = []
     for text_chars, argument_chars in _CAPS:
         lines = [_line(row, calls, text_chars, argument_chars) for row in rows]
-        if sum(map(chat.tokens_of_text, lines)) <= budget_tokens:
+        if sum(map(text_tokens, lines)) <= budget_tokens:
             return "\n".join(lines)
     head: list[str] = []
     tail: list[str] = []
@@ -187,7 +188,7 @@ def record(rows: ChatRows, budget_tokens: int) -> str:
     for source, chosen in ((lines, head), (lines[::-1], tail)):
         used = 0
         for text in source[: len(lines) // 2]:
-            used += chat.tokens_of_text(text) + 1
+            used += text_tokens(text) + 1
             if used > left:
                 break
             chosen.append(text)

@@ -13,7 +13,8 @@ from itertools import pairwise
 import msgspec
 
 from whet.context import artifacts
-from whet.context import rows as chat
+from whet.context import chat_dicts as chat
+from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.log import mask
 
@@ -109,7 +110,7 @@ def sections(text: str) -> list[str]:
 def fit_body(body: str, budget_tokens: int) -> str:
     """Shorten sections until they fit: the longest loses lines first; of actions the oldest ones."""
     pieces = [piece.rstrip().split("\n") for piece in sections(body) if piece.strip()]
-    sizes = [[chat.tokens_of_text(line) + 1 for line in piece] for piece in pieces]
+    sizes = [[text_tokens(line) + 1 for line in piece] for piece in pieces]
     total = sum(map(sum, sizes))
     while total > budget_tokens:
         longest = max(range(len(pieces)), key=lambda index: (len(pieces[index]) > 2, sum(sizes[index])))
@@ -119,7 +120,7 @@ def fit_body(body: str, budget_tokens: int) -> str:
         total -= sizes[longest].pop(at)
         pieces[longest].pop(at)
     text = "\n\n".join("\n".join(piece) for piece in pieces)
-    tokens = chat.tokens_of_text(text)
+    tokens = text_tokens(text)
     return chat.clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
 
 
@@ -161,7 +162,7 @@ def _quote(seq: int, text: str, cap_chars: int) -> str:
     text = mask(text)
     if len(text) <= cap_chars:
         return f'{place}"{text}"'
-    return f'{place}"{text[:cap_chars]}…" (goes on for {len(text) - cap_chars:,} characters)'
+    return f'{place}"{text[:cap_chars]}..." (goes on for {len(text) - cap_chars:,} characters)'
 
 
 def _is_answered(rows: ChatRows) -> bool:
