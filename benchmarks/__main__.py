@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import growth, overhead, prompt, startup, store, waiting
+from benchmarks import context, growth, overhead, prompt, startup, store, waiting
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "search": store.run_search,
     "waiting": waiting.run,
     "size": startup.run_size,
+    "context": context.run,
 }
 
 

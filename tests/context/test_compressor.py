@@ -175,9 +175,20 @@ def test_7_an_estimate_that_counts_too_much_does_not_compact_every_turn():
     assert compressor.should_compress(111_000)
 
 
+def test_a_host_that_counts_on_from_the_real_size_is_believed():
+    compressor = engine(window=100_000)
+    assert not compressor.should_compress(30_000)
+    compressor.update_from_response({"prompt_tokens": 60_000})
+    assert not compressor.should_compress(70_000)
+    assert compressor.should_compress(76_000)
+    compressor.update_from_response({"prompt_tokens": 40_000})
+    assert not compressor.should_compress(52_000)
+    assert compressor.should_compress(75_500)
+
+
 def test_7_after_a_compaction_the_real_size_is_awaited():
     compressor, talk = engine(), full()
-    rows = compressor.compress(talk.rows, 9_000)
+    rows = compressor.compress(talk.rows, 7_000)
     compressor.last_prompt_tokens = -1
     assert not compressor.should_compress(compressor.last_compression_rough_tokens + 1_000)
     assert not compressor.should_compress_preflight(rows)
@@ -192,9 +203,9 @@ def test_8_a_compaction_that_can_do_nothing_stops_after_two():
     talk.user("One question only. " * 2_000)
     assert not compressor.has_content_to_compress(talk.rows)
     for _ in range(2):
-        assert compressor.should_compress(9_000)
-        assert compressor.compress(talk.rows, 9_000) is talk.rows
-    assert not compressor.should_compress(9_000)
+        assert compressor.should_compress(7_000)
+        assert compressor.compress(talk.rows, 7_000) is talk.rows
+    assert not compressor.should_compress(7_000)
     assert compressor.is_exhausted
     assert "no longer makes the conversation smaller" in (compressor._last_summary_error or "")
 
@@ -216,17 +227,23 @@ def test_11_14_two_strikes_by_the_real_count_stop_it_until_forced_or_below_the_t
         assert compressor.compress(talk.rows, 20_000) is not talk.rows
         compressor.update_from_response({"prompt_tokens": compressor.threshold_tokens + 10})
     talk = full()
-    assert not compressor.should_compress(50_000)
-    assert compressor.compress(talk.rows, 50_000) is talk.rows
+    assert not compressor.should_compress(7_500)
+    assert compressor.compress(talk.rows, 7_500) is talk.rows
     assert compressor.get_status()["exhausted"]
     compressor.update_from_response({"prompt_tokens": 900})
-    assert compressor.should_compress(50_000)
+    assert compressor.should_compress(7_500)
+
+
+def test_11_a_request_that_the_server_refused_is_made_smaller_in_spite_of_strikes():
+    compressor, talk = given_up(), full()
+    assert compressor.compress(talk.rows, 8_001) is not talk.rows
+    assert compressor.is_exhausted
 
 
 def test_a_person_can_force_what_was_given_up():
     compressor, talk = given_up(), full()
-    assert compressor.compress(talk.rows, 50_000) is talk.rows
-    assert compressor.compress(talk.rows, 50_000, force=True) is not talk.rows
+    assert compressor.compress(talk.rows, 7_500) is talk.rows
+    assert compressor.compress(talk.rows, 7_500, force=True) is not talk.rows
     assert not compressor.is_exhausted
 
 
@@ -234,8 +251,8 @@ def given_up():
     """An engine that compacted twice and was told both times that it had not helped."""
     compressor = engine()
     for _ in range(2):
-        compressor.compress(full().rows, 9_000)
-        compressor.update_from_response({"prompt_tokens": 9_000})
+        compressor.compress(full().rows, 7_000)
+        compressor.update_from_response({"prompt_tokens": 7_000})
     assert compressor.is_exhausted
     return compressor
 
@@ -270,20 +287,20 @@ def test_16_17_a_failed_summary_changes_nothing_and_waits(answer: str | Exceptio
     model = Model(answer)
     compressor, talk = engine(model, clock=clock), full()
     before = copy.deepcopy(talk.rows)
-    assert compressor.compress(talk.rows, 9_000) is talk.rows
+    assert compressor.compress(talk.rows, 7_000) is talk.rows
     assert talk.rows == before
     assert compressor._last_compress_aborted
     assert compressor._last_summary_error
     asked = len(model.asked)
     assert asked <= 2  # one retry
-    assert not compressor.should_compress(9_000)
+    assert not compressor.should_compress(7_000)
     clock.advance(wait_s - 1)
-    assert compressor.compress(talk.rows, 9_000) is talk.rows
+    assert compressor.compress(talk.rows, 7_000) is talk.rows
     assert len(model.asked) == asked
     clock.advance(2)
     model.answers = [BODY]
-    assert compressor.should_compress(9_000)
-    assert compressor.compress(talk.rows, 9_000) is not talk.rows
+    assert compressor.should_compress(7_000)
+    assert compressor.compress(talk.rows, 7_000) is not talk.rows
     assert compressor._last_summary_error is None
 
 
@@ -292,12 +309,12 @@ def test_timeouts_in_a_row_wait_longer_and_a_person_can_force_it():
     model = Model(TimeoutError())
     compressor, talk = engine(model, clock=clock), full()
     for wait_s in (60, 300, 900, 900):
-        compressor.compress(talk.rows, 9_000)
+        compressor.compress(talk.rows, 7_000)
         assert compressor.get_status()["cool_down_s"] == wait_s
         clock.advance(wait_s + 1)
-    compressor.compress(talk.rows, 9_000)
+    compressor.compress(talk.rows, 7_000)
     model.answers = [BODY]
-    assert compressor.compress(talk.rows, 9_000, force=True) is not talk.rows
+    assert compressor.compress(talk.rows, 7_000, force=True) is not talk.rows
 
 
 def test_one_retry_is_enough_for_a_failure_that_passes():
@@ -351,7 +368,7 @@ def test_28_what_the_person_forbade_is_asked_for_and_29_secrets_stay_out():
     talk.user(f"My key is {key}; use it only for staging.")
     for _ in range(30):
         talk.call("terminal", "more " * 200, command="make")
-    rows = compressor.compress(talk.rows, 9_000, focus_topic=f"the key {key}")
+    rows = compressor.compress(talk.rows, 7_000, focus_topic=f"the key {key}")
     assert "Constraints and preferences" in model.asked[0]
     assert key not in model.asked[0]
     assert key not in summary_of(rows)
@@ -369,7 +386,7 @@ def test_30_a_summary_in_another_script_is_asked_for_once_more():
 
 def test_a_focus_gets_most_of_the_space_and_dates_are_absolute():
     model = Model()
-    engine(model).compress(full().rows, 9_000, "the ledger")
+    engine(model).compress(full().rows, 7_000, "the ledger")
     assert "60 to 70 % of the space to: the ledger" in model.asked[0]
     assert "today is 2026-11-21" in model.asked[0]
 

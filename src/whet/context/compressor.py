@@ -175,13 +175,13 @@ class Compressor(ContextEngine):
     ) -> ChatRows:
         """Give a smaller list, or `messages` itself where there is nothing to gain or the summary failed.
 
-        `force` (by hand, or after the server refused the request) tries in spite of strikes and waits.
+        `force` (by hand) forgives strikes and waits; a list larger than the window is tried in spite of them.
         """
         self._last_summary_error, self._last_compress_aborted = None, False
         self._last_compression_made_progress = False
         if force:
             self._forgive()
-        elif self._is_stopped():
+        elif self._is_stopped() and (current_tokens or 0) <= self.context_length:
             return messages
         plan = self._plan(messages, current_tokens)
         if plan is None:
@@ -224,7 +224,9 @@ class Compressor(ContextEngine):
         real = self.last_prompt_tokens
         if not given or real <= 0 or not self._rough_at_real or given == real:
             return given or real
-        # A host that counts from the last real size gives less than the growth of a rough one would.
+        if given < self._rough_at_real:
+            return given
+        # A host that counts on from the last real size gives less than rough growth would come to.
         return max(min(given, real + given - self._rough_at_real), min(given, real))
 
     def _nothing_gained(self, messages: ChatRows, *, force: bool) -> ChatRows:
