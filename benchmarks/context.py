@@ -61,10 +61,9 @@ async def step(log: SessionLog, turn: Turn, number: int) -> None:
 
 async def compact(log: SessionLog, turn: Turn, engine: Compressor) -> tuple[int, int, float]:
     """Compact as the host does; gives tokens before and after, and seconds of the engine."""
-    numbers = log._state.seqs  # pyright: ignore[reportPrivateUsage] the numbers as the host gives them
     dicts = [
         {**to_dict(message), **({"_seq": seq} if seq else {})}
-        for message, seq in zip(log.messages, numbers, strict=True)
+        for message, seq in zip(log.messages, log.seqs, strict=True)
     ]
     known = {id(row): message for row, message in zip(dicts, log.messages, strict=True)}
     before = chat.estimate(dicts)

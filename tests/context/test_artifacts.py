@@ -4,7 +4,6 @@ from tests.context.talk import Talk
 from whet.context import artifacts
 from whet.context.artifacts import Entry
 from whet.context.tokens import text_tokens
-from whet.store.trail import Touched, touched
 
 
 def test_the_trail_is_what_calls_touched_with_outcomes():
@@ -47,16 +46,3 @@ def test_secrets_in_commands_are_masked():
     key = "sk-" + "a1B2" * 8
     talk.call("terminal", "ok", command=f"deploy --key {key}")
     assert key not in artifacts.render(artifacts.collect(talk.rows), 500)
-
-
-def test_calls_are_understood_by_their_arguments_names():
-    diff = "--- a/src/x.py\n+++ b/src/x.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new file.txt\n"
-    assert touched("patch", f'{{"diff": {diff!r}}}'.replace("'", '"')) == [
-        Touched("changed", "src/x.py"),
-        Touched("changed", "new file.txt"),
-    ]
-    assert touched("edit_file", '{"file_path": "a", "content": "b"}') == [Touched("changed", "a")]
-    assert touched("view", '{"paths": ["a", "b"]}') == [Touched("read", "a"), Touched("read", "b")]
-    assert touched("any", '{"path": 3, "url": null}') == []
-    assert touched("any", "not json") == []
-    assert touched("any", "[1]") == []

@@ -149,10 +149,9 @@ def test_bad_references_say_how_they_are_written(db: Database, clock: FixedClock
 
 def as_rows(log: SessionLog) -> list[dict[str, Any]]:
     """The live list as a host hands it to an engine."""
-    seqs = log._state.seqs
     return [
         {**to_dict(message), **({"_seq": seq} if seq else {})}
-        for message, seq in zip(log.messages, seqs, strict=True)
+        for message, seq in zip(log.messages, log.seqs, strict=True)
     ]
 
 

@@ -85,6 +85,11 @@ class SessionLog:
         return self._state.messages
 
     @property
+    def seqs(self) -> list[int]:
+        """The number of each message of the live list; 0 for one that only a compaction made."""
+        return self._state.seqs
+
+    @property
     def turn_number(self) -> int:
         """The number of the turn that is open here; 0 between turns."""
         return self._state.open_turn.number if self._state.open_turn is not None else 0

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.store.support import USAGE, answer, finish, new_log, user
+from tests.support import FixedClock
+from whet.contract.errors import NotFound
+from whet.contract.messages import Message, ToolCall
+from whet.store.database import Database
+from whet.store.search import call_of, span
+from whet.store.trail import Touched, touched, trail
+
+
+def test_calls_are_understood_by_their_arguments_names():
+    diff = "--- a/src/x.py\n+++ b/src/x.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new file.txt\n"
+    assert touched("patch", f'{{"diff": {diff!r}}}'.replace("'", '"')) == [
+        Touched("changed", "src/x.py"),
+        Touched("changed", "new file.txt"),
+    ]
+    assert touched("edit_file", '{"file_path": "a", "content": "b"}') == [Touched("changed", "a")]
+    assert touched("view", '{"paths": ["a", "b"]}') == [Touched("read", "a"), Touched("read", "b")]
+    assert touched("any", '{"path": 3, "url": null}') == []
+    assert touched("any", "not json") == []
+    assert touched("any", "[1]") == []
+
+
+def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_number(
+    db: Database, clock: FixedClock
+):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        for path in ("a", "b", "a", "c"):
+            call = ToolCall(f"c{log.seqs[-1]}", "read_file", f'{{"path": "{path}"}}')
+            await log.append_reply(turn, Message("assistant", "", (call,)), USAGE, "m")
+            await finish(log, turn, log.open_calls(turn)[0])
+            log.settle(turn)
+        await log.append_reply(turn, answer("done"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        return log
+
+    log = asyncio.run(story())
+    kinds = ("read", "changed")
+    steps, rest = db.read_now(lambda c: trail(c, "s1", kinds, 0, 100))
+    assert [(step.seq, step.item.value) for step in steps] == [(8, "c"), (6, "a"), (4, "b")]
+    assert rest == 0
+    steps, rest = db.read_now(lambda c: trail(c, "s1", kinds, 0, 2))
+    assert rest == 5
+    steps, _ = db.read_now(lambda c: trail(c, "s1", kinds, rest, 2))
+    assert [step.seq for step in steps] == [4, 2]
+    assert db.read_now(lambda c: trail(c, "s1", ("url",), 0, 9)) == ([], 0)
+    asked = db.read_now(lambda c: call_of(c, "s1", 5))
+    assert asked is not None
+    assert (asked[0], asked[1].arguments) == (4, '{"path": "b"}')
+    assert db.read_now(lambda c: call_of(c, "s1", 4)) is None
+    assert [seq for seq, _ in db.read_now(lambda c: span(c, "s1", 2, 4))] == [2, 3, 4]
+    assert [seq for seq, _ in db.read_now(lambda c: span(c, "s1", -5, 10**12, 2))] == [1, 2]
+    assert log.seqs == list(range(1, 11))
+    with pytest.raises(NotFound):
+        db.read_now(lambda c: trail(c, "nowhere", kinds, 0, 9))
