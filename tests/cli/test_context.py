@@ -51,7 +51,7 @@ def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
         assert (code, seen["messages"], seen["compactions"]) == (0, 2, 0)
         assert 0 < seen["used_tokens"] < seen["window_tokens"]
         code, out, _ = run(["context", "status", "--session", seen["session_id"]], tmp_path)
-        assert code == 0 and out.startswith(f"session    {seen['session_id']}\n[#")
+        assert code == 0 and out.startswith(f"session    {seen['session_id']}\n[")
         assert run(["context", "compact", "the", "plan"], tmp_path)[:2] == (0, "nothing to compress yet\n")
         assert server.count == 1
         assert run(["config", "set", "context.engine", "lcm"], tmp_path)[0] == 0
@@ -64,7 +64,7 @@ def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
         tty.wait_for("Ctrl-D")
         tty.type("hello\r")
-        tty.wait_for("One.")
+        tty.wait_for("1 step")
         tty.type("/context\r")
         tty.wait_for("cache hit")
         tty.type("/compress the plan\r")
@@ -73,6 +73,7 @@ def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
         tty.wait_for("new session")
         tty.type("second\r")
         tty.wait_for("Two.")
+        tty.wait_for("1 step")
         tty.type("/resume hello\r")
         tty.wait_for("2 messages")
         tty.type("/resume hello\r")
