@@ -29,6 +29,7 @@ async def main(base_url: str, steps: int) -> None:
     ]
     calls = 0
     async with httpx.AsyncClient(timeout=60) as client:
+        await client.get(f"{base_url}/models")  # connect and load what is loaded late
         cpu = start()
         while True:
             body = {"model": f"practice-steps-{steps}", "messages": messages, "tools": TOOLS, "stream": True}

@@ -29,6 +29,7 @@ async def main(base_url: str, steps: int) -> None:
         {"role": "user", "content": "go"},
     ]
     calls = 0
+    await client.models.list()  # connect and load what is loaded late
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     while True:

@@ -15,9 +15,9 @@ from pydantic_ai.usage import UsageLimits
 
 
 async def main(base_url: str, steps: int) -> None:
-    model = OpenAIChatModel(
-        f"practice-steps-{steps}", provider=OpenAIProvider(base_url=base_url, api_key="practice")
-    )
+    provider = OpenAIProvider(base_url=base_url, api_key="practice")
+    await provider.client.models.list()  # connect and load what is loaded late
+    model = OpenAIChatModel(f"practice-steps-{steps}", provider=provider)
     agent = Agent(model, system_prompt="You are a test.")
 
     @agent.tool_plain

@@ -42,7 +42,8 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
         agent=AgentSettings(max_steps=steps + 10),
     )
     app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
-    app.tools.add([noop])
+    app.tools.add(noop)
+    await app.provider.list_models()  # connect and load what is loaded late
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     session = await app.new_session()

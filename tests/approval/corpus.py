@@ -604,8 +604,6 @@ ls "unterminated
 echo $(ls
 ls |
 if true; then ls
-cat <<EOF
-never ended
 ls >
 {ls
 гm -rf build
@@ -750,6 +748,14 @@ def commands(block: str) -> list[str]:
 # Written out, as their line ends or control characters matter.
 _ODD = [
     ("dangerous", "cat <<EOF\na\nEOF \nrm -rf build\nEOF"),
+    ("dangerous", "cat <<EOF\nnever ended"),
+    ("dangerous", "ls # x\n\\rm x"),
+    ("dangerous", "ls\n\\\n\\rm x"),
+    ("dangerous", "r\\\nm -rf build"),
+    ("dangerous", "ls # \\\nrm -rf build"),
+    ("normal", "make \\\n  test"),
+    ("normal", "cat > a.c <<'EOF'\n#define X \\\n  (1+\\\n2)\nEOF"),
+    ("normal", "python -c 'x = (1+\\\n2)'"),
     ("dangerous", "ls\rrm -rf build"),
     ("dangerous", "rm\u00a0-rf build"),
     ("dangerous", "ls \x1b[2Krm"),

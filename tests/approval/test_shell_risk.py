@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -87,70 +88,17 @@ def test_any_text_is_judged(text: str) -> None:
     assert judge(text).level in ("safe", "normal", "dangerous", "forbidden")
 
 
+# fmt: off
 _BITS = st.sampled_from(
     [
-        "ls",
-        "cat",
-        "echo",
-        "rm",
-        "-rf",
-        "x",
-        "$x",
-        "$(",
-        ")",
-        "`",
-        "'",
-        '"',
-        "|",
-        "||",
-        "&&",
-        ";",
-        "&",
-        "\n",
-        " ",
-        " ",
+        'ls', 'cat', 'echo', 'rm', '-rf', 'x', '$x', '$(', ')', '`', "'", '"', '|', '||', '&&', ';',
+        '&', '\n', ' ', ' ', '{', '}', '(', '<<E', 'E', '\\', '#', "$'", 'if', 'then', 'fi', 'for i in',
+        'do', 'done', 'while', '!', '[[', ']]', 'case x in', 'esac', 'a)', ';;', '=', 'a=', '${', '<(',
+        '<<<', '$((', '))', 'time', 'env', 'xargs', 'eval', '~', 'function f', 'f()', '[', ']', '-c',
+        'bash', '\t', '{a,b}', 'command', 'exec', '<<-E', "<<'E'", 'true', '*',
     ]
-    + [
-        "{",
-        "}",
-        "(",
-        "<<E",
-        "E",
-        "\\",
-        "#",
-        "$'",
-        "if",
-        "then",
-        "fi",
-        "for i in",
-        "do",
-        "done",
-        "while",
-        "!",
-        "[[",
-        "]]",
-    ]
-    + [
-        "case x in",
-        "esac",
-        "a)",
-        ";;",
-        "=",
-        "a=",
-        "${",
-        "<(",
-        "<<<",
-        "$((",
-        "))",
-        "time",
-        "env",
-        "xargs",
-        "eval",
-        "~",
-        "*",
-    ]
-    + ["function f", "f()", "[", "]", "-c", "bash", "\t", "{a,b}", "command", "exec", "<<-E", "<<'E'", "true"]
 )
+# fmt: on
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -160,15 +108,19 @@ def test_any_heap_of_shell_tokens_is_judged(text: str) -> None:
 
 
 # Each takes a command and gives a text in which bash runs it.
+# fmt: off
 _FRAMES = [
-    "{}", "ls; {}", "ls && {}", "false || {}", "ls | {}", "{} | cat", "ls & {}", "({})", "{{ {}; }}", "! {}", "echo $({})",
-    "echo `{}`", 'echo "$({})"', "cat <({})", "if {}; then :; fi", "if :; then {}; fi", "if false; then :; else {}; fi",
-    "while {}; do :; done", "until {}; do :; done", "for i in a; do {}; done", "for i in $({}); do :; done",
-    "case a in a) {};; esac", "f() {{ {}; }}; f", "# x\n{}", "ls # x\n{}", "ls\\\n;{}", "cat <<E\n$({})\nE",
-    "cat <<'E'\nx\nE\n{}", "x=$({}) ls", "x=1 {}", "echo ${{x:-$({})}}", "echo $((1+$({})))", "[[ -n $({}) ]]",
-    "ls > /dev/null; {}", "ls 2>&1 | {}", "{} 2>/dev/null", "2>/dev/null {}", "time {}", "command {}", "env {}", "nohup {}",
-    "timeout 1 {}", "xargs {}", "exec {}", "cat <<< $({})", "a[$({})]=1", "echo \"a'$({})'b\"", "echo 'a'\"$({})\"",
-]  # fmt: skip
+    '{}', 'ls; {}', 'ls && {}', 'false || {}', 'ls | {}', '{} | cat', 'ls & {}', '({})', '{{ {}; }}',
+    '! {}', 'echo $({})', 'echo `{}`', 'echo "$({})"', 'cat <({})', 'if {}; then :; fi',
+    'if :; then {}; fi', 'if false; then :; else {}; fi', 'while {}; do :; done',
+    'until {}; do :; done', 'for i in a; do {}; done', 'for i in $({}); do :; done',
+    'case a in a) {};; esac', 'f() {{ {}; }}; f', '# x\n{}', 'ls # x\n{}', 'ls\\\n;{}',
+    'cat <<E\n$({})\nE', "cat <<'E'\nx\nE\n{}", 'x=$({}) ls', 'x=1 {}', 'echo ${{x:-$({})}}',
+    'echo $((1+$({})))', '[[ -n $({}) ]]', 'ls > /dev/null; {}', 'ls 2>&1 | {}', '{} 2>/dev/null',
+    '2>/dev/null {}', 'time {}', 'command {}', 'env {}', 'nohup {}', 'timeout 1 {}', 'xargs {}',
+    'exec {}', 'cat <<< $({})', 'a[$({})]=1', 'echo "a\'$({})\'b"', 'echo \'a\'"$({})"',
+]
+# fmt: on
 _SPELLINGS = [
     "rm",
     "r\\m",
@@ -219,78 +171,53 @@ def _really_run(text: str, folder: Path) -> set[str]:
     return set(names.read_text().split())
 
 
+# fmt: off
 _QUIET_BITS = st.sampled_from(
     [
-        "ls ",
-        "cat ",
-        "echo ",
-        "rm ",
-        "rm x",
-        "-f ",
-        "x",
-        "$x",
-        "$(",
-        ")",
-        "`",
-        "'",
-        '"',
-        " | ",
-        " || ",
-        " && ",
-        ";",
-        "\n",
-        " ",
+        'ls ', 'cat ', 'echo ', 'rm ', 'rm x', '-f ', 'x', '$x', '$(', ')', '`', "'", '"', ' | ',
+        ' || ', ' && ', ';', '\n', '{ ', '; }', '(', '<<E\n', '\nE\n', '\\', '# ', "$'", 'if ',
+        '; then ', '; fi', 'for i in a', '; do ', '; done', ' ', 'case x in ', ' esac', 'x) ', ';; ',
+        'a=', '${x:-', '}', '<(', '<<<', '$((', '))', "'\\''", '<<-E\n\t', "<<'E'\n", '\\\n', '! ',
+        '<<\\E\n', '\n\tE\n',
     ]
-    + [
-        "{ ",
-        "; }",
-        "(",
-        "<<E\n",
-        "\nE\n",
-        "\\",
-        "# ",
-        "$'",
-        "if ",
-        "; then ",
-        "; fi",
-        "for i in a",
-        "; do ",
-        "; done",
-        "! ",
+)
+# fmt: on
+# fmt: off
+_COMMANDS = st.sampled_from(
+    [
+        'ls', 'cat x', "echo 'a b'", '\\rm x', 'rm x', 'r\\m x', "'rm' x", "ls 'a\nb'", 'cat <<E\nx\nE',
+        'echo $(ls)', '(ls)', 'ls "x$(rm x)"', '{ ls; }', 'echo `ls`', 'if ls; then rm x; fi',
+        'ls -l > /dev/null', '! ls', "$'rm' x", 'a=1', 'echo {a,b}', "cat <<'E' | ls\nrm\nE",
+        'ls <<< x', '[[ -n x ]]', 'case x in x) rm;; esac', 'for i in 1; do rm; done',
     ]
-    + [
-        "case x in ",
-        " esac",
-        "x) ",
-        ";; ",
-        "a=",
-        "${x:-",
-        "}",
-        "<(",
-        "<<<",
-        "$((",
-        "))",
-        "'\\''",
-        "<<-E\n\t",
-        "<<'E'\n",
-        "\\\n",
+)
+# fmt: on
+# fmt: off
+_JOINTS = st.sampled_from(
+    [
+        '; ', '\n', ' | ', ' && ', ' || ', '\n\n', ' # c\n', ' \\\n', '\t', ' &\n', '\\\n', ' #\\\n',
+        '\n#c\n', ';\\\n', '# c\n', ' |\n', ' && # c\n', ' &&\\\n', '\n\\\n', '\\\n;', '  \n  ',
     ]
+)
+# fmt: on
+_TEXTS = st.lists(st.tuples(_COMMANDS, _JOINTS), min_size=1, max_size=4).map(
+    lambda pairs: "".join(command + joint for command, joint in pairs)
 )
 
 
 @pytest.mark.skipif(_BASH is None, reason="bash is the judge here")
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(_QUIET_BITS, min_size=2, max_size=12))
-def test_bash_runs_nothing_that_a_safe_text_did_not_show(parts: list[str], tmp_path: Path) -> None:
-    _compare_with_bash("".join(parts), tmp_path)
+@given(text=_TEXTS | st.lists(_QUIET_BITS, min_size=2, max_size=12).map("".join))
+def test_bash_runs_nothing_that_was_not_shown(text: str, tmp_path: Path) -> None:
+    _compare_with_bash(text, tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(_BASH is None, reason="bash is the judge here")
 @settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(_QUIET_BITS, min_size=2, max_size=14))
-def test_bash_agrees_for_long(parts: list[str], tmp_path: Path) -> None:
-    _compare_with_bash("".join(parts), tmp_path)
+@given(text=_TEXTS | st.lists(_QUIET_BITS, min_size=2, max_size=14).map("".join))
+def test_bash_agrees_for_long(text: str, tmp_path: Path) -> None:
+    _compare_with_bash(text, tmp_path)
 
 
 def _compare_with_bash(text: str, folder: Path) -> None:
@@ -300,5 +227,5 @@ def _compare_with_bash(text: str, folder: Path) -> None:
     ran = _really_run(text, folder)
     if risk.level == "safe":
         assert all(_HARMLESS.fullmatch(name) for name in ran), (text, ran)
-    shown = {piece.text.split(" ")[0] for piece in risk.commands}
+    shown = {shlex.split(piece.text)[0] for piece in risk.commands if piece.program}
     assert ran <= shown | {"{}"}, (text, ran, shown)

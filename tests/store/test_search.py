@@ -7,17 +7,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.store.support import USAGE, answer, asking, finish, new_log, talk, user
+from tests.support import FixedClock
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
 from whet.store import search, sessions
+from whet.store.database import Database
 
 
 def found(db, query, limit=20, **scope):
     return [hit.session_id for hit in search.find_now(db, query, limit, **scope)]
 
 
-@pytest.fixture
-def library(db, clock):
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    clock = FixedClock()
+    db = Database.open(tmp_path_factory.mktemp("library") / "state.db", clock)
     texts = {
         "en": "The quick brown fox deployed the parser to production-server 42",
         "code": "see src/foo_bar.py then call parse_header() in HTTPServer",
@@ -39,7 +43,8 @@ def library(db, clock):
             await talk(db, clock, id_, text, title=f"about {id_}")
 
     asyncio.run(main())
-    return db
+    yield db
+    db.close()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,7 @@ def library(db, clock):
         ('  --- "" \' ( ', []),
         ("fox ---", ["en"]),
         ("fox\0parser", ["en"]),
-        ("a\ud800 fox", ["en"]),
+        ("z\ud800 fox", ["en"]),
     ],
 )
 def test_what_finds_what(library, query, expected):
@@ -108,7 +113,7 @@ def test_the_snippet_marks_the_match(library):
         return search.find_now(library, query)[0].snippet
 
     assert "brown «fox» deployed" in snippet("fox")
-    assert "src/«foo_bar.py» and" in snippet("foo_bar.py")
+    assert "src/«foo_bar.py» then" in snippet("foo_bar.py")
     assert "Le «café» était" in snippet("cafe")
     assert "«数据库»的" in snippet("数据库")
     hit = search.find_now(library, "fox")[0]
@@ -199,7 +204,6 @@ def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
         assert [h.seq for h in await search.find(db, "alpha")] == [1]
         await finish(log, turn, first, "first result")
         await log.append_reply(turn, answer("omega"), USAGE, "m")
-        assert [h.seq for h in await search.find(db, "result")] == [4, 3] or True
         await log.end_turn(turn, "answered", "")
         assert sorted(h.seq for h in await search.find(db, "result")) == [3, 4]
         assert [h.seq for h in await search.find(db, "omega")] == [5]

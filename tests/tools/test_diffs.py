@@ -151,7 +151,7 @@ def test_a_bare_hunk_takes_the_path() -> None:
         ("--- a/f\n+++ b/f\n", "no hunk"),
         ("*** Begin Patch\n*** Update File: f\n", "not a unified diff"),
         ("rename from a\nrename to b\n", "renames"),
-        ("--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n", "renames f to g"),
+        ("--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n", "renames 'f' to 'g'"),
         ("GIT binary patch\n", "binary"),
         ("--- f\n+++ f\n@@ -1 +1 @@\nxa\n+b\n", "line 4 of the diff starts with 'x'"),
         ("--- f\n+++ f\n@@ -1 +1 @@\n a\n", "changes nothing"),

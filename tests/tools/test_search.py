@@ -91,6 +91,24 @@ def test_searching_is_the_same_in_a_repository(workspace: Path, engine: str | No
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_repository_inside_has_its_own_rules(tmp_path: Path, engine: str | None) -> None:
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "inner/.git").mkdir(parents=True)
+    (tmp_path / "inner/x.log").write_text("needle\n")
+    (tmp_path / "y.log").write_text("needle\n")
+    for path in (".", "inner"):
+        text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle", path=path)
+        assert text == "inner/x.log\n1|needle\n[1 match in 1 file]"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rules_of_the_folders_above_hold(workspace: Path, engine: str | None) -> None:
+    inside = ALL[ALL.index("src/b.py") : ALL.index("utf16.txt")]
+    expected = f"{inside}[6 matches in 5 files]"
+    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle", path="src") == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -108,6 +126,7 @@ def test_searching_is_the_same_in_a_repository(workspace: Path, engine: str | No
             "src/b.py\n1|def f():\n[1 match in 1 file; not a valid regex, so searched as plain text]",
         ),
         ({"pattern": "-needle"}, "[no matches]"),
+        ({"pattern": "[[ne]eedle$", "path": "latin.txt"}, "[no matches]"),
         ({"pattern": "*.py", "target": "names"}, "a.py\nsrc/b.py\n[2 files]"),
         (
             {"pattern": "src/**/*.t*", "target": "names"},
@@ -160,7 +179,8 @@ def test_refusals(workspace: Path, engine: str | None) -> None:
     desk = Desk(workspace, ripgrep=engine)
     assert isinstance(desk.error("search_files", pattern="x", path="../"), ToolDenied)
     assert "does not exist" in desk.error("search_files", pattern="x", path="sr").message
-    for pattern in ("", "a\nb", "a\0b"):
+    assert "is not a glob" in desk.error("search_files", pattern="x", glob="[z-a]").message
+    for pattern in ("", "a\nb", "a\0b", "\ud800"):
         assert isinstance(desk.error("search_files", pattern=pattern), BadInput)
 
 

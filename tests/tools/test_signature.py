@@ -102,11 +102,12 @@ def test_plain_intent_is_understood(given: dict[str, Any], expected: tuple[Any, 
     [
         ({}, ["'path' is missing", "text"]),
         ({"path": "x", "cuont": 1}, ["no argument 'cuont'", "did you mean 'count'"]),
-        ({"path": "x", "count": "many"}, ["'count' must be a whole number", '"many"']),
+        ({"path": "x", "count": "many"}, ["'count' must be a whole number", "'many'"]),
         ({"path": "x", "count": 0}, ["'count'", ">= 1"]),
-        ({"path": "x", "mode": "z"}, ["'mode' must be one of a, b", '"z"']),
+        ({"path": "x", "mode": "z"}, ["'mode' must be one of a, b", "'z'"]),
         ({"path": "x", "names": "a, b"}, ["'names' must be a list, each item text", "not JSON"]),
         ({"path": "x", "items": [{"text": 1}]}, ["'items'", "$[0].text"]),
+        ({"path": "x", "count": "\ud800", "\udcff": 1}, ["\\ud800", "no argument '\\udcff'"]),
         ({"count": "x", "nope": 1}, ["'path' is missing", "'nope'", "'count' must be"]),
     ],
 )
@@ -115,6 +116,7 @@ def test_a_refusal_names_every_fault(given: dict[str, Any], words: list[str]) ->
         call(sample, **given)
     for word in [*words, "path, count, ratio"]:
         assert word in caught.value.message
+    caught.value.message.encode()
 
 
 def test_a_synchronous_tool_runs_on_the_pool() -> None:

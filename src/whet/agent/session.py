@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from whet.clock import Clock
 from whet.contract.events import EndReason
@@ -20,8 +21,7 @@ from whet.store.jobs import NewJob
 from whet.store.transcript import SessionLog, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What one turn may spend: model calls, and seconds without those a person was asked in."""
 
     steps: int
@@ -33,8 +33,7 @@ def no_jobs(turn: Turn, reason: EndReason) -> Sequence[NewJob]:
     return ()
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct):
     """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues."""
 
     log: SessionLog
@@ -46,9 +45,9 @@ class Session:
     limits: Limits
     clock: Clock
     workspace: Path
-    note: Callable[[], str] = field(default=lambda: "")
+    note: Callable[[], str] = msgspec.field(default=lambda: "")
     jobs_at_end: Callable[[Turn, EndReason], Sequence[NewJob]] = no_jobs
-    inbox: deque[Message] = field(default_factory=deque[Message])
+    inbox: deque[Message] = msgspec.field(default_factory=deque[Message])
 
     @property
     def id(self) -> str:

@@ -8,7 +8,6 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -44,8 +43,7 @@ from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
 
 
-@dataclass(frozen=True, slots=True)
-class _NewParts:
+class _NewParts(msgspec.Struct, frozen=True):
     """What a session is begun with."""
 
     prompt: str

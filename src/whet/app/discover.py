@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,8 +24,7 @@ _LARGEST_ANSWER_BYTES = 512 * 1024
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """A way to a model: what config.yaml would say, and how it was found. `model` may be empty: the
     provider's default."""
 

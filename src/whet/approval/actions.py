@@ -41,7 +41,10 @@ def describe(call: GateCall, place: Place, analyse: Analyse) -> Action:
     by_name = _TOOLS.get(call.tool.name)
     if by_name is not None:
         return by_name(call, place, analyse)
-    level: Level = "safe" if call.tool.effects and call.tool.effects <= {"read"} else "normal"
+    effects = call.tool.effects
+    if "send" in effects:
+        return _simple(call, "dangerous", _arguments(call), ("sends something to others",))
+    level: Level = "safe" if effects and effects <= {"read"} else "normal"
     return _simple(call, level, _arguments(call))
 
 

@@ -64,6 +64,8 @@ def deletes(word: Word, setting: Setting, *, recursive: bool) -> Iterator[Findin
 
 def vital_target(word: Word, setting: Setting) -> bool:
     """Whether `word` names, or matches all of, a folder that the machine or the person can't lose."""
+    if len(word.text) > 4_096:
+        return False
     text = re.sub(r"(/(\*|\.\*|\{,\.\}\*|\.\[\^?.*\]\*|\?\*)?)+$", "", word.text) if word.glob else word.text
     if (word.glob and text == "") or word.text.startswith("/*"):
         return True
@@ -101,6 +103,9 @@ def _find(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         if word.text.startswith(("-", "(", "!")):
             break
         starts.append(word)
+    texts = {word.text for word in words}
+    if _DESTROYERS & texts and texts & {"-exec", "-execdir", "-ok", "-okdir"}:
+        yield "dangerous", "deletes or overwrites every file that find finds"
     for at, word in enumerate(words):
         if word.text == "-delete":
             yield "dangerous", "deletes every file that find finds"
@@ -108,10 +113,6 @@ def _find(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             for start in starts:
                 if bare and vital_target(start, setting):
                     yield "forbidden", f"deletes {start.plain}"
-        elif word.text in ("-exec", "-execdir", "-ok", "-okdir") and _DESTROYERS & {
-            w.text for w in words[at + 1 :]
-        }:
-            yield "dangerous", "deletes or overwrites every file that find finds"
         elif word.text in ("-fprint", "-fprint0", "-fls", "-fprintf") and at + 1 < len(words):
             yield writes_to(words[at + 1], setting)
 
@@ -196,12 +197,17 @@ def _in_place(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield writes_to(word, setting)
 
 
+_SED_FLAGS = re.compile(r"s([/|,#@!:%~])(?:\\.|(?!\1)[^\n\\])*\1(?:\\.|(?!\1)[^\n\\])*\1([a-zA-Z0-9]*)")
+_SED_COMMAND = re.compile(r"(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/[^/\n]*/))?\s*!?\s*e(?:\s|$)")
+_LONGEST_SCRIPT = 2_000
+
+
 def _sed(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
     yield from _in_place(words, setting)
     for word in words:
-        if re.search(
-            r"(^|[;{}\d$/!\s])\s*e(\s+\S|$)|(.)[^\n]*\3[^\n]*\3[gpI0-9]*e[gpI0-9]*$", word.text
-        ) and re.match(r"[\d$/s{}e!;,\s]", word.text):
+        if len(word.text) > _LONGEST_SCRIPT:
+            yield "dangerous", "a sed script too long to be looked through"
+        elif _SED_COMMAND.search(word.text) or any("e" in f[2] for f in _SED_FLAGS.finditer(word.text)):
             yield "dangerous", "sed's e command runs programs"
 
 

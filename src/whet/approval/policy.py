@@ -94,23 +94,27 @@ def _first(rules: Iterable[Rule], action: Action) -> Rule | None:
 
 
 def _allows(rule: Rule, piece: Piece) -> bool:
-    if piece.level == "normal" and rule.pattern is None:
-        return True
-    if rule.pattern is None or piece.level == "forbidden":
+    if piece.level == "forbidden":
         return False
+    if rule.pattern is None:
+        return piece.level == "normal" or piece.program == rule.tool
     if (not piece.program and not rule.is_exact) or (piece.level == "dangerous" and not rule.names_what_runs):
         return False
-    return any(matches(rule.pattern, text) for text in _leading_to(piece))
+    return any(matches(rule.pattern, text) for text in _leading_to(piece, rule.pattern))
 
 
 def _grants(pattern: str, piece: Piece) -> bool:
     if piece.level != "normal" or not piece.program:
         return piece.level != "forbidden" and not has_wildcard(pattern) and matches(pattern, piece.text)
-    return any(matches(pattern, text) for text in _leading_to(piece))
+    return any(matches(pattern, text) for text in _leading_to(piece, pattern))
 
 
-def _leading_to(piece: Piece) -> tuple[str, ...]:
-    """Give the texts that a permission may match: for a path through a link, only where it leads."""
+def _leading_to(piece: Piece, pattern: str) -> tuple[str, ...]:
+    """Give the texts that a permission may match: for a path through a link, only where it leads; for an
+    address, its host unless the pattern is an address itself (`*.a.org` must not match `http://b/x.a.org`).
+    """
+    if piece.also and "://" in piece.text and "://" not in pattern:
+        return piece.also
     return (piece.text, *piece.also[-2:])
 
 

@@ -240,6 +240,8 @@ def _sed(words: Sequence[Word]) -> bool:
 
 def sed_is_plain(script: str) -> bool:
     """Whether a sed script only prints, deletes or substitutes."""
+    if len(script) > 1_000:
+        return False
     if _SED_SCRIPT.fullmatch(script):
         return True
     return all(_SED_SCRIPT.fullmatch(part.strip("{} ")) for part in re.split(r"[;\n]", script))
@@ -252,7 +254,7 @@ def _awk(words: Sequence[Word]) -> bool:
         if not re.match(r"-[Fv]", words[at].text):
             return False
         at += 2 if len(words[at].text) == 2 else 1
-    if at >= len(words) or words[at].dynamic:
+    if at >= len(words) or words[at].dynamic or len(words[at].text) > 2_000:
         return False
     # Looked for in strings too: a quote in a regular expression hides where a string begins.
     return not re.search(r"system|getline|@|\||ENVIRON|print.*>", words[at].text, re.DOTALL)

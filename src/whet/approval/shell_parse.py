@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,8 +21,19 @@ from tree_sitter import Language, Node, Parser
 from whet.approval.shell_words import Word, cook, literal, unknown
 
 _MAX_DEPTH = 120
+_MAX_COMMANDS = 2_000
+_PARSE_LIMIT_S = 0.5
+# bash takes `r\\<newline>m` as the word `rm`, the grammar as two words.
+_JOINED_LINES = re.compile(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
+_UNSAFE = re.compile(r"[^\t\n -~]")
 _SUBSTITUTIONS = frozenset(("command_substitution", "process_substitution"))
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+_QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
+_ONE_LINE = frozenset(
+    ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
+)
+# A lone `-` before `<<` is in no node of the tree.
+_BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
     ("if_statement", "while_statement", "for_statement", "case_statement", "c_style_for_statement")
@@ -107,21 +119,49 @@ def _parser() -> Parser:
 
 def parse(text: str, cwd: str | None, home: str, stdin: str = "") -> Script:
     """Parse `text` as bash would run it in `cwd` with `stdin` as its input. Never raises for bad text."""
-    source = text.encode("utf-8", "replace")
-    walker = _Walker(source, cwd, home)
+    walker = _Walker(text, cwd, home)
     if stdin:
         walker.stdin = literal(stdin)
-    root = _parser().parse(source).root_node
+    root = _tree(text)
+    if root is None:
+        walker.doubt("the shell syntax takes too long to read")
+        return walker.script
     if root.has_error:
         walker.doubt("the shell syntax can't be read")
+    if any(_splits_word(root, found.start()) for found in _JOINED_LINES.finditer(text)):
+        walker.doubt("a line break stands inside a word")
     walker.walk(root, 0)
     return walker.script
+
+
+def _splits_word(root: Node, at: int) -> bool:
+    """Whether the line break at `at` is outside of quotes and here-documents."""
+    node = root.descendant_for_byte_range(at, at + 2)
+    return node is None or node.type not in _QUOTED
+
+
+def _tree(text: str) -> Node | None:
+    """Parse within a time limit; None past it. The scanner of tree-sitter-bash 0.25 gives code points above
+    255 to C's isalpha and crashes the process on some, so each such character is parsed as a `%`, which is
+    an ordinary letter to the shell; positions in the tree are thus positions in `text`.
+    """
+    source = _UNSAFE.sub("%", text).encode("ascii")
+    deadline_s = time.monotonic() + _PARSE_LIMIT_S
+    parser = _parser()
+    try:
+        return parser.parse(
+            lambda offset, _: source[offset : offset + 65_536],
+            progress_callback=lambda _, __: time.monotonic() > deadline_s,
+        ).root_node
+    except ValueError:
+        parser.reset()
+        return None
 
 
 class _Walker:
     """One pass over a tree, in the order in which the shell would run it."""
 
-    def __init__(self, source: bytes, cwd: str | None, home: str) -> None:
+    def __init__(self, source: str, cwd: str | None, home: str) -> None:
         self.source = source
         self.home = home
         self.cwd = cwd
@@ -145,7 +185,14 @@ class _Walker:
         return self.cwd if name == "PWD" else None
 
     def cook(self, node: Node) -> list[Word]:
-        return cook(node, self.lookup, self.home)
+        words = cook(node, self.source, self.lookup, self.home)
+        if any(word.odd for word in words):
+            self.doubt("the shell syntax is unusual")
+        return words
+
+    def text_of(self, node: Node) -> str:
+        """The text that a node stands for."""
+        return self.source[node.start_byte : node.end_byte]
 
     def one(self, node: Node) -> Word:
         return self.cook(node)[0]
@@ -154,6 +201,11 @@ class _Walker:
         """Take one node; commands are appended to the script in order."""
         if depth > _MAX_DEPTH:
             self.doubt("it is nested too deeply")
+            return
+        if node.type in _ONE_LINE and not self.stands_on_one_line(node):
+            self.doubt("a line break stands inside a command")
+        if len(self.script.invocations) > _MAX_COMMANDS:
+            self.doubt("it holds too many commands")
             return
         kind = node.type
         if node.is_named and kind not in _EVERYDAY:
@@ -168,6 +220,19 @@ class _Walker:
         else:
             self.children(node.children, depth)
 
+    def stands_on_one_line(self, node: Node) -> bool:
+        """Whether only blanks and escaped line breaks part a command's words; the grammar joins some lines
+        that bash does not, as in `ls<newline>\\<newline>rm x`.
+        """
+        end = node.start_byte
+        for child in node.children:
+            if child.start_byte > end and not _BLANKS.fullmatch(self.source, end, child.start_byte):
+                return False
+            if child.type == "heredoc_redirect":
+                return True
+            end = child.end_byte
+        return True
+
     def children(self, nodes: Iterable[Node], depth: int) -> None:
         for child in nodes:
             if child.child_count or child.is_named:
@@ -175,12 +240,14 @@ class _Walker:
 
     def scoped(self, node: Node, depth: int) -> None:
         """A subshell keeps its `cd` to itself; after a branch the folder is certain only if unchanged."""
-        if node.type == "command_substitution" and node.text and node.text[:1] == b"`" and b"\\" in node.text:
-            self.doubt("it nests backquotes")
+        if node.type == "command_substitution":
+            text = self.text_of(node)
+            if text.startswith("`") and "\\" in text:
+                self.doubt("it nests backquotes")
         before, piped = self.cwd, self.piped
         if node.type == "for_statement":
             for child in node.children_by_field_name("variable"):
-                self.assigned.add(_text(child))
+                self.assigned.add(self.text_of(child))
         self.children(node.children, depth)
         self.piped = piped
         if node.type in _OWN_SHELL:
@@ -252,9 +319,9 @@ class _Walker:
             elif not targets:
                 operator += child.type
         self.children(targets, depth)
-        if targets and not _is_descriptor(operator, targets[0]):
+        if targets and not _is_descriptor(operator, self.text_of(targets[0])):
             words = self.cook(targets[0])
-            target = words[0] if len(words) == 1 else unknown(_text(targets[0]))
+            target = words[0] if len(words) == 1 else unknown(self.text_of(targets[0]))
             self.script.redirects.append(Redirect(operator, target, self.cwd))
         return targets[1:]
 
@@ -274,11 +341,11 @@ class _Walker:
             self.doubt("a here-document has no end")
             return node.children_by_field_name("argument")
         is_tabbed = any(child.type == "<<-" for child in node.children)
-        delimiter = re.sub(r"[\\'\"]", "", _text(start))
-        text = _text(body)
+        delimiter = re.sub(r"[\\'\"]", "", self.text_of(start))
+        text = self.text_of(body)
         if not _ends_at(self.source, end, delimiter, is_tabbed, text):
             self.doubt("it can't be told where a here-document ends")
-        if _text(start) == delimiter:
+        if self.text_of(start) == delimiter:
             self.children(body.children, depth)
             has_parts = any(child.type != "heredoc_content" for child in body.children)
             self.stdin = unknown(text, text) if has_parts else literal(text)
@@ -300,6 +367,9 @@ class _Walker:
             elif child.type in _REDIRECTS:
                 for extra in self.redirect(child, depth):
                     words.extend(self.cook(extra))
+            elif child.type == "comment":
+                # As in `ls # x<newline>\rm y`, where the grammar goes on with the command and bash does not.
+                self.doubt("a comment stands inside a command")
             else:
                 words.extend(self.cook(child))
                 if child.child_count:
@@ -341,7 +411,7 @@ class _Walker:
         name, word = "", literal("")
         for child in node.children:
             if child.type in ("variable_name", "subscript") and not name:
-                name = _text(child)
+                name = self.text_of(child)
                 if child.type == "subscript":
                     self.script.arithmetic = True
             elif child.is_named:
@@ -362,12 +432,12 @@ class _Walker:
         self.children((child for child in node.children if child != name), depth)
         if self.cwd != before:
             self.cwd = None
-        own = _text(name) if name is not None else ""
+        own = self.text_of(name) if name is not None else ""
         calls = any(i.words and i.words[0].text == own for i in self.script.invocations[start:])
         if (
             calls
             and body is not None
-            and re.search(rb"[&|]", (body.text or b"").replace(b"&&", b"").replace(b"||", b""))
+            and re.search(r"[&|]", self.text_of(body).replace("&&", "").replace("||", ""))
         ):
             self.script.forks = True
 
@@ -384,13 +454,9 @@ _HANDLERS = {
 }
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
-
-
-def _is_descriptor(operator: str, target: Node) -> bool:
+def _is_descriptor(operator: str, target: str) -> bool:
     """Whether `>&2` or `<&3-` names an open descriptor and no file."""
-    return operator in (">&", "<&") and re.fullmatch(r"\d+-?|-", _text(target)) is not None
+    return operator in (">&", "<&") and re.fullmatch(r"\d+-?|-", target) is not None
 
 
 def _entered(cwd: str | None, words: list[Word], home: str) -> str | None:
@@ -409,13 +475,12 @@ def _entered(cwd: str | None, words: list[Word], home: str) -> str | None:
     return os.path.normpath(os.path.join(cwd or "/", first.text))
 
 
-def _ends_at(source: bytes, end: Node, delimiter: str, is_tabbed: bool, body: str) -> bool:
+def _ends_at(source: str, end: Node, delimiter: str, is_tabbed: bool, body: str) -> bool:
     """Whether bash, which compares whole lines, ends the here-document where the tree does."""
     lines = body.split("\n")
+    begin = source.rfind("\n", 0, end.start_byte) + 1
+    last = source[begin : end.end_byte]
     if is_tabbed:
-        lines = [line.lstrip("\t") for line in lines]
-    after = source[end.end_byte : end.end_byte + 1]
-    begin = source.rfind(b"\n", 0, end.start_byte) + 1
-    lead = source[begin : end.start_byte]
-    is_whole = after in (b"", b"\n") and not lead.strip(b"\t" if is_tabbed else b"")
-    return is_whole and delimiter not in lines and _text(end).lstrip("\t") == delimiter
+        lines, last = [line.lstrip("\t") for line in lines], last.lstrip("\t")
+    is_whole = source[end.end_byte : end.end_byte + 1] in ("", "\n") and last == delimiter
+    return is_whole and delimiter not in lines

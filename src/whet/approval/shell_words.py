@@ -51,6 +51,7 @@ class Word:
 
     `dynamic`: a part is known only at run time; `prefix` is the text before it. `loose`: it may become
     several words (an unquoted expansion or a glob). `runs`: it holds a command whose output is used.
+    `odd`: it holds, unquoted, what ends a word in bash: the grammar read the text differently.
     """
 
     text: str
@@ -60,6 +61,7 @@ class Word:
     glob: bool = False
     prefix: str = ""
     runs: bool = False
+    odd: bool = False
 
     @property
     def may_be_flag(self) -> bool:
@@ -89,13 +91,14 @@ def unknown(shown: str, prefix: str = "") -> Word:
 class _Cooker:
     """Collects one word's parts in order."""
 
-    def __init__(self, lookup: Lookup, home: str) -> None:
+    def __init__(self, source: str, lookup: Lookup, home: str) -> None:
+        self.source = source
         self.lookup = lookup
         self.home = home
         self.text: list[str] = []
         self.plain: list[str] = []
         self.prefix: str | None = None
-        self.loose = self.glob = self.runs = False
+        self.loose = self.glob = self.runs = self.odd = False
 
     def literal(self, text: str) -> None:
         self.text.append(text)
@@ -125,6 +128,7 @@ class _Cooker:
 
     def _unescaped(self, text: str) -> None:
         self.glob = self.glob or any(c in text for c in "*?[")
+        self.odd = self.odd or any(c in text for c in "\n\t ;|&<>()")
         self.literal(text.translate(_MARKS))
 
     def expansion(self, node: Node, source: str, quoted: bool) -> None:
@@ -148,7 +152,7 @@ class _Cooker:
     def take(self, node: Node) -> None:
         """Take a node of any type, by what its quotes mean."""
         kind = node.type
-        source = _source(node)
+        source = self.source[node.start_byte : node.end_byte]
         if kind in _EXPANSIONS:
             self.expansion(node, source, False)
         elif kind == "raw_string":
@@ -156,7 +160,7 @@ class _Cooker:
         elif kind == "ansi_c_string":
             self.literal(_ANSI.sub(_ansi, source[2:-1]))
         elif kind in ("string", "translated_string"):
-            self.string(node, source)
+            self.string(node)
         elif kind in ("concatenation", "command_name") and node.children:
             for child in node.children:
                 self.take(child)
@@ -172,21 +176,15 @@ class _Cooker:
         else:
             self.bare(source)
 
-    def string(self, node: Node, source: str) -> None:
+    def string(self, node: Node) -> None:
         """Take a double-quoted string; text between its expansions is found by position."""
-        at = node.start_byte
-        raw = node.text or b""
-        if source.startswith("$"):
-            raw, at = raw[1:], at + 1
-        position = 1
+        at = node.start_byte + (2 if self.source[node.start_byte] == "$" else 1)
         for child in node.children:
-            if child.type not in _EXPANSIONS:
-                continue
-            start, end = child.start_byte - at, child.end_byte - at
-            self.literal(_IN_QUOTES.sub(r"\1", _decode(raw[position:start])))
-            self.expansion(child, _source(child), True)
-            position = end
-        self.literal(_IN_QUOTES.sub(r"\1", _decode(raw[position:-1])))
+            if child.type in _EXPANSIONS:
+                self.literal(_IN_QUOTES.sub(_unquoted, self.source[at : child.start_byte]))
+                self.expansion(child, self.source[child.start_byte : child.end_byte], True)
+                at = child.end_byte
+        self.literal(_IN_QUOTES.sub(_unquoted, self.source[at : node.end_byte - 1]))
 
     def words(self) -> list[Word]:
         """Finish, and expand braces."""
@@ -200,6 +198,7 @@ class _Cooker:
             self.glob,
             (text if self.prefix is None else self.prefix).translate(_UNMARK),
             self.runs,
+            self.odd,
         )
         if _OPEN not in text:
             return [word]
@@ -215,25 +214,22 @@ class _Cooker:
         return [Word(t, t, glob=self.glob, prefix=t) for t in (t.translate(_UNMARK) for t in texts)]
 
 
-def cook(node: Node, lookup: Lookup, home: str) -> list[Word]:
-    """Give the words that bash makes of `node`: one, or several where it holds braces."""
-    if node.type == "word":
-        source = _source(node)
-        if _PLAIN.fullmatch(source) and "," not in source:
-            return [Word(source, source, prefix=source)]
+def cook(node: Node, source: str, lookup: Lookup, home: str) -> list[Word]:
+    """Give the words that bash makes of `node`: one, or several where it holds braces. `source` is the whole
+    text, one character for each byte of the parsed tree.
+    """
+    text = source[node.start_byte : node.end_byte]
+    if node.type == "word" and _PLAIN.fullmatch(text) and "," not in text:
+        return [Word(text, text, prefix=text)]
     if node.type == "brace_expression":
-        return [unknown(_source(node))]
-    cooker = _Cooker(lookup, home)
+        return [unknown(text)]
+    cooker = _Cooker(source, lookup, home)
     cooker.take(node)
     return cooker.words()
 
 
-def _source(node: Node) -> str:
-    return _decode(node.text or b"")
-
-
-def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+def _unquoted(found: re.Match[str]) -> str:
+    return found[1] or ""
 
 
 def _ansi(found: re.Match[str]) -> str:
@@ -250,6 +246,8 @@ def _braces(text: str) -> list[str] | None:
     """Expand {a,b}; None where it would give too many words or is a range such as {1..3}."""
     done: list[str] = []
     todo = [text]
+    if text.count(_OPEN) > 32:
+        return None
     while todo:
         if len(done) + len(todo) > _MOST_WORDS:
             return None

@@ -33,6 +33,8 @@ _TAIL_CHARS = 4_000
 _OUTPUT_LINES = 3
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
+_PLAIN = str.maketrans("…·“”•─", '~-""--')
+
 Fragment = tuple[str, str]
 
 
@@ -47,6 +49,11 @@ class Marks:
     queued: str = "↳"
     output: str = "│"
     spinner: str = _SPINNER
+    plain: bool = False
+
+    def fit(self, text: str) -> str:
+        """Give `text` in signs that the encoding has, column for column."""
+        return text.translate(_PLAIN) if self.plain else text
 
     @classmethod
     def for_encoding(cls, encoding: str | None) -> Marks:
@@ -54,7 +61,7 @@ class Marks:
         try:
             "●✗○›↳│⠋…·".encode(encoding or "ascii")
         except (UnicodeEncodeError, LookupError):
-            return cls(ok="*", failed="x", running="o", prompt="> ", queued="+", output="|", spinner="-\\|/")
+            return cls("*", "x", "o", "> ", "+", "|", "-\\|/", plain=True)
         return cls()
 
 
@@ -155,7 +162,7 @@ class TurnView:
         for text in self.queued:
             rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
         rows.append([("class:dim", wording.clip(self._status(), width))])
-        return rows
+        return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
     def _status(self) -> str:
         elapsed = self.now_s() - (self._began_s or 0.0)

@@ -24,6 +24,7 @@ from whet.cli.person import LinePerson, NoPerson
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import (
+    ApprovalAsked,
     Event,
     ReviewQueued,
     StepFinished,
@@ -145,6 +146,8 @@ class Report:
                 self._close_line()
             case ToolStarted():
                 self._subjects[event.call_id] = wording.subject(event.arguments)
+            case ApprovalAsked():
+                self._subjects[event.call_id] = event.subject
             case ToolFinished():
                 self._call(event)
             case ReviewQueued():

@@ -40,8 +40,11 @@ class LinePerson:
             _say(f"\nWhet wants to run {printable(request.tool)}:\n{quoted(request.subject)}\n")
             for reason in request.reasons:
                 _say(f"  - {printable(reason)}\n")
-            _say("Allow it? [o]nce, [s]ession, [a]lways, [N]o: ")
-            return ANSWERS.get((await _line()).strip().lower()[:1], "no")
+            if request.grant:
+                _say(f"  session and always allow {printable(request.grant)}\n")
+            always = " [a]lways" if request.grant else ""
+            _say(f"Allow it? [o]nce [s]ession{always} [N]o: ")
+            return answer_of((await _line()).strip()[:1], request) or "no"
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask; a number picks a choice, the end of input gives None."""
@@ -52,6 +55,14 @@ class LinePerson:
             _say("> ")
             line = await _line()
             return chosen(line.strip(), choices) if line else None
+
+
+def answer_of(key: str, request: ApprovalRequest) -> Answer | None:
+    """Give the answer that a key stands for, None for another key. There is an always only where the
+    request says what that would allow.
+    """
+    answer = ANSWERS.get(key.lower())
+    return None if answer == "always" and not request.grant else answer
 
 
 def chosen(text: str, choices: Sequence[str]) -> str:

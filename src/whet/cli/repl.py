@@ -102,7 +102,7 @@ class Chat:
         self._desk = desk
         ui = app.settings.ui
         self._painter = Painter(markdown=ui.markdown)
-        surface = Surface(screen.write, screen.refresh, screen.width)
+        surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
         self._view = TurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._images: list[Path] = []
 

@@ -11,10 +11,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
@@ -27,7 +28,7 @@ from prompt_toolkit.styles import Style
 
 from whet.cli import wording
 from whet.cli.live import Fragment, Marks, wrapped
-from whet.cli.person import ANSWERS, chosen
+from whet.cli.person import answer_of, chosen
 from whet.cli.prompting import Pastes, open_history, open_input
 from whet.cli.screen import LiveLines, Signal, Typed
 from whet.contract.protocols import Answer, ApprovalRequest, Person
@@ -35,9 +36,8 @@ from whet.contract.protocols import Answer, ApprovalRequest, Person
 _REFRESH_S = 0.05
 _TICK_S = 0.12
 _TYPING_S = 1.0
-_STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "prompt": "ansicyan bold"})
-_KEYS = "[o]nce [s]ession [a]lways [N]o "
-_GRANTS = {"once": "once", "session": "for this session", "always": "from now on"}
+_STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "sign": "ansicyan bold"})
+_GRANTS = {"session": "for this session", "always": "from now on"}
 
 
 def _size() -> Size:
@@ -50,13 +50,20 @@ def _nothing(width: int, height: int) -> list[list[Fragment]]:
 
 
 class _Question:
-    """A question on the screen and its coming answer; `keys` says that one key answers.
+    """A question on the screen and its coming answer; `keys` names the keys of which one answers.
 
     Each line has a prefix that every row of it gets, so that a long one can't pass for a line of ours.
     """
 
-    def __init__(self, lines: Sequence[tuple[str, str]], *, keys: bool = False) -> None:
+    def __init__(
+        self,
+        lines: Sequence[tuple[str, str]],
+        *,
+        keys: str = "",
+        accepts: Callable[[str], bool] = bool,
+    ) -> None:
         self.keys = keys
+        self.accepts = accepts
         self.wary = False
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._lines = lines
@@ -113,7 +120,11 @@ class Terminal:
         """Take the terminal, and return when it is in our hands; `live` gives the lines above the input."""
         self._live = live
         ready = asyncio.Event()
-        self._app.after_render += lambda _: ready.set()
+
+        def drawn(app: Application[str]) -> None:
+            ready.set()
+
+        self._app.after_render += drawn
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
         waiting = asyncio.ensure_future(ready.wait())
         await asyncio.wait({self._tasks[0], waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -166,10 +177,17 @@ class Terminal:
         head = [("", f"{wording.printable(request.tool)} wants to run:")]
         body = [("  | ", line) for line in wording.exact(request.subject).split("\n")]
         reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
-        answer = await self._ask(_Question([*head, *body, *reasons], keys=True))
-        verdict = ANSWERS.get(answer or "n", "no")
-        said = "not allowed" if verdict == "no" else f"allowed {_GRANTS[verdict]}"
-        self.write(wording.clip(f"{said}: {request.subject}", self.width()) + "\n")
+        lasting = [("  ", f"session and always allow {wording.printable(request.grant)}")]
+        question = _Question(
+            [*head, *body, *reasons, *(lasting if request.grant else ())],
+            keys="[o]nce [s]ession [a]lways [N]o " if request.grant else "[o]nce [s]ession [N]o ",
+            accepts=lambda key: answer_of(key, request) is not None,
+        )
+        answer = await self._ask(question)
+        verdict = answer_of(answer or "n", request) or "no"
+        if verdict in _GRANTS:
+            said = f"allowed {_GRANTS[verdict]}: {request.grant or request.subject}"
+            self.write(wording.clip(said, self.width()) + "\n")
         return verdict
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
@@ -224,8 +242,9 @@ class Terminal:
             text += [*row, ("", "\n")]
         if rows:
             text.insert(0, ("", "\n"))
-        hint = _KEYS if self._question and self._question.keys else self._marks.prompt
-        return [*text, ("class:ask" if hint is _KEYS else "class:prompt", hint)]
+        if self._question and self._question.keys:
+            return [*text, ("class:ask", self._question.keys)]
+        return [*text, ("class:sign", self._marks.prompt)]
 
     def _send(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -235,6 +254,7 @@ class Terminal:
         if not shown.startswith(" "):
             buffer.append_to_history()
         buffer.reset()
+        self._last_key_s = 0.0  # what was sent is said; only unfinished typing makes a question wary
         text = self._pastes.expand(shown)
         if self._question:
             self._question.give(text)
@@ -244,7 +264,7 @@ class Terminal:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         asked = Condition(lambda: self._question is not None)
-        one_key = Condition(lambda: self._question is not None and self._question.keys)
+        one_key = Condition(lambda: self._question is not None and bool(self._question.keys))
         empty = Condition(lambda: not self._prompt.default_buffer.text)
 
         @keys.add("enter", filter=~one_key)
@@ -304,11 +324,10 @@ class Terminal:
             self._last_key_s = now_s
             return
         question.wary = False
-        key = event.data.lower()
-        if key in ANSWERS:
-            question.give(key)
-        elif key in ("\r", "\n"):
+        if event.data in ("\r", "\n"):
             question.give("n")
+        elif question.accepts(event.data):
+            question.give(event.data)
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer

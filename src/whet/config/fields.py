@@ -12,7 +12,6 @@ import difflib
 import inspect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -35,8 +34,7 @@ _YES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One setting: `key` is section.name; numbers are at least `minimum`."""
 
     key: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,8 +26,7 @@ FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
 NOT_SETTINGS = {"WHET_HOME", "WHET_PROFILE", "WHET_COMPLETE"}
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One value of a key and where it stands: "config.yaml line 3", "environment WHET_MODEL_MODEL",
     "flag --model" or "default"."""
 
@@ -36,13 +34,12 @@ class Setting:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """The settings, the origin of each by key, and the values that were overridden, strongest first."""
 
     settings: Settings
     origins: dict[str, str]
-    overridden: dict[str, tuple[Setting, ...]] = field(default_factory=dict[str, tuple[Setting, ...]])
+    overridden: dict[str, tuple[Setting, ...]] = msgspec.field(default_factory=dict[str, tuple[Setting, ...]])
     warnings: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:

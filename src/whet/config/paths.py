@@ -7,14 +7,14 @@ through `ensure`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from whet.contract.errors import ConfigError, StoreUnwritable
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(msgspec.Struct, frozen=True):
     """The folder of one profile and the files in it."""
 
     root: Path

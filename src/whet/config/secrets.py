@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from whet import log
 from whet.config import files
@@ -21,8 +22,7 @@ _SECRET = re.compile(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRA
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class EnvFile:
+class EnvFile(msgspec.Struct, frozen=True):
     """What .env holds: values by name, and the numbers of the lines that can't be read."""
 
     values: dict[str, str]

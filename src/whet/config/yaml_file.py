@@ -7,9 +7,9 @@ refused before anything is expanded. Imported only where a config.yaml exists: y
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import yaml
 
 from whet.contract.errors import ConfigError
@@ -20,8 +20,7 @@ _loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """A stretch of the file: lines and columns from 0, the end exclusive."""
 
     line: int
@@ -30,8 +29,7 @@ class Span:
     end_column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A key and its value: text, list of texts, or None where nothing is given."""
 
     name: str
@@ -45,8 +43,7 @@ class Entry:
         return self.key.line + 1
 
 
-@dataclass(frozen=True, slots=True)
-class SectionNode:
+class SectionNode(msgspec.Struct, frozen=True):
     """A section of the file; `is_flow` when it is written as {a: b}."""
 
     name: str

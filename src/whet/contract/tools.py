@@ -7,7 +7,6 @@ applies `timeout_s` and `output_cap_chars`. This module does not know about any 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,8 +43,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
         return bool(self.error_kind)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(msgspec.Struct, frozen=True):
     """What a running call may use. `output` shows live text to the person and stores nothing.
 
     `ask` puts a question to the person and gives the answer, or None where nobody can answer.
@@ -62,8 +60,7 @@ class ToolContext:
 Handler = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolOutput]]
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A tool as the loop sees it. `run` takes parsed arguments, validates them against the signature
     (BadInput) and gives the output; it raises only ToolError, CancelledError and bugs.
 
@@ -80,7 +77,7 @@ class Tool:
     repeatable: bool = False
     timeout_s: float | None = 120.0
     output_cap_chars: int = 30_000
-    tags: frozenset[str] = field(default_factory=frozenset[str])
+    tags: frozenset[str] = msgspec.field(default_factory=frozenset[str])
 
     @property
     def name(self) -> str:

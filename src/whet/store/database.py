@@ -28,6 +28,7 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 _READERS = 4
+_READER_CACHE_KB = 16_000
 _WAL_LIMIT_BYTES = 16_000_000
 
 
@@ -170,6 +171,7 @@ class Database:
             raise as_store_error(error, str(self.path)) from error
         reader.set_busy_timeout(self._patience_ms)
         reader.pragma("query_only", True)
+        reader.pragma("cache_size", -_READER_CACHE_KB)
         return reader
 
 

@@ -159,7 +159,7 @@ class Lane:
         with capture:
             outcomes = self._run_all(works)
             took = time.perf_counter() - began
-            self._pace_s = took if took > self._pace_s else 0.8 * self._pace_s + 0.2 * took
+            self._pace_s = 0.8 * self._pace_s + 0.2 * took
             return outcomes
         if len(works) == 1:
             return [(None, self._translate(capture.error))]

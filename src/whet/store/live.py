@@ -6,8 +6,6 @@ that they have. Reading only; `transcript.py` keeps the state up to date afterwa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import apsw
 import msgspec
 
@@ -16,8 +14,7 @@ from whet.store import rows, sessions
 from whet.store.sessions import SessionRow
 
 
-@dataclass(slots=True)
-class Step:
+class Step(msgspec.Struct):
     """The last answer that asked for tools: where its results go, and which are there.
 
     `seq` is the answer's number; the result of call i has number seq + 1 + i. `base` is the index in the
@@ -28,12 +25,11 @@ class Step:
     number: int
     base: int
     calls: tuple[ToolCall, ...]
-    started: set[int] = field(default_factory=set[int])
-    results: dict[int, Message] = field(default_factory=dict[int, Message])
+    started: set[int] = msgspec.field(default_factory=set[int])
+    results: dict[int, Message] = msgspec.field(default_factory=dict[int, Message])
 
 
-@dataclass(slots=True)
-class OpenTurn:
+class OpenTurn(msgspec.Struct):
     """A turn without an end marker, with what its stored rows sum up to."""
 
     id: str
@@ -42,11 +38,10 @@ class OpenTurn:
     steps: int = 0
     messages: int = 0
     tool_calls: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
 
 
-@dataclass(slots=True)
-class LiveState:
+class LiveState(msgspec.Struct):
     """Everything that an open session log holds in memory. `seqs[i]` is the number of `messages[i]`, 0 for
     a message that only a compaction made."""
 

@@ -1,14 +1,16 @@
 """What a person or a model types, as a full-text query that can't be malformed; and text, as it is indexed.
 
-Diacritics are folded here; SQLite's tokeniser folds case and splits at punctuation, so `foo_bar.py` is three words in a
-row and is found whole (as a phrase) and by its parts. Scripts without spaces are cut into overlapping
-pairs here, the last character standing alone, so that pairs, runs and single characters are all found.
+SQLite's tokeniser folds case and splits at punctuation, so `foo_bar.py` is three words in a row and is
+found whole (as a phrase) and by its parts. Diacritics of every script are taken off here, and scripts
+without spaces are cut into overlapping pairs, the last character standing alone, so that pairs, runs and
+single characters are all found.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
@@ -16,7 +18,6 @@ _UNSPACED = (
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"  # Han, Hangul
     "\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"[{_UNSPACED}]+")
 _MARKS = re.compile("[\u0300-\u036f]+")
 _PIECE = re.compile(r'"([^"]*)(?:"|$)|([^\s"]+)')
 _WORD = re.compile(r"\w")
@@ -24,9 +25,15 @@ _TERMS_MAX = 16
 _QUERY_CHARS_MAX = 2_000
 
 
+@cache
+def _runs() -> re.Pattern[str]:
+    """Compiled at the first use, for it costs more than the rest of the module's import."""
+    return re.compile(f"[{_UNSPACED}]+")
+
+
 def indexable(text: str) -> str:
     """Give the form of `text` that goes into the index."""
-    return text if text.isascii() else _RUN.sub(_pairs, fold(text))
+    return text if text.isascii() else _runs().sub(_pairs, fold(text))
 
 
 def terms(query: str) -> list[str]:
@@ -56,7 +63,7 @@ def _pairs(run: re.Match[str]) -> str:
 def _term(piece: str) -> str:
     """Give a phrase: pairs as in the index, except that a run at the end may go on in the text."""
     piece, last = fold(piece), None
-    for run in _RUN.finditer(piece):
+    for run in _runs().finditer(piece):
         last = run
     if last is None or _WORD.search(piece, last.end()):
         return f'"{indexable(piece)}"'

@@ -27,7 +27,8 @@ MARK_OPEN, MARK_CLOSE = "«", "»"
 _BATCH_MESSAGES = 300
 _BATCH_CHARS = 300_000
 _MESSAGE_CHARS_MAX = 2_000_000
-_ROUNDS_MAX = 10
+_ROUNDS_MAX = 5
+_LOOK_AT_ONCE = 200
 _SNIPPET_BEFORE, _SNIPPET_CHARS = 60, 240
 
 
@@ -208,7 +209,8 @@ class _Finder:
 
     def __init__(self, connection: apsw.Connection, scope: Scope) -> None:
         self._connection = connection
-        self._where = ["t.undone IS NOT NULL"]
+        self._counts: dict[str, int] = {}
+        self._where = ["1"]
         self._values: list[Any] = []
         self._first, self._last = 0, (1 << 63) - 1
         session_id, role, since = scope.get("session_id"), scope.get("role"), scope.get("since")
@@ -230,20 +232,23 @@ class _Finder:
         """Give messages that have all terms."""
         expression = " ".join(terms)
         ids = self._newest(expression, self._last)
-        if len(ids) <= RANKED_MAX:
-            rare = [term for term in terms if len(terms) == 1 or self._is_rare(term)]
-            scores = self._scores(" ".join(rare)) if rare and ids else {}
-            return _best(self._visible(ids), scores)
-        return self._newest_visible(expression, ids, limit)
+        if len(ids) > RANKED_MAX:
+            return self._newest_visible(expression, ids, limit)
+        rare = [term for term in terms if len(terms) == 1 or self._is_rare(term)]
+        scores = self._scores(" ".join(rare)) if rare and ids else {}
+        return self._best_visible(ids, scores, limit)
 
     def any_of(self, terms: Sequence[str], limit: int) -> list[_Row]:
         """Give messages that have at least one term, of the rarer terms if there are any."""
-        rare = [term for term in terms if self._is_rare(term)]
-        expression = " OR ".join(rare or terms)
+        present = [term for term in terms if self._count(term)]
+        if not present:
+            return []
+        rare = [term for term in present if self._is_rare(term)]
+        expression = " OR ".join(rare or present)
         ids = self._newest(expression, self._last)
         if not rare or len(ids) > RANKED_MAX:
             return self._newest_visible(expression, ids, limit)
-        return _best(self._visible(ids), self._scores(expression))
+        return self._best_visible(ids, self._scores(expression), limit)
 
     def _newest(self, expression: str, last: int) -> list[int]:
         found = self._connection.execute(
@@ -254,11 +259,18 @@ class _Finder:
         return [row[0] for row in found]
 
     def _is_rare(self, term: str) -> bool:
-        row = self._connection.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM messages_fts WHERE messages_fts MATCH ? LIMIT ?)",
-            (term, RANKED_MAX + 1),
-        ).fetchone()
-        return row is not None and row[0] <= RANKED_MAX
+        return self._count(term) <= RANKED_MAX
+
+    def _count(self, term: str) -> int:
+        """Count the matches of a term, as far as it matters."""
+        if term not in self._counts:
+            row = self._connection.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM messages_fts WHERE messages_fts MATCH ?"
+                " AND rowid BETWEEN ? AND ? LIMIT ?)",
+                (term, self._first, self._last, RANKED_MAX + 1),
+            ).fetchone()
+            self._counts[term] = row[0] if row else 0
+        return self._counts[term]
 
     def _scores(self, expression: str) -> dict[int, float]:
         found = self._connection.execute(
@@ -268,17 +280,28 @@ class _Finder:
         )
         return {row[0]: row[1] for row in found}
 
+    def _best_visible(self, ids: list[int], scores: dict[int, float], limit: int) -> list[_Row]:
+        """Give the best that may be shown, the newer one of equals."""
+        found: list[_Row] = []
+        ids.sort(key=lambda id_: (scores.get(id_, 0.0), id_), reverse=True)
+        for begin in range(0, len(ids), _LOOK_AT_ONCE):
+            found += self._visible(ids[begin : begin + _LOOK_AT_ONCE], scores)
+            if len(found) >= limit:
+                break
+        return sorted(found, key=lambda row: (row[6], row[3]), reverse=True)
+
     def _newest_visible(self, expression: str, ids: list[int], limit: int) -> list[_Row]:
         """Give the newest that may be shown; looks at a bounded number of rows."""
         found: list[_Row] = []
         for _ in range(_ROUNDS_MAX):
-            found += _best(self._visible(ids), {})
+            last = ids[-1] if ids else 0
+            found += self._best_visible(ids, {}, limit - len(found))
             if len(found) >= limit or len(ids) <= RANKED_MAX:
                 break
-            ids = self._newest(expression, ids[-1] - 1)
+            ids = self._newest(expression, last - 1)
         return found
 
-    def _visible(self, ids: list[int]) -> list[tuple[int, int, int, int, str, str]]:
+    def _visible(self, ids: list[int], scores: dict[int, float]) -> list[_Row]:
         found = self._connection.execute(
             "SELECT m.id, m.turn, m.role, m.at, s.id, s.title FROM json_each(?) j"
             " CROSS JOIN messages m ON m.id = j.value"
@@ -287,12 +310,7 @@ class _Finder:
             f" WHERE {' AND '.join(self._where)}",
             (json.dumps(ids), *self._values),
         )
-        return [(row[0], row[1], row[2], row[3], row[4], row[5]) for row in found]
-
-
-def _best(found: list[tuple[int, int, int, int, str, str]], scores: dict[int, float]) -> list[_Row]:
-    ranked = [(*row, scores.get(row[0], 0.0)) for row in found]
-    return sorted(ranked, key=lambda row: (row[6], row[3], row[0]), reverse=True)
+        return [(*row[:6], scores.get(row[0], 0.0)) for row in found]
 
 
 def _hit(connection: apsw.Connection, found: _Row, wanted: list[str]) -> Hit:

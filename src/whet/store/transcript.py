@@ -9,41 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.contract.errors import NotFound, StoreBusy
+from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
-from whet.store import claims, jobs, live, rows, search, sessions
+from whet.store import claims, jobs, live, rows, search, sessions, turns
 from whet.store.database import Database
 from whet.store.jobs import NewJob
 from whet.store.sessions import NewSession, SessionRow
+from whet.store.turns import Turn
+
+__all__ = ["OpenCall", "SessionLog", "Turn"]
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Turn:
-    """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
-
-    `is_new` is False for one that a crash left and that is being resumed.
-    """
-
-    id: str
-    session_id: str
-    number: int
-    started: str
-    steps: int = 0
-    usage: Usage = field(default_factory=Usage)
-    is_new: bool = True
-    messages: int = 1
-    tool_calls: int = 0
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -122,21 +106,8 @@ class SessionLog:
         def work(connection: apsw.Connection) -> None:
             claims.take(connection, state.key, state.session.id, self._holder, now)
             self._refuse_if_stale(connection)
-            connection.execute(
-                "UPDATE turns SET ended = ?, reason = 'crashed'"
-                " WHERE session = ? AND number = ? AND ended = ''",
-                (turn.started, state.key, state.last_turn),
-            )
-            connection.execute(
-                "INSERT INTO turns (session, number, id, started) VALUES (?, ?, ?, ?)",
-                (state.key, turn.number, turn.id, turn.started),
-            )
+            turns.begin(connection, state.key, turn)
             rows.insert(connection, state.key, seq, turn.number, packed)
-            connection.execute(
-                "UPDATE sessions SET last_active = ?, dirty = 1, turns = turns + 1, messages = messages + 1,"
-                " ended = '', end_reason = '' WHERE key = ?",
-                (turn.started, state.key),
-            )
 
         def apply(_: None) -> None:
             self._add(seq, message)
@@ -296,7 +267,7 @@ class SessionLog:
         new_jobs = [(self._clock.new_id(), job) for job in jobs]
         await self._write(
             lambda connection: self._end(connection, turn, (reason, error, now), new_jobs),
-            lambda session: self._ended(session),
+            self._ended,
         )
         search.index_soon(self._db)
 
@@ -307,23 +278,11 @@ class SessionLog:
         marker: tuple[str, str, str],
         new_jobs: Sequence[tuple[str, NewJob]],
     ) -> SessionRow:
-        reason, error, now = marker
-        state = self._state
-        claims.release(connection, state.key, self._holder)
-        connection.execute(
-            "UPDATE turns SET ended = ?, reason = ?, error = ?, steps = ?, usage = ?"
-            " WHERE session = ? AND number = ?",
-            (now, reason, error, turn.steps, _json(turn.usage), state.key, turn.number),
-        )
-        sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
-        connection.execute(
-            "UPDATE sessions SET last_active = ?, dirty = 1, messages = messages + ?,"
-            f" tool_calls = tool_calls + ?, {sums} WHERE key = ?",
-            (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), state.key),
-        )
+        claims.release(connection, self._state.key, self._holder)
+        turns.end(connection, self._state.key, turn, *marker)
         for job_id, job in new_jobs:
-            jobs.insert(connection, job_id, job, now)
-        return sessions.get(connection, state.session.id)
+            jobs.insert(connection, job_id, job, marker[2])
+        return sessions.get(connection, self._state.session.id)
 
     def _ended(self, session: SessionRow) -> None:
         self._state.session = session
@@ -372,37 +331,12 @@ class SessionLog:
 
         def work(connection: apsw.Connection) -> str | None:
             claims.refuse_if_held(connection, state.key, state.session.id, None, now)
-            row = connection.execute(
-                "SELECT number FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1",
-                (state.key,),
-            ).fetchone()
-            if row is None:
-                return None
-            return self._mark_undone(connection, row[0], iso(now))
+            return turns.undo_last(connection, state.key, iso(now))
 
         text = await self._write(work, lambda _: None)
         if text is not None:
             await self._reload()
         return text
-
-    def _mark_undone(self, connection: apsw.Connection, number: int, now: str) -> str:
-        key = self._state.key
-        connection.execute(
-            "UPDATE turns SET undone = ?, ended = CASE ended WHEN '' THEN ? ELSE ended END,"
-            " reason = CASE reason WHEN '' THEN 'crashed' ELSE reason END WHERE session = ? AND number = ?",
-            (now, now, key, number),
-        )
-        connection.execute(
-            "UPDATE compactions SET undone = ? WHERE session = ? AND turn >= ? AND undone = ''",
-            (now, key, number),
-        )
-        connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
-        row = connection.execute(
-            "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = 0"
-            " ORDER BY id LIMIT 1",
-            (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, number),
-        ).fetchone()
-        return rows.unpack(*row).text if row else ""
 
     def close(self) -> None:
         """Forget the session: a turn that was left open can be resumed at once, in this process too."""
@@ -470,16 +404,7 @@ class SessionLog:
 
     def _refuse_if_stale(self, connection: apsw.Connection) -> None:
         state = self._state
-        row = connection.execute(
-            "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
-            " (SELECT coalesce(max(id), ?2) FROM messages WHERE id > ?2 AND id < ?3)"
-            " FROM sessions WHERE key = ?1",
-            (state.key, state.key << rows.SEQ_BITS, (state.key + 1) << rows.SEQ_BITS),
-        ).fetchone()
-        if row is None:
-            raise NotFound(f"session {state.session.id} was deleted", hint="start a new one with /new")
-        last = row[2] & (rows.SEQ_LIMIT - 1)
-        if row[0] != state.epoch or row[1] != state.last_turn or last >= state.next_seq:
+        if turns.has_moved_on(connection, state.key, (state.epoch, state.last_turn, state.next_seq)):
             raise _Stale
 
     def _insert(
@@ -507,7 +432,3 @@ class SessionLog:
 
 def _ms(clock: Clock) -> int:
     return int(clock.now().timestamp() * 1000)
-
-
-def _json(value: msgspec.Struct) -> str:
-    return msgspec.json.encode(value).decode()

@@ -1,87 +1,120 @@
-"""Replace a file whole or not at all.
+"""Replace files whole or not at all, several of them as one.
 
-New bytes go to a temporary file in the same folder, to the disk, and then take the name in one step. A
-crash, a full disk or a refusal before that step leaves the old file as it was. Text is not this module's
-business.
+New bytes go to temporary files in the same folders, to the disk, and only when all of that went well do
+they take their names. A crash, a full disk or a refusal leaves each file either old or new; what was
+already renamed when a later one fails is put back. Text is not this module's business.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.tools.paths import Place, failure, folder_of, kind
 
+Fingerprint = tuple[int, int, int]
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A replacement that is on the disk under a temporary name. `commit` or `discard` it."""
+class Change(msgspec.Struct, frozen=True):
+    """What shall become of a file: `data`, or None to delete it.
+
+    `seen` is its fingerprint when the change was worked out, None where it must not exist; `old` is what
+    it held then, needed to put it back among several.
+    """
 
     place: Place
-    temporary: str
-    seen: tuple[int, int, int] | None
-
-    def commit(self) -> None:
-        """Give the file its name; durable on return. Raises ToolError where the file changed meanwhile."""
-        try:
-            with folder_of(self.place) as folder:
-                if fingerprint(self.place) != self.seen:
-                    raise ToolError(f"{self.place.shown} changed meanwhile", hint="read it again")
-                os.rename(self.temporary, self.place.name, src_dir_fd=folder, dst_dir_fd=folder)
-                _sync_folder(folder)
-        except OSError as error:
-            raise failure("write", self.place, error) from error
-
-    def discard(self) -> None:
-        """Remove the temporary file, if it is still there."""
-        with suppress(OSError), folder_of(self.place) as folder:
-            os.unlink(self.temporary, dir_fd=folder)
+    data: bytes | None
+    seen: Fingerprint | None
+    old: bytes | None = None
 
 
-def prepare(place: Place, data: bytes) -> Prepared:
-    """Write `data` beside `place`, making its folders, with the mode of the file that it replaces.
+def write_all(changes: Sequence[Change], is_stopped: Callable[[], bool]) -> None:
+    """Make all changes or none; durable on return. Folders are made, modes and owners kept.
 
-    Raises ToolError on a full disk or a missing permission, BadInput on a folder, a device or a file that
-    is marked read-only; nothing is left behind then.
+    Raises ToolError where a file changed meanwhile, the disk is full, a permission is missing or
+    `is_stopped` says so before the first rename; BadInput on a folder, a device or a file that is marked
+    read-only.
     """
+    temporary: list[str] = []
+    done: list[Change] = []
+    try:
+        for change in changes:
+            temporary.append("" if change.data is None else _prepare(change.place, change.data))
+        if is_stopped():
+            raise ToolError("stopped")
+        for change, name in zip(changes, temporary, strict=True):
+            _commit(change, name)
+            done.append(change)
+    except ToolError:
+        for change, name in zip(changes, temporary, strict=False):
+            _discard(change.place, name)
+        for change in done:
+            _put_back(change)
+        raise
+
+
+def fingerprint(place: Place) -> Fingerprint | None:
+    """Give what changes when the file does (inode, size, time), or None where there is none."""
+    try:
+        return fingerprint_of(os.stat(place.path, follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise failure("look at", place, error) from error
+
+
+def fingerprint_of(state: os.stat_result) -> Fingerprint:
+    """Give the same from what a stat call gave."""
+    return (state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+def _prepare(place: Place, data: bytes) -> str:
+    """Write `data` to the disk beside `place` and give its temporary name."""
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     try:
         with folder_of(place, make=True) as folder:
-            old = _old(place, folder)
-            _fill(folder, temporary, data, old)
+            _fill(folder, temporary, data, _old(place, folder))
     except OSError as error:
         raise failure("write", place, error) from error
-    return Prepared(place, temporary, fingerprint_of(old))
+    return temporary
 
 
-def delete(place: Place) -> None:
-    """Remove a file; durable on return. Raises ToolError."""
+def _commit(change: Change, temporary: str) -> None:
+    place = change.place
+    if fingerprint(place) != change.seen:
+        raise ToolError(f"{place.shown} changed meanwhile", hint="read it again")
     try:
         with folder_of(place) as folder:
-            os.unlink(place.name, dir_fd=folder)
+            if temporary:
+                os.rename(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+            else:
+                os.unlink(place.name, dir_fd=folder)
             _sync_folder(folder)
     except OSError as error:
-        raise failure("delete", place, error) from error
+        raise failure("write" if temporary else "delete", place, error) from error
 
 
-def fingerprint(place: Place) -> tuple[int, int, int] | None:
-    """Give what changes when the file does (inode, size, time), or None where there is none."""
-    try:
-        return fingerprint_of(os.stat(place.path, follow_symlinks=False))
-    except FileNotFoundError:
-        return None
+def _put_back(change: Change) -> None:
+    if change.old is not None:
+        _commit(
+            Change(change.place, change.old, fingerprint(change.place)), _prepare(change.place, change.old)
+        )
+    elif change.data is not None:
+        _commit(Change(change.place, None, fingerprint(change.place)), "")
 
 
-def fingerprint_of(state: os.stat_result | None) -> tuple[int, int, int] | None:
-    """Give the same from what a stat call gave."""
-    return (state.st_ino, state.st_size, state.st_mtime_ns) if state else None
+def _discard(place: Place, temporary: str) -> None:
+    if temporary:
+        with suppress(OSError), folder_of(place) as folder:
+            os.unlink(temporary, dir_fd=folder)
 
 
 def _old(place: Place, folder: int) -> os.stat_result | None:

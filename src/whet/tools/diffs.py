@@ -267,7 +267,8 @@ def _names(old: str, new: str) -> tuple[str, str]:
         before, after = before[2:], after[2:]
     if before and after and before != after:
         raise BadInput(
-            f"the diff renames {before} to {after}", hint="rename with the terminal, then patch the content"
+            f"the diff renames {before!r} to {after!r}",
+            hint="rename with the terminal, then patch the content",
         )
     return before, after
 

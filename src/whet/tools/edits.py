@@ -17,6 +17,7 @@ import msgspec
 
 from whet.contract.errors import BadInput
 from whet.tools.encoding import line_ending
+from whet.tools.output import clean
 
 Fold = Callable[[str], str]
 LEVELS: tuple[tuple[str, Fold], ...] = (
@@ -253,4 +254,4 @@ def _indent(line: str) -> str:
 
 def _quoted(line: str) -> str:
     shown = line if len(line) <= 160 else line[:157] + "..."
-    return '"' + shown.replace("\t", "\\t").replace("\r", "\\r") + '"'
+    return '"' + clean(shown.replace("\t", "\\t").replace("\r", "\\r")) + '"'

@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
-from whet.contract.errors import BadInput, ToolError
+from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
@@ -92,16 +92,9 @@ def _write_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
             data = content.encode()
         except UnicodeEncodeError as error:
             raise BadInput(f"content holds a broken character at {error.start}") from error
-        prepared = atomic.prepare(place, data)
-        if stop.is_set():
-            prepared.discard()
-            raise ToolError("stopped")
-        try:
-            prepared.commit()
-        except ToolError:
-            prepared.discard()
-            raise
-        verb = "overwrote" if prepared.seen else "created"
+        seen = atomic.fingerprint(place)
+        atomic.write_all([atomic.Change(place, data, seen)], stop.is_set)
+        verb = "overwrote" if seen else "created"
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
         return f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
 

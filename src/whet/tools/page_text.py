@@ -11,7 +11,6 @@ import codecs
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
 _TOKEN = re.compile(
@@ -61,9 +60,10 @@ _BLOCKS = frozenset(
 _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _TEXT_MINIMUM = 200
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Page:
+
+class Page(msgspec.Struct, frozen=True):
     """A page as text; `title` is one line, perhaps empty."""
 
     title: str

@@ -1,8 +1,7 @@
 """`patch`: change parts of files, by a replacement or by a unified diff of several files.
 
-Everything is worked out in memory, then written beside the old files, and only when all of that went well
-do the new files take their names; a failure on the way puts back what was changed. How text is matched is
-the business of `edits.py` and `diffs.py`.
+Everything is worked out in memory before the first byte is written. How text is matched is the business
+of `edits.py` and `diffs.py`, how files are replaced that of `atomic.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Annotated
 
 import msgspec
 
-from whet.contract.errors import BadInput, ToolError
+from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext
 from whet.lanes import ToolPool
 from whet.tools import atomic, diffs, edits
@@ -37,7 +36,7 @@ class _File(msgspec.Struct):
     old: bytes | None
     old_text: str
     encoding: Encoding
-    seen: tuple[int, int, int] | None
+    seen: atomic.Fingerprint | None
     text: str | None
     notes: list[str] = []
 
@@ -69,7 +68,7 @@ def patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
             file.text = edit.text
             file.notes = [note for note in (edit.how, _places(edit.lines)) if note]
             files = [file]
-        _write(files, stop)
+        atomic.write_all([_change(file) for file in files], stop.is_set)
         return "\n".join(_report(file) for file in files)
 
     return patch
@@ -117,52 +116,16 @@ def _new(place: Place) -> _File:
     return _File(place, None, "", Encoding(), None, "")
 
 
-def _write(files: Sequence[_File], stop: threading.Event) -> None:
-    prepared: list[tuple[_File, atomic.Prepared | None]] = []
-    done: list[_File] = []
-    try:
-        for file in files:
-            prepared.append((file, _prepare(file)))
-        if stop.is_set():
-            raise ToolError("stopped")
-        for file, ready in prepared:
-            _commit(file, ready)
-            done.append(file)
-    except ToolError:
-        for _, ready in prepared:
-            if ready is not None:
-                ready.discard()
-        for file in done:
-            _put_back(file)
-        raise
-
-
-def _prepare(file: _File) -> atomic.Prepared | None:
-    if file.text is None:
-        return None
-    try:
-        data = encode(file.text, file.encoding)
-    except UnicodeEncodeError as error:
-        raise BadInput(
-            f"{file.place.shown} is {file.encoding.name}, which can't hold {file.text[error.start]!r}"
-        ) from error
-    return atomic.prepare(file.place, data)
-
-
-def _commit(file: _File, ready: atomic.Prepared | None) -> None:
-    if atomic.fingerprint(file.place) != file.seen:
-        raise ToolError(f"{file.place.shown} changed meanwhile", hint="read it again")
-    if ready is None:
-        atomic.delete(file.place)
-    else:
-        ready.commit()
-
-
-def _put_back(file: _File) -> None:
-    if file.old is None:
-        atomic.delete(file.place)
-    else:
-        atomic.prepare(file.place, file.old).commit()
+def _change(file: _File) -> atomic.Change:
+    data = None
+    if file.text is not None:
+        try:
+            data = encode(file.text, file.encoding)
+        except UnicodeEncodeError as error:
+            raise BadInput(
+                f"{file.place.shown} is {file.encoding.name}, which can't hold {file.text[error.start]!r}"
+            ) from error
+    return atomic.Change(file.place, data, file.seen, file.old)
 
 
 def _places(lines: tuple[int, ...]) -> str:

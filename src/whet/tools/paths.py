@@ -14,8 +14,9 @@ import re
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 
@@ -33,8 +34,7 @@ _HEX = re.compile(r"\\x([89a-fA-F][0-9a-fA-F])")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A resolved path: `path` has no symlinks and lies in `root`; `shown` is how the model knows it."""
 
     root: Path

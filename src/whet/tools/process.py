@@ -21,8 +21,9 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 
@@ -38,8 +39,7 @@ OpenPidfd = Callable[[int], int]
 SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is sent (at most 1 MB)
     and then ended, unless `keep_stdin`."""
 

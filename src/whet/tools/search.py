@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolContext
 from whet.tools import walk
 from whet.tools.output import clean
-from whet.tools.paths import Place, kind, missing, printable, resolve
+from whet.tools.paths import Place, failure, kind, missing, printable, resolve
 from whet.tools.signature import tool
 
 MOST_ROWS = 20_000
@@ -51,6 +52,7 @@ _LINES = (
     "--max-columns-preview",
 )
 _SIMPLE_GLOB = re.compile(r"[\w.*?{},-]+")
+_NOT_ONE_LINE = re.compile("[\n\0\ud800-\udfff]")
 _WILD = re.compile(r"[*?\[{]")
 _BINARY = re.compile(rb"([^\n]*): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n")
 _PREVIEW = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
@@ -85,7 +87,7 @@ def search_tool(allowed: Sequence[Path], ripgrep: str | None = "rg") -> Tool:
     ) -> str:
         """Search file contents or names below a folder. Hidden and .gitignored files are skipped."""
         place = resolve(path, ctx.workspace, allowed)
-        if not pattern or "\n" in pattern or "\0" in pattern:
+        if not pattern or _NOT_ONE_LINE.search(pattern):
             raise BadInput("pattern must be one line of text", hint="search for one line of it")
         if kind(place) == "":
             raise missing(place)
@@ -109,37 +111,34 @@ def _program(name: str) -> str | None:
 async def _names(place: Place, pattern: str, program: str | None) -> _Found:
     with_ripgrep = (program or "", *_RIPGREP, "--files", "--", _target(place))
     arguments = with_ripgrep if program else _own("files", place, "")
-    found, errors = await _run(_Command(arguments, False, _folder(place)))
+    wanted = _glob(pattern if _WILD.search(pattern) else f"*{pattern}*")
+    found, errors = await _run(_Command(arguments, False, _folder(place)), place)
     if errors and not found.count:
         raise ToolError(f"the search failed: {errors}")
-    wanted = walk.glob_pattern(pattern if _WILD.search(pattern) else f"*{pattern}*")
     rows = {name: rows for name, rows in found.rows.items() if wanted.fullmatch(name)}
     return _Found(rows, len(rows), found.note)
 
 
 async def _content(place: Place, pattern: str, glob: str, program: str | None) -> _Found:
     """Search with ripgrep, then with Python's expressions, then for the plain text, until one can."""
-    is_python = _compiles(pattern)
-    attempts: list[tuple[tuple[str, ...], str]] = []
     if program:
-        base = (program, *_RIPGREP, *_LINES, *_only(glob))
-        attempts.append(((*base, "-e", pattern, "--", _target(place)), ""))
-    if is_python:
-        attempts.append((_own("regex", place, pattern), ""))
-    else:
-        attempts.append((_own("plain", place, pattern), "not a valid regex, so searched as plain text"))
-    errors = ""
-    for arguments, note in attempts:
-        found, errors = await _run(_Command(arguments, True, _folder(place)))
+        arguments = (program, *_RIPGREP, *_LINES, *_only(glob), "-e", pattern, "--", _target(place))
+        found, errors = await _run(_Command(arguments, True, _folder(place)), place)
         if found.count or not errors:
-            found.note = "; ".join(part for part in (note, found.note) if part)
             return found
-    raise ToolError(f"the search failed: {errors}")
+    mode = "regex" if _compiles(pattern) else "plain"
+    found, errors = await _run(_Command(_own(mode, place, pattern), True, _folder(place)), place)
+    if errors and not found.count:
+        raise ToolError(f"the search failed: {errors}")
+    if mode == "plain":
+        note = "not a valid regex, so searched as plain text"
+        found.note = f"{note}; {found.note}" if found.note else note
+    return found
 
 
 def _own(mode: str, place: Place, pattern: str) -> tuple[str, ...]:
     script = str(Path(walk.__file__))
-    return (sys.executable, "-I", "-S", script, mode, _target(place), pattern)
+    return (sys.executable or "python3", "-I", "-S", "-W", "ignore", script, mode, _target(place), pattern)
 
 
 def _only(glob: str) -> tuple[str, ...]:
@@ -149,10 +148,17 @@ def _only(glob: str) -> tuple[str, ...]:
     return ()
 
 
+def _glob(glob: str) -> re.Pattern[str]:
+    try:
+        return walk.glob_pattern(glob)
+    except re.error as error:
+        raise BadInput(f"{glob!r} is not a glob: {error}", hint="for example *.py or src/**/*.ts") from error
+
+
 def _filtered(found: _Found, glob: str) -> _Found:
     if not glob:
         return found
-    wanted = walk.glob_pattern(glob)
+    wanted = _glob(glob)
     rows = {
         name: rows
         for name, rows in found.rows.items()
@@ -161,11 +167,14 @@ def _filtered(found: _Found, glob: str) -> _Found:
     return _Found(rows, sum(max(1, len(lines)) for lines in rows.values()), found.note)
 
 
-async def _run(command: _Command) -> tuple[_Found, str]:
+async def _run(command: _Command, place: Place) -> tuple[_Found, str]:
     """Run a search program to its end, its limit or a cancel; gives its output and its complaint."""
-    process = await asyncio.create_subprocess_exec(
-        *command.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=command.cwd
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=command.cwd
+        )
+    except OSError as error:
+        raise failure("search", place, error) from error
     found = _Found({})
     errors = b""
     try:
@@ -293,7 +302,9 @@ def _target(place: Place) -> str:
 
 def _compiles(pattern: str) -> bool:
     try:
-        re.compile(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
         return False
     return True

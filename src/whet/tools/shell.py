@@ -14,9 +14,10 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+
+import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
@@ -50,8 +51,7 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 Action = Literal["list", "poll", "wait", "write", "kill"]
 
 
-@dataclass(frozen=True, slots=True)
-class ShellLimits:
+class ShellLimits(msgspec.Struct, frozen=True):
     """A foreground command's default time limit, the size of a result, and variables that are passed on
     although their names look like secrets."""
 

@@ -114,7 +114,7 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str
             continue
         try:
             values[parameter.name] = _convert(value, parameter.annotation, parameter.schema)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
             faults.append(
                 f"argument '{parameter.name}' must be {_expected(parameter.schema)}: {_plain(error, value)}"
             )
@@ -299,7 +299,7 @@ def _convert(value: Any, annotation: Any, schema: dict[str, Any]) -> Any:
 
 def _unknown(key: str, known: Iterable[str]) -> str:
     name = nearest(key, known)
-    return f"there is no argument '{key}'" + (f", did you mean '{name}'?" if name else "")
+    return f"there is no argument {key!r}" + (f", did you mean '{name}'?" if name else "")
 
 
 def _expected(schema: dict[str, Any]) -> str:
@@ -310,8 +310,8 @@ def _expected(schema: dict[str, Any]) -> str:
     return _WORDS.get(schema.get("type", ""), "as its schema says")
 
 
-def _plain(error: msgspec.ValidationError, value: Any) -> str:
-    shown = msgspec.json.encode(value, enc_hook=str).decode()
+def _plain(error: msgspec.ValidationError | UnicodeEncodeError, value: Any) -> str:
+    shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     detail = str(error).replace("`", "'")
     return f"got {shown} ({detail[0].lower()}{detail[1:]})"

@@ -16,11 +16,11 @@ import ssl
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
+import msgspec
 
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -61,16 +61,14 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 IsOpen = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class WebLimits:
+class WebLimits(msgspec.Struct, frozen=True):
     """Whether private addresses may be reached, and the wall time of one fetch."""
 
     allow_private: bool = False
     timeout_s: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """One answer, read to its end or to the size cap."""
 
     url: str
@@ -80,8 +78,7 @@ class Fetched:
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """An answer as text, ready to be paged."""
 
     url: str

@@ -1,0 +1,102 @@
+"""Turns as rows: begin, end, undo, and whether a session has moved on since it was read.
+
+Every function takes a connection inside a transaction; `transcript.py` decides when.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound
+from whet.contract.messages import Usage
+from whet.store import rows
+
+
+class Turn(msgspec.Struct):
+    """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
+
+    `is_new` is False for one that a crash left and that is being resumed.
+    """
+
+    id: str
+    session_id: str
+    number: int
+    started: str
+    steps: int = 0
+    usage: Usage = msgspec.field(default_factory=Usage)
+    is_new: bool = True
+    messages: int = 1
+    tool_calls: int = 0
+
+
+def begin(connection: apsw.Connection, key: int, turn: Turn) -> None:
+    """Store a new turn; one before it that has no end marker is closed as crashed."""
+    connection.execute(
+        "UPDATE turns SET ended = ?, reason = 'crashed' WHERE session = ? AND number = ? AND ended = ''",
+        (turn.started, key, turn.number - 1),
+    )
+    connection.execute(
+        "INSERT INTO turns (session, number, id, started) VALUES (?, ?, ?, ?)",
+        (key, turn.number, turn.id, turn.started),
+    )
+    connection.execute(
+        "UPDATE sessions SET last_active = ?, dirty = 1, turns = turns + 1, messages = messages + 1,"
+        " ended = '', end_reason = '' WHERE key = ?",
+        (turn.started, key),
+    )
+
+
+def end(connection: apsw.Connection, key: int, turn: Turn, reason: str, error: str, now: str) -> None:
+    """Store the end marker and add the turn's sums to the session's."""
+    usage = msgspec.json.encode(turn.usage).decode()
+    connection.execute(
+        "UPDATE turns SET ended = ?, reason = ?, error = ?, steps = ?, usage = ?"
+        " WHERE session = ? AND number = ?",
+        (now, reason, error, turn.steps, usage, key, turn.number),
+    )
+    sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
+    connection.execute(
+        "UPDATE sessions SET last_active = ?, dirty = 1, messages = messages + ?,"
+        f" tool_calls = tool_calls + ?, {sums} WHERE key = ?",
+        (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key),
+    )
+
+
+def undo_last(connection: apsw.Connection, key: int, now: str) -> str | None:
+    """Mark the last turn undone, with the compactions made since it began; gives the user's text."""
+    last = connection.execute(
+        "SELECT number FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
+    ).fetchone()
+    if last is None:
+        return None
+    connection.execute(
+        "UPDATE turns SET undone = ?, ended = CASE ended WHEN '' THEN ? ELSE ended END,"
+        " reason = CASE reason WHEN '' THEN 'crashed' ELSE reason END WHERE session = ? AND number = ?",
+        (now, now, key, last[0]),
+    )
+    connection.execute(
+        "UPDATE compactions SET undone = ? WHERE session = ? AND turn >= ? AND undone = ''",
+        (now, key, last[0]),
+    )
+    connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
+    said = connection.execute(
+        "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = ?"
+        " ORDER BY id LIMIT 1",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last[0], rows.USER),
+    ).fetchone()
+    return rows.unpack(*said).text if said else ""
+
+
+def has_moved_on(connection: apsw.Connection, key: int, known: tuple[int, int, int]) -> bool:
+    """Say whether a session differs from `known` (epoch, last turn, next number). Raises NotFound."""
+    row = connection.execute(
+        "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
+        " (SELECT coalesce(max(id), ?2) FROM messages WHERE id > ?2 AND id < ?3)"
+        " FROM sessions WHERE key = ?1",
+        (key, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS),
+    ).fetchone()
+    if row is None:
+        raise NotFound("this session was deleted", hint="start a new one with /new")
+    epoch, last_turn, next_seq = known
+    return row[0] != epoch or row[1] != last_turn or row[2] & (rows.SEQ_LIMIT - 1) >= next_seq

@@ -1,0 +1,470 @@
+"""The gate: what runs without a question, what is asked, what is denied, and what the model is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from whet.approval.gate import PolicyGate
+from whet.approval.policy import Grant
+from whet.approval.risk import Place, ShellRisk
+from whet.config.schema import ApprovalSettings
+from whet.contract.errors import ConfigError, StoreFull
+from whet.contract.events import ApprovalAsked, ApprovalDecided, Event, Notice
+from whet.contract.messages import ToolCall
+from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
+from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
+
+
+class Someone:
+    """A person with prepared answers, who remembers what was asked."""
+
+    def __init__(self, *answers: Answer | None) -> None:
+        self.answers = list(answers)
+        self.asked: list[ApprovalRequest] = []
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        self.asked.append(request)
+        return self.answers.pop(0) if self.answers else None
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        return None
+
+
+class Kept:
+    """Grants in a list; full on request."""
+
+    def __init__(self, *grants: Grant, full: bool = False) -> None:
+        self.grants = list(grants)
+        self.full = full
+
+    async def add(self, tool: str, pattern: str, workspace: str) -> None:
+        if self.full:
+            raise StoreFull("no space is left")
+        self.grants.append(Grant(tool, pattern, workspace))
+
+    async def all(self) -> Sequence[Grant]:
+        return self.grants
+
+
+EFFECTS: dict[str, set[Effect]] = {
+    "terminal": {"execute"},
+    "process": {"execute"},
+    "read_file": {"read"},
+    "search_files": {"read"},
+    "write_file": {"write"},
+    "patch": {"write"},
+    "web_fetch": {"network"},
+    "todo": {"read"},
+    "delegate_task": {"read"},
+    "clarify": {"read"},
+    "send_message": {"send"},
+    "odd": set(),
+}
+
+
+async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
+    raise AssertionError("the gate runs nothing")
+
+
+class Bench:
+    """A gate over a workspace, and the events it emitted."""
+
+    def __init__(self, folder: Path, person: Someone, kept: Kept | None = None, **settings: object) -> None:
+        self.workspace = folder / "proj"
+        self.workspace.mkdir(exist_ok=True)
+        self.person = person
+        self.kept = kept or Kept()
+        self.events: list[Event] = []
+        rules = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+        self.gate = PolicyGate(ApprovalSettings(**rules), person, self.kept, folder / "home")  # type: ignore[arg-type]
+
+    def call(self, tool: str, session: str = "s1", **arguments: object) -> GateCall:
+        spec = ToolSpec(tool, "", {})
+        made = Tool(spec, "t", frozenset(EFFECTS.get(tool, {"execute"})), _never)
+        return GateCall(session, ToolCall("c1", tool, "{}"), made, dict(arguments), str(self.workspace))
+
+    def decide(self, tool: str, session: str = "s1", **arguments: object) -> Decision:
+        return asyncio.run(self.gate.decide(self.call(tool, session, **arguments), self.events.append))
+
+    def sh(self, command: str, **more: object) -> Decision:
+        return self.decide("terminal", command=command, **more)  # type: ignore[arg-type]
+
+
+def verdicts(bench: Bench, commands: list[str]) -> list[str]:
+    return [bench.sh(command).verdict for command in commands]
+
+
+def test_reading_needs_no_question(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone())
+    assert bench.decide("read_file", path="a.py").verdict == "allow"
+    assert bench.decide("search_files", pattern="x").verdict == "allow"
+    assert bench.decide("todo").verdict == "allow"
+    assert bench.decide("delegate_task", task="x").verdict == "allow"
+    assert bench.decide("process", action="poll", id="p1").verdict == "allow"
+    assert bench.sh("git status && ls").verdict == "allow"
+    assert bench.person.asked == []
+    assert bench.events == []
+
+
+def test_all_else_is_asked_in_mode_ask(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone())
+    for tool, arguments in (
+        ("terminal", {"command": "make"}),
+        ("write_file", {"path": "a.py", "content": "x"}),
+        ("patch", {"path": "a.py"}),
+        ("web_fetch", {"url": "https://a.org"}),
+        ("process", {"action": "kill", "id": "p1"}),
+        ("process", {"action": "write", "id": "p1", "text": "y"}),
+        ("send_message", {"to": "x"}),
+        ("mcp_thing", {}),
+        ("odd", {}),
+    ):
+        assert bench.decide(tool, **arguments).verdict == "deny", tool
+    assert len(bench.person.asked) == 9
+
+
+def test_nobody_there_is_said_truthfully(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(None))
+    decision = bench.sh("rm -rf build")
+    assert (decision.verdict, decision.decided_by) == ("deny", "nobody")
+    assert "Nobody was there to ask" in decision.reason
+    assert "nothing was run" in decision.reason
+    assert "deletes folders" in decision.reason
+    assert "said no" not in decision.reason
+    assert "--yes" not in decision.reason
+    assert "--yes" in Bench(tmp_path, Someone(None)).sh("make").reason
+
+
+def test_a_no_is_a_no(tmp_path: Path) -> None:
+    decision = Bench(tmp_path, Someone("no")).sh("make")
+    assert (decision.verdict, decision.decided_by) == ("deny", "person")
+    assert "said no" in decision.reason
+    assert "another way" in decision.reason
+
+
+def test_an_answer_that_is_none_of_the_four_is_a_no(tmp_path: Path) -> None:
+    assert Bench(tmp_path, Someone("yes")).sh("make").verdict == "deny"  # type: ignore[arg-type]
+
+
+def test_events_frame_a_question(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("once"))
+    assert bench.sh("rm -rf build").verdict == "allow"
+    asked, decided = bench.events
+    assert isinstance(asked, ApprovalAsked)
+    assert asked.subject == "rm -rf build"
+    assert asked.reasons == ("deletes folders with all that is in them",)
+    assert decided == ApprovalDecided("c1", "allow", "person")
+
+
+def test_once_is_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("once", "no"))
+    assert verdicts(bench, ["make", "make"]) == ["allow", "deny"]
+
+
+def test_a_session_grant_covers_the_program_and_its_verb(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("session"))
+    assert bench.sh("git commit -m a").verdict == "allow"
+    assert bench.person.asked[0].grant == "terminal(git commit *)"
+    assert verdicts(bench, ["git commit -m b", "cd src && git commit -m c"]) == ["allow", "allow"]
+    denied = ["git add .", "git commit -m x && make", "git commit -m x > /tmp/y", "git commit -m x; git push"]
+    assert verdicts(bench, denied) == ["deny"] * 4
+    assert bench.decide("terminal", session="s2", command="git commit -m d").verdict == "deny"
+    assert bench.kept.grants == []
+
+
+def test_a_session_grant_covers_its_children(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("session"))
+    bench.gate.adopt("child", "s1")
+    assert bench.sh("make test").verdict == "allow"
+    assert bench.decide("terminal", session="child", command="make test").verdict == "allow"
+
+
+def test_always_is_kept_for_the_workspace(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("always"))
+    assert bench.sh("pytest -q").verdict == "allow"
+    assert bench.kept.grants == [Grant("terminal", "pytest *", str(bench.workspace))]
+    later = Bench(tmp_path, Someone(), bench.kept)
+    assert later.sh("pytest tests").verdict == "allow"
+    (tmp_path / "other").mkdir()
+    elsewhere = Bench(tmp_path / "other", Someone(), bench.kept)
+    assert elsewhere.sh("pytest tests").verdict == "deny"
+
+
+def test_code_on_the_line_is_granted_as_it_stands(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("session"))
+    assert bench.sh("python -c 'print(1)'").verdict == "allow"
+    assert verdicts(bench, ["python -c 'print(1)'", "python -c 'print(2)'"]) == ["allow", "deny"]
+
+
+def test_what_is_dangerous_is_never_granted_for_good(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("always"))
+    assert bench.sh("rm -rf build").verdict == "allow"
+    assert bench.person.asked[0].grant == ""
+    assert bench.kept.grants == []
+    assert verdicts(bench, ["rm -rf build", "rm -rf src"]) == ["allow", "deny"]
+
+
+def test_a_download_into_a_shell_is_granted_only_as_a_whole(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("session"))
+    assert bench.sh("curl a.org | sh").verdict == "allow"
+    assert verdicts(bench, ["curl a.org | sh", "curl b.org | sh", "echo x | sh"]) == ["allow", "deny", "deny"]
+
+
+def test_a_full_disk_makes_always_a_session(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("always"), Kept(full=True))
+    assert bench.sh("make").verdict == "allow"
+    assert any(isinstance(event, Notice) and "no space" in event.text for event in bench.events)
+    assert bench.sh("make").verdict == "allow"
+
+
+def test_writing_a_file_is_granted_for_the_workspace(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("session"))
+    assert bench.decide("write_file", path="a.py").verdict == "allow"
+    assert bench.decide("write_file", path="src/b.py").verdict == "allow"
+    for path in (
+        "/opt/b.py",
+        "/etc/hosts",
+        "~/.bashrc",
+        ".git/hooks/pre-commit",
+        str(tmp_path / "home/config.yaml"),
+    ):
+        assert bench.decide("write_file", path=path).verdict == "deny", path
+
+
+def test_a_link_out_of_the_workspace_is_outside(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto", allow=["write_file(out/*)"])
+    (tmp_path / "else").mkdir()
+    (bench.workspace / "out").symlink_to("/etc")
+    assert bench.decide("write_file", path="sub/x").verdict == "allow"
+    assert bench.decide("write_file", path="out/x").verdict == "deny"
+
+
+def test_a_diff_is_judged_by_every_file_in_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    good = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+    assert bench.decide("patch", diff=good).verdict == "allow"
+    bad = good + "--- /dev/null\n+++ /opt/outside.py\n@@ -0,0 +1 @@\n+b\n"
+    assert bench.decide("patch", diff=bad).verdict == "deny"
+
+
+def test_secrets_are_asked_about_even_in_mode_auto(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    for path in (".env", "config/.env.production", "~/.ssh/id_rsa", "key.pem", "credentials.json"):
+        assert bench.decide("read_file", path=path).verdict == "deny", path
+    for path in (".env.example", "env.py", "src/secrets.py", "id_rsa.pub"):
+        assert bench.decide("read_file", path=path).verdict == "allow", path
+
+
+def test_mode_auto_asks_only_about_what_is_dangerous(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    allowed = ["make", "git commit -m x", "npm test", "echo x > a.txt"]
+    assert verdicts(bench, allowed) == ["allow"] * 4
+    assert bench.decide("web_fetch", url="https://a.org").verdict == "allow"
+    assert bench.person.asked == []
+    assert verdicts(bench, ["git push", "rm -rf x", "$X", "sudo ls"]) == ["deny"] * 4
+    assert bench.decide("send_message").verdict == "deny"
+    assert len(bench.person.asked) == 5
+
+
+def test_mode_deny_asks_nobody(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("once"), mode="deny", allow=["terminal(make *)"])
+    assert verdicts(bench, ["ls", "make test", "npm test"]) == ["allow", "allow", "deny"]
+    assert bench.person.asked == []
+    assert "mode is deny" in bench.sh("npm test").reason
+
+
+def test_the_mode_can_be_changed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone())
+    assert bench.sh("make").verdict == "deny"
+    bench.gate.set_mode("auto")
+    assert bench.gate.mode == "auto"
+    assert bench.sh("make").verdict == "allow"
+
+
+def test_forbidden_is_forbidden_whatever_the_rules_say(tmp_path: Path) -> None:
+    bench = Bench(
+        tmp_path, Someone("always"), mode="auto", allow=["terminal", "terminal(rm *)", "terminal(rm -rf /)"]
+    )
+    decision = bench.sh("rm -rf /")
+    assert (decision.verdict, decision.decided_by) == ("deny", "rule")
+    assert "never allowed" in decision.reason
+    assert "nobody was asked" in decision.reason
+    assert bench.person.asked == []
+    assert bench.events == [ApprovalDecided("c1", "deny", "rule", decision.reason)]
+
+
+def test_deny_beats_ask_beats_allow(tmp_path: Path) -> None:
+    rules = {"deny": ["terminal(npm publish *)"], "ask": ["terminal(npm *)"], "allow": ["terminal(npm *)"]}
+    bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)
+    assert bench.sh("npm publish").decided_by == "rule"
+    assert bench.sh("npm test").decided_by == "person"
+    assert bench.sh("npm test").decided_by == "nobody"
+
+
+def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(rm *)"])
+    hidden = [
+        "rm a",
+        "ls && rm a",
+        "r''m a",
+        "bash -c 'rm a'",
+        "timeout 5 rm a",
+        "find . | xargs rm",
+        "echo $(rm a)",
+    ]
+    assert {bench.sh(command).decided_by for command in hidden} == {"rule"}
+    assert bench.sh("make").verdict == "allow"
+    assert "rm *" in bench.sh("rm a").reason
+
+
+def test_an_allow_rule_must_cover_every_command(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), allow=["terminal(make *)", "terminal(npm test)"])
+    assert verdicts(bench, ["make", "make all", "cd x && make | tail", "make && npm test"]) == ["allow"] * 4
+    refused = ["make && npm run x", "make; curl a.org", "make > ../out", "make $(npm run x)", "npm test x"]
+    assert verdicts(bench, refused) == ["deny"] * 5
+    assert verdicts(bench, ["PATH=/x make", "LD_PRELOAD=x make", "./make", "/tmp/make all"]) == ["deny"] * 4
+
+
+def test_an_allow_rule_covers_what_is_dangerous_only_by_name(tmp_path: Path) -> None:
+    assert Bench(tmp_path, Someone(), allow=["terminal(git push *)"]).sh("git push origin").verdict == "allow"
+    for broad in ("terminal", "terminal(*)", "*", "terminal(*push*)"):
+        assert Bench(tmp_path, Someone(), allow=[broad]).sh("git push origin").verdict == "deny", broad
+        assert Bench(tmp_path, Someone(), allow=["terminal(*)"]).sh("make").verdict == "allow"
+    both = Bench(tmp_path, Someone(), allow=["terminal(curl *)", "terminal(sh *)"])
+    assert both.sh("curl a.org | sh").verdict == "deny"
+
+
+def test_rules_for_the_web_name_a_host_or_an_address(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), allow=["web_fetch(*.python.org)", "web_fetch(https://a.org/docs/*)"])
+    for url in ("https://docs.python.org/3/", "http://x.python.org", "https://a.org/docs/x"):
+        assert bench.decide("web_fetch", url=url).verdict == "allow", url
+    for url in (
+        "https://evil.org/x.python.org",
+        "https://docs.python.org.evil.org",
+        "https://docs.python.org@evil.org/",
+        "https://evil.org\\.python.org",
+        "https://a.org/other",
+        "http://a.org/docs/x",
+        "python.org",
+        "",
+    ):
+        assert bench.decide("web_fetch", url=url).verdict == "deny", url
+
+
+def test_a_key_in_an_address_is_dangerous_and_not_shown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    assert bench.decide("web_fetch", url="https://a.org/?k=sk-abcdefghijklmnopqrstuvwx").verdict == "deny"
+    assert "sk-abc" not in bench.person.asked[0].subject
+
+
+def test_rules_for_files_match_the_path_however_it_is_written(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto", deny=["write_file(secret/*)", "read_file(secret/*)"])
+    for path in ("secret/a", "./secret/a", "x/../secret/a", str(bench.workspace / "secret/a")):
+        assert bench.decide("write_file", path=path).decided_by == "rule", path
+        assert bench.decide("read_file", path=path).verdict == "deny", path
+
+
+def test_a_rule_that_cant_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"approval\.allow: 'terminal\(git'"):
+        Bench(tmp_path, Someone(), allow=["terminal(git"])
+
+
+def test_arguments_of_the_wrong_type_are_denied(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("once"))
+    for arguments in ({"command": 3}, {"command": "ls", "stdin": ["x"]}, {"command": None}):
+        decision = bench.decide("terminal", **arguments)
+        assert decision.verdict == "deny"
+        assert "could not judge" in decision.reason
+    assert bench.person.asked == []
+
+
+def test_a_failing_analysis_is_a_denial(tmp_path: Path) -> None:
+    def broken(command: str, cwd: str, place: Place, stdin: str) -> ShellRisk:
+        raise RecursionError("too deep")
+
+    bench = Bench(tmp_path, Someone("once"))
+    gate = PolicyGate(ApprovalSettings(mode="auto"), bench.person, bench.kept, tmp_path, broken)
+    decision = asyncio.run(gate.decide(bench.call("terminal", command="ls"), bench.events.append))
+    assert decision.verdict == "deny"
+    assert "could not judge" in decision.reason
+
+
+def test_input_for_a_command_and_for_a_process_is_judged(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    assert bench.sh("bash", stdin="git push").verdict == "deny"
+    assert bench.sh("cat", stdin="hello").verdict == "allow"
+    assert bench.decide("process", action="write", id="p1", text="rm -rf /").decided_by == "rule"
+    assert bench.decide("process", action="write", id="p1", text="y").verdict == "allow"
+
+
+def test_the_subject_hides_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone())
+    bench.sh("echo a\u202eb\x1b[2Kc\rd")
+    assert bench.person.asked[0].subject == "echo a<U+202E>b\\e[2Kc\\rd"
+    bench.sh("echo " + "x" * 5_000 + "; rm -rf y")
+    subject = bench.person.asked[1].subject
+    assert len(subject) < 2_100
+    assert "3,015 more characters not shown" in subject
+    bench.sh("make KEY=sk-abcdefghijklmnopqrstuvwxyz")
+    assert "sk-abc" not in bench.person.asked[2].subject + bench.person.asked[2].grant
+
+
+def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -> None:
+    class Slow(Someone):
+        open_questions = 0
+        most = 0
+
+        async def approve(self, request: ApprovalRequest) -> Answer | None:
+            self.open_questions += 1
+            self.most = max(self.most, self.open_questions)
+            await asyncio.sleep(0)
+            self.open_questions -= 1
+            return await super().approve(request)
+
+    person = Slow("session", "no")
+    bench = Bench(tmp_path, person)
+
+    async def story() -> list[Decision]:
+        calls = [bench.call("terminal", command=c) for c in ("make a", "make a", "npm test")]
+        return list(await asyncio.gather(*(bench.gate.decide(c, bench.events.append) for c in calls)))
+
+    assert [decision.verdict for decision in asyncio.run(story())] == ["allow", "allow", "deny"]
+    assert person.most == 1
+    assert len(person.asked) == 2
+
+
+def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path: Path) -> None:
+    class Waiting(Someone):
+        async def approve(self, request: ApprovalRequest) -> Answer | None:
+            if request.subject == "make":
+                started.set()
+                await asyncio.Event().wait()
+            return "once"
+
+    started = asyncio.Event()
+    bench = Bench(tmp_path, Waiting())
+
+    async def story() -> Decision:
+        task = asyncio.ensure_future(
+            bench.gate.decide(bench.call("terminal", command="make"), bench.events.append)
+        )
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await bench.gate.decide(bench.call("terminal", command="npm test"), bench.events.append)
+
+    assert asyncio.run(story()).verdict == "allow"
+
+
+def test_the_parser_is_loaded_by_the_first_command_only(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, whet.approval.gate; print([name for name in sys.modules if 'tree_sitter' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
