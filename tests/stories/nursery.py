@@ -53,7 +53,11 @@ def be_whet(order: dict[str, Any], control: list[int]) -> None:
         os.setgid(order["user"])
         os.setuid(order["user"])
     sys.argv = ["whet", *order["arguments"]]
-    importlib.import_module("whet.cli.main").main()
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        importlib.import_module("whet.cli.main").main()
+    except KeyboardInterrupt:  # before the program was there, or after it had ended
+        os._exit(130)
 
 
 def main() -> None:
@@ -82,10 +86,12 @@ def main() -> None:
         *lines, buffer = (buffer + data).split(b"\n")
         for line in lines:
             order = json.loads(line)
-            # A new process must be known before its end can be.
+            # A Ctrl-C in the middle of a fork would be lost: it waits until the program is there.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             pid = os.fork()
             if pid == 0:
                 be_whet(order, [orders_fd, answers_fd, wake_read, wake_write])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             known[pid] = order["id"]
             answer(answers_fd, {"id": order["id"], "pid": pid})
 
