@@ -73,7 +73,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         if not session.log.session.title:
             await session.log.set_title(title_of(question))
         report = Report(session, options.output)
-        return await _answer(report, app.user_message(question, images))
+        return await _answer(report, session.user_message(question, images))
     finally:
         await app.aclose()
 
@@ -98,6 +98,7 @@ async def _answer(report: Report, message: Message) -> int:
         stopped_by.append(number)
         turn.cancel()
 
+    # They stay until the loop closes: a signal that comes after the answer must not leave processes behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     try:
@@ -105,9 +106,6 @@ async def _answer(report: Report, message: Message) -> int:
     except asyncio.CancelledError:
         if not stopped_by:
             raise
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
     return report.finish(128 + stopped_by[0] if stopped_by else 0)
 
 
