@@ -12,7 +12,7 @@ import asyncio
 from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.model_call import ask_model, shielded
 from whet.agent.session import Session
-from whet.contract.errors import ModelRefused, NotFound, ProviderError, StoreError, WhetError
+from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderError, StoreError, WhetError
 from whet.contract.events import (
     Emit,
     EndReason,
@@ -49,7 +49,7 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
         )
     except ModelRefused as refused:
         reason, error = "refused", refused
-    except (ProviderError, StoreError) as failed:
+    except (ConfigError, ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
         await shielded(_finish(session, turn, reason, error))

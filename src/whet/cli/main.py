@@ -47,6 +47,10 @@ def main() -> NoReturn:
         code = run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        import warnings
+
+        # Python complains about what it was about to await; the person only wanted to stop.
+        warnings.simplefilter("ignore")
         code = 130
     except BrokenPipeError:
         # The reader (head, less) is gone; without this, Python complains once more at exit.
