@@ -96,7 +96,7 @@ def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_demo_its_children_and_its_folder(place: Path, number: int) -> None:
     with Tty(["demo", "--speed", "fast"], place / "cwd", environ=environment(place)) as terminal:
         terminal.wait_for("book/chapter_03.md")
