@@ -94,7 +94,6 @@ def run(runs: int, full: bool) -> list[Row]:
     ]
 
 
-
 def prose(rng: random.Random, words: list[str], length: int) -> str:
     """Text with a natural skew: few words everywhere, most words rare."""
     picked = (words[min(int(rng.paretovariate(0.7)) - 1, len(words) - 1)] for _ in range(length))

@@ -51,7 +51,7 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
     def ignore(event: Event) -> None:
         pass
 
-    end = await run_turn(session, app.user_message("go"), ignore)
+    end = await run_turn(session, session.user_message("go"), ignore)
     assert end.reason == "answered", end
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = usage.ru_utime + usage.ru_stime - cpu

@@ -30,7 +30,7 @@ async def main(base_url: str, count: int, folder: Path) -> None:
 
     async def one(number: int) -> bool:
         session = await app.new_session()
-        end = await run_turn(session, app.user_message(f"hello {number}"), ignore)
+        end = await run_turn(session, session.user_message(f"hello {number}"), ignore)
         ended.append(time.perf_counter() - began)
         return end.reason == "answered"
 

@@ -64,7 +64,9 @@ def test_a_failure_shows_the_telling_line() -> None:
         return ToolFinished("1", "terminal", 0.1, kind, 1, preview)
 
     assert wording.failure(finished("ok 1\nE   AssertionError: x\nlast")) == "E   AssertionError: x"
-    assert wording.failure(finished("one\ntwo")) == "two"
+    assert wording.failure(finished("one\ntwo\n[exit 1]")) == "two"
+    trace = "ERROR: test_a\nTraceback\nRuntimeError: no database\n\nFAILED (errors=1)\n[exit 1]"
+    assert wording.failure(finished(trace)) == "RuntimeError: no database"
     assert wording.failure(finished("Denied.\nmore", "denied")) == "Denied."
     assert wording.failure(finished("", "")) == ""
     assert wording.outcome(finished("")) == "exit 1  0.1 s"

@@ -48,7 +48,9 @@ class Done:
     @property
     def row(self) -> dict[str, Any]:
         """The one object of --json; standard output holds nothing else."""
-        assert self.out.count("\n") == 1 and self.out.endswith("\n"), f"not one object: {self.out!r} {self.err}"
+        assert self.out.count("\n") == 1 and self.out.endswith("\n"), (
+            f"not one object: {self.out!r} {self.err}"
+        )
         return json.loads(self.out)
 
     def assert_error(self, *words: str, code: int = 1, hint: bool = True) -> None:
@@ -255,7 +257,9 @@ def _opening(request: Recorded) -> str:
 def said(request: Recorded) -> list[tuple[str, str]]:
     """Give (role, text) of each Chat Completions message after the system prompt."""
     return [
-        (row["role"], _text(row.get("content"))) for row in request.parsed["messages"] if row["role"] != "system"
+        (row["role"], _text(row.get("content")))
+        for row in request.parsed["messages"]
+        if row["role"] != "system"
     ]
 
 

@@ -41,7 +41,9 @@ def program(tmp_path: Path, server: PracticeServer) -> Program:
     return Program(tmp_path, server)
 
 
-def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_to_set(tmp_path: Path) -> None:
+def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_to_set(
+    tmp_path: Path,
+) -> None:
     program = Program(tmp_path)
     for done in (program.ask("hi"), program.run("chat", "-q", "hi")):
         done.assert_error("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "model.provider")
@@ -225,7 +227,11 @@ def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
     program = Program(tmp_path, server, wire=wire)
     server.install(
         [
-            does(use("write_file", path="a.txt", content="ein\n"), use("read_file", path="missing"), text="Zuerst."),
+            does(
+                use("write_file", path="a.txt", content="ein\n"),
+                use("read_file", path="missing"),
+                text="Zuerst.",
+            ),
             Reply("", reasoning="Hm, let me see.", tool_calls=(use("read_file", path="a.txt"),)),
             Reply("Fertig: ein — 日本語 🙂", pieces=6, fault=Fault(split_utf8=True)),
         ]
@@ -278,7 +284,11 @@ def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path: Path
         assert_requests_are_sound(server, refused=True)
     for secret in keys.values():
         assert secret not in done.out + done.err
-        held = [path for path in program.home.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+        held = [
+            path
+            for path in program.home.rglob("*")
+            if path.is_file() and secret.encode() in path.read_bytes()
+        ]
         assert held == []
 
 

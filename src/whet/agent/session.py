@@ -14,7 +14,7 @@ import msgspec
 
 from whet.clock import Clock
 from whet.contract.events import EndReason
-from whet.contract.messages import Message, Usage
+from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Tool
 from whet.store.jobs import NewJob
@@ -34,7 +34,8 @@ def no_jobs(turn: Turn, reason: EndReason) -> Sequence[NewJob]:
 
 
 class Session(msgspec.Struct):
-    """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues."""
+    """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues; `note`
+    gives what is added to a person's message when it is made (time, folder)."""
 
     log: SessionLog
     link: ModelLink
@@ -45,7 +46,7 @@ class Session(msgspec.Struct):
     limits: Limits
     clock: Clock
     workspace: Path
-    note: Callable[[], str] = msgspec.field(default=lambda: "")
+    note: Callable[[], str] = str
     jobs_at_end: Callable[[Turn, EndReason], Sequence[NewJob]] = no_jobs
     inbox: deque[Message] = msgspec.field(default_factory=deque[Message])
 
@@ -63,6 +64,11 @@ class Session(msgspec.Struct):
     def usage(self) -> Usage:
         """Everything this session has spent, stored turns and the running one."""
         return self.log.session.usage
+
+    def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
+        """Make a person's message with the note that belongs to it."""
+        content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
+        return Message(role="user", content=content, note=self.note())
 
     def steer(self, text: str) -> None:
         """Queue text typed during a turn; it is stored and read before the next step."""

@@ -15,18 +15,19 @@ import msgspec
 
 from whet.agent.session import Limits, Session
 from whet.app.children import Children
+from whet.app.practice import PracticeHost
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
-from whet.config.schema import Settings
+from whet.config.schema import ModelSettings, Settings
 from whet.context.host import TranscriptContext
 from whet.context.prompt import system_prompt, volatile_note
 from whet.contract.errors import NotFound
-from whet.contract.messages import Message, Part, TextPart
 from whet.contract.protocols import Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
-from whet.providers.connect import connect
+from whet.providers.catalog import SERVERS
+from whet.providers.connect import connect, learn_windows
 from whet.store import grants, sessions
 from whet.store.database import Database
 from whet.store.grants import Grant
@@ -68,7 +69,8 @@ class App:
         self.source = "cli"
         self._secrets = secrets
         self.database = Database.open(home.database, self.clock)
-        self.provider: Provider = connect(settings.model, settings.fallback, secrets)
+        self._practice = PracticeHost()
+        self.provider = self._connect(settings.model)
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
@@ -86,10 +88,13 @@ class App:
         *,
         source: str = "cli",
     ) -> Self:
-        """Open the store, connect the provider, gather the tools. Sends nothing."""
+        """Open the store, connect the provider, gather the tools. Asks only local servers, for their window."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace)
         app.source = source
+        server = SERVERS.get(settings.model.provider)
+        if server is not None and server.local and settings.model.provider != "practice":
+            await learn_windows(app.provider)
         return app
 
     async def new_session(self, *, private: bool = False, title: str = "") -> Session:
@@ -123,7 +128,7 @@ class App:
     async def switch_model(self, session: Session, model: str) -> None:
         """Let another model of the same provider answer from the next request on; the prefix stays."""
         wanted = msgspec.structs.replace(self.settings.model, model=model)
-        provider = connect(wanted, self.settings.fallback, self._secrets)
+        provider = self._connect(wanted)
         await self.provider.aclose()
         self.provider = provider
         self.settings = msgspec.structs.replace(self.settings, model=wanted)
@@ -131,18 +136,16 @@ class App:
         specs = read_specs(tools_json.encode())
         session.link = provider.open(prompt, specs, session.id)
 
-    def user_message(self, text: str, images: Sequence[Part] = ()) -> Message:
-        """Make a person's message with the note that belongs to it."""
-        note = volatile_note(self.clock.now(), self.workspace, self.settings.agent.max_steps)
-        content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
-        return Message(role="user", content=content, note=note)
-
     async def aclose(self) -> None:
         """Stop background processes, close the connection pool and the store."""
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
+        self._practice.close()
         self.database.close()
+
+    def _connect(self, model: ModelSettings) -> Provider:
+        return connect(self._practice.reach(model), self.settings.fallback, self._secrets)
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
         left_out = {"clarify", "delegate_task"}
@@ -174,6 +177,9 @@ class App:
 
     def _session(self, log: SessionLog, prompt: str, specs: Sequence[ToolSpec], *, steps: int = 0) -> Session:
         tools = {spec.name: tool for spec in specs if (tool := self.tools.by_name.get(spec.name))}
+        limits = Limits(steps or self.settings.agent.max_steps, self.settings.agent.turn_timeout_s)
+        stored = Path(log.session.workspace)
+        workspace = stored if log.session.workspace and stored.is_dir() else self.workspace
         return Session(
             log=log,
             link=self.provider.open(prompt, specs, log.session.id),
@@ -181,9 +187,10 @@ class App:
             tools=tools,
             gate=self.gate,
             person=self.person,
-            limits=Limits(steps or self.settings.agent.max_steps, self.settings.agent.turn_timeout_s),
+            limits=limits,
             clock=self.clock,
-            workspace=self.workspace,
+            workspace=workspace,
+            note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
         )
 
     def _registry(self) -> Registry:

@@ -10,8 +10,9 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import msgspec
 
 from whet.approval.paths import absolute, is_secret, within, writing, zone_of
 from whet.approval.risk import Analyse, Level, Piece, Place, worst
@@ -20,8 +21,7 @@ from whet.contract.protocols import GateCall
 from whet.log import mask
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(msgspec.Struct, frozen=True):
     """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`."""
 
     tool: str

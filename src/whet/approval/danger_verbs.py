@@ -250,23 +250,27 @@ VERBS: dict[str, tuple[frozenset[str], str]] = {
     "ifconfig": (frozenset(), ""),
 }
 # What may stand before a cloud tool's verb: nouns, none of which is itself a verb that changes something.
-_NOUNS = r"((?!delete|create|update|set|remove|stop|start|reset|deploy|add|restart|purge|import|export|ssh|run|exec)\S+ ){0,4}"
+_CHANGING = (
+    "delete|create|update|set|remove|stop|start|reset|deploy|add|restart|purge|import|export|ssh|run|exec"
+)
+_NOUNS = rf"((?!{_CHANGING})\S+ ){{0,4}}"
 # program: verbs that are not dangerous; everything else is.
 ONLY: dict[str, tuple[re.Pattern[str], str]] = {
     "systemctl": (re.compile(r"status|is-\S+|list-\S+|show|cat|get-default|help"), "changes services"),
     "service": (re.compile(r"\S+ status|--status-all"), "changes services"),
     "kubectl": (
         re.compile(
-            r"get(?! secret)|describe(?! secret)|logs|explain|version|top|api-\S+|cluster-info|diff|auth can-i|wait"
-            r"|config (view|get-\S+|current-context)|help|completion|options"
+            r"get(?! secret)|describe(?! secret)|logs|explain|version|top|api-\S+|cluster-info|diff"
+            r"|auth can-i|wait|config (view|get-\S+|current-context)|help|completion|options"
         ),
         REMOTE,
     ),
     "oc": (re.compile(r"get(?! secret)|describe(?! secret)|logs|explain|version|whoami|status"), REMOTE),
     "aws": (
         re.compile(
-            r"\S+ (describe|list|get(?!-secret|-parameter|-login|-password|-session)|head|filter|lookup|search)-\S+"
-            r"|s3 ls|sts get-caller-identity|configure list|help|\S+ help|logs tail"
+            r"\S+ (describe|list|get(?!-secret|-parameter|-login|-password|-session)"
+            r"|head|filter|lookup|search)-\S+|s3 ls|sts get-caller-identity|configure list"
+            r"|help|\S+ help|logs tail"
         ),
         REMOTE,
     ),

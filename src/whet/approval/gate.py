@@ -11,9 +11,10 @@ import asyncio
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from whet.approval.actions import Action, describe
 from whet.approval.policy import Grant, Policy, Ruling
@@ -70,8 +71,7 @@ class GrantStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(msgspec.Struct, frozen=True):
     """A call under judgement."""
 
     call: GateCall
@@ -80,7 +80,7 @@ class _Case:
 
 
 class PolicyGate:
-    """Decides by rules, grants and mode, and asks `person` about the rest. All sessions of a process share it."""
+    """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions."""
 
     def __init__(
         self,
@@ -190,8 +190,8 @@ class PolicyGate:
         without = "what only reads" if self.mode == "ask" else "what is not dangerous"
         rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
         return visible(
-            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's decision."
-            f"{why} Allowed without asking: {without}. The person can permit this with {rule} in the settings."
+            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
+            f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
         )
 
     def _root(self, session_id: str) -> str:

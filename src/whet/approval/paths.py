@@ -27,30 +27,32 @@ Zone = Literal[
     "unknown",
 ]
 
-_NULL = re.compile(r"/dev/(null|stdout|stderr|stdin|tty|zero|full|u?random|fd(/\d*)?)")
-_DISK = re.compile(
-    r"/dev/(r?disk\d|[shv]d[a-z]|xvd[a-z]|nvme\d|mmcblk\d|md\d|dm-\d|mapper/|loop\d|mem$|kmem$|port$)"
+# Texts, not compiled: the first use compiles them, and most sessions' start does not need them.
+_NULL = r"/dev/(null|stdout|stderr|stdin|tty|zero|full|u?random|fd(/\d*)?)"
+_DISK = r"/dev/(r?disk\d|[shv]d[a-z]|xvd[a-z]|nvme\d|mmcblk\d|md\d|dm-\d|mapper/|loop\d|mem$|kmem$|port$)"
+_NETWORK = r"/dev/(tcp|udp)/"
+_SYSTEM = (
+    r"/(etc|usr|bin|sbin|lib\w*|boot|sys|proc|dev|var|opt|root|srv|run|System|Library|Applications|private)"
+    r"(/|$)"
 )
-_NETWORK = re.compile(r"/dev/(tcp|udp)/")
-_SYSTEM = re.compile(
-    r"/(etc|usr|bin|sbin|lib\w*|boot|sys|proc|dev|var|opt|root|srv|run|System|Library|Applications|private)(/|$)"
-)
-_TOP = re.compile(r"/([^/]+)?")
-_STARTUP = re.compile(
+_TOP = r"/([^/]+)?"
+_STARTUP = (
     r"\.(ssh|gnupg|aws|kube|docker|config/(autostart|systemd|fish|git|gh|gcloud)|local/(bin|share/systemd))(/|$)"
     r"|\.(bash\w*|zsh\w*|zprofile|zlogin|profile|login|inputrc|vimrc|gitconfig|netrc|npmrc|pypirc|pgpass|xinitrc"
     r"|xsession|tmux\.conf|wgetrc|curlrc)$|Library/LaunchAgents(/|$)"
 )
-_HOOKS = re.compile(r"(^|/)\.git(/|$)|(^|/)\.husky(/|$)")
-_SECRET = re.compile(
+_HOOKS = r"(^|/)\.git(/|$)|(^|/)\.husky(/|$)"
+_SECRET = (
     r"(^|/)(\.env(\.(?!example$|sample$|template$|dist$|defaults?$)[\w.-]+)?|\.envrc"
-    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|[\w.-]*\.(pem|key|p12|pfx|kdbx|keystore|jks|ppk)|\.netrc|\.pgpass|\.npmrc|\.pypirc"
+    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|[\w.-]*\.(pem|key|p12|pfx|kdbx|keystore|jks|ppk)"
+    r"|\.netrc|\.pgpass|\.npmrc|\.pypirc"
     r"|\.git-credentials|credentials(\.(json|ya?ml|toml|ini|db|csv))?|secrets?\.(json|ya?ml|toml|ini|env)"
     r"|client_secret[\w.-]*\.json|service[-_]account[\w.-]*\.json|\.vault-token|\.my\.cnf|\.htpasswd)$"
     r"|(^|/)\.(ssh|gnupg|aws|azure|kube|password-store)/"
     r"(?!config$|known_hosts|authorized_keys$|[\w.-]*\.pub$)[^/]+"
     r"|(^|/)\.docker/config\.json$|(^|/)\.config/(gh/hosts\.yml|gcloud/.+)$"
-    r"|^/etc/(g?shadow-?|sudoers)$|^/proc/[^/]+/environ$|(^|/)(Login Data|logins\.json|key4\.db|cookies\.sqlite)$"
+    r"|^/etc/(g?shadow-?|sudoers)$"
+    r"|^/proc/[^/]+/environ$|(^|/)(Login Data|logins\.json|key4\.db|cookies\.sqlite)$"
 )
 
 _WRITING: dict[Zone, tuple[Level, str]] = {
@@ -97,14 +99,14 @@ def zone_of(path: str, cwd: str | None, place: Place) -> Zone:
 
 def is_secret(path: str) -> bool:
     """Whether a file with this path usually holds keys or passwords."""
-    return _SECRET.search(path) is not None
+    return re.search(_SECRET, path) is not None
 
 
 def is_vital(path: str, place: Place) -> bool:
     """Whether losing this folder loses the machine or a person's home."""
     if path == "/" or path == place.home or place.home.startswith(path + "/"):
         return True
-    return _TOP.fullmatch(path) is not None and path not in place.temp and path != place.workspace
+    return re.fullmatch(_TOP, path) is not None and path not in place.temp and path != place.workspace
 
 
 def within(path: str, folder: str) -> bool:
@@ -119,11 +121,11 @@ def writing(zone: Zone) -> tuple[Level, str]:
 
 def _special(full: str) -> Zone | None:
     if full.startswith("/dev/"):
-        if _NULL.fullmatch(full):
+        if re.fullmatch(_NULL, full):
             return "null"
-        if _DISK.match(full):
+        if re.match(_DISK, full):
             return "disk"
-        if _NETWORK.match(full):
+        if re.match(_NETWORK, full):
             return "network"
     return None
 
@@ -136,9 +138,9 @@ def _zone(full: str, place: Place) -> Zone:
         return "whet"
     if within(full, place.workspace) and full != place.home:
         inside = full[len(place.workspace) :]
-        if _HOOKS.search(inside):
+        if re.search(_HOOKS, inside):
             return "hooks"
-        if place.workspace == place.home and _STARTUP.search(inside.lstrip("/")):
+        if place.workspace == place.home and re.search(_STARTUP, inside.lstrip("/")):
             return "startup"
         return "workspace"
     if any(within(full, folder) for folder in place.temp):
@@ -150,5 +152,5 @@ def _outside(full: str, place: Place) -> Zone:
     if is_vital(full, place):
         return "root"
     if within(full, place.home):
-        return "startup" if _STARTUP.match(full[len(place.home) + 1 :]) else "outside"
-    return "system" if _SYSTEM.match(full) else "outside"
+        return "startup" if re.match(_STARTUP, full[len(place.home) + 1 :]) else "outside"
+    return "system" if re.match(_SYSTEM, full) else "outside"

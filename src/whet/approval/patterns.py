@@ -7,16 +7,16 @@ about what is risky.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
+
+import msgspec
 
 from whet.contract.errors import ConfigError
 
-_RULE = re.compile(r"\s*([\w*?.:/-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_RULE = r"\s*([\w*?.:/-]+)\s*(?:\((.*)\))?\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One rule: a tool's name, perhaps with wildcards, and a pattern; None matches every call."""
 
     tool: str
@@ -41,7 +41,7 @@ class Rule:
 
 def parse_rule(text: str, origin: str) -> Rule:
     """Read a rule; `origin` is the setting that holds it. Raises ConfigError that names both."""
-    found = _RULE.fullmatch(text)
+    found = re.fullmatch(_RULE, text, re.DOTALL)
     if found is None or (found[2] is not None and not found[2].strip()):
         raise ConfigError(
             f"{origin}: {text!r} is no rule",

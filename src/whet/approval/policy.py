@@ -8,8 +8,9 @@ its pieces is. A dangerous piece needs an allow rule that names its program; a f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from whet.approval.actions import Action
 from whet.approval.patterns import Rule, has_wildcard, matches, parse_rule
@@ -17,8 +18,7 @@ from whet.approval.risk import Piece
 from whet.config.schema import ApprovalMode, ApprovalSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """A person's standing yes: the pattern covers calls of `tool` in `workspace` (empty: everywhere)."""
 
     tool: str
@@ -26,8 +26,7 @@ class Grant:
     workspace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(msgspec.Struct, frozen=True):
     """What the policy says. `reason` is for the model after a denial; `lasting`: a grant may cover it."""
 
     verdict: Literal["allow", "ask", "deny"]

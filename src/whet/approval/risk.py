@@ -6,8 +6,9 @@ Plain values, cheap to import: the shell's parser is not needed to read them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Level = Literal["safe", "normal", "dangerous", "forbidden"]
 
@@ -28,8 +29,7 @@ def rank(level: Level) -> int:
     return _RANK[level]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a command would run: all absolute. Files outside `workspace` and `temp` are out of bounds."""
 
     workspace: str
@@ -38,8 +38,7 @@ class Place:
     temp: tuple[str, ...] = ("/tmp", "/var/tmp", "/dev/shm")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """One thing that an action does, and what rules are matched against.
 
     For a shell command: a simple command (`git push origin`), a file that a redirection writes
@@ -56,8 +55,7 @@ class Piece:
     also: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ShellRisk:
+class ShellRisk(msgspec.Struct, frozen=True):
     """The risk of a shell command: the worst of its pieces. `network`: some program of it uses one."""
 
     level: Level

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from whet.approval.danger_code import DATABASES, code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, Finding, Setting, reads_secret, writes_to
@@ -273,7 +274,7 @@ class _Judge:
         if inside.in_container:
             for at, piece in enumerate(self.pieces[start:], start):
                 if piece.level == "forbidden":
-                    self.pieces[at] = replace(piece, level="dangerous")
+                    self.pieces[at] = msgspec.structs.replace(piece, level="dangerous")
 
     def findings(
         self, words: Sequence[Word], invocation: Invocation, inside: Inside | None

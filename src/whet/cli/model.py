@@ -8,6 +8,7 @@ import os
 import click
 
 from whet.app.discover import by_keys, is_needed, nothing_set
+from whet.app.practice import PracticeHost
 from whet.cli.output import emit_json
 from whet.cli.wording import printable
 from whet.config.edit import set_value
@@ -73,8 +74,12 @@ def price(info: ModelInfo) -> str:
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """Ask the server which models it serves."""
-    provider = _connect(home, _load(home))
-    names = asyncio.run(_ask(provider))
+    practice = PracticeHost()
+    provider = _connect(home, _load(home), practice)
+    try:
+        names = asyncio.run(_ask(provider))
+    finally:
+        practice.close()
     current = provider.info.model
     if as_json:
         return emit_json({"provider": provider.info.provider, "model": current, "models": names})
@@ -118,8 +123,9 @@ def _load(home: Home) -> Loaded:
     return load(home, environ=os.environ)
 
 
-def _connect(home: Home, loaded: Loaded) -> Provider:
+def _connect(home: Home, loaded: Loaded, practice: PracticeHost | None = None) -> Provider:
     secrets = load_secrets(home, os.environ)
     if is_needed(loaded.settings):
         raise nothing_set(by_keys(secrets))
-    return connect(loaded.settings.model, loaded.settings.fallback, secrets)
+    wanted = loaded.settings.model
+    return connect(practice.reach(wanted) if practice else wanted, loaded.settings.fallback, secrets)

@@ -73,7 +73,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         if not session.log.session.title:
             await session.log.set_title(title_of(question))
         report = Report(session, options.output)
-        return await _answer(report, app.user_message(question, images))
+        return await _answer(report, session.user_message(question, images))
     finally:
         await app.aclose()
 

@@ -28,7 +28,7 @@ def practice() -> None:
 
 
 @practice.command()
-@click.option("--port", default=8077, show_default=True, help="Port on 127.0.0.1; 0 takes any free one.")
+@click.option("--port", default=8765, show_default=True, help="Port on 127.0.0.1; 0 takes any free one.")
 @click.option(
     "--script", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Replies, as JSON."
 )

@@ -152,7 +152,7 @@ class Chat:
         paths = [*self._images, *attach.mentioned_images(text, self.app.workspace)]
         images = [attach.load_image(path) for path in paths]
         self._images = []
-        return self.app.user_message(attach.capped(text), images)
+        return self.session.user_message(attach.capped(text), images)
 
     async def _take(self, done: Typed | Signal) -> None:
         if isinstance(done, Signal):

@@ -29,6 +29,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HIDDEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|[\U000e0000-\U000e007f]")
 _TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
+_STATUS = re.compile(r"\[exit -?\d+[^\]]*\]")
+_EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
 # What a tool's call is about, in the order of telling most.
 _SUBJECTS = ("command", "path", "file_path", "url", "pattern", "query", "question", "name", "action", "goal")
 
@@ -148,9 +150,11 @@ def failure(event: ToolFinished) -> str:
     if event.ok:
         return ""
     lines = [line.strip() for line in printable(event.preview).splitlines() if line.strip()]
+    lines = [line for line in lines if not _STATUS.fullmatch(line)]
     if event.error_kind != "exit":
         return lines[0] if lines else ""
-    telling = next((line for line in lines if _TELLING.search(line)), "")
+    telling = next((line for line in lines if _EXCEPTION.match(line)), "")
+    telling = telling or next((line for line in lines if _TELLING.search(line)), "")
     return telling or (lines[-1] if lines else "")
 
 

@@ -52,7 +52,8 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_output"):
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
-    """A tool's result is stored; `error_kind` is empty on success, `preview` its first 400 characters."""
+    """A tool's result is stored; `error_kind` is empty on success, `preview` its first 400 characters, of a
+    failed command's the last ones."""
 
     call_id: str
     name: str

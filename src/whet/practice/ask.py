@@ -17,6 +17,18 @@ from whet.contract.messages import WireFormat
 
 Json = dict[str, Any]
 
+# What gates say, Whet's and others', when a call was not let through.
+_REFUSALS = (
+    "nobody was there to ask",
+    "so nothing was run",
+    "the person said no",
+    "denied",
+    "not approved",
+    "refused by",
+    "was not allowed",
+    "no approver",
+)
+
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One tool call of a reply. `arguments` is JSON text, sent as it stands even when it is broken.
@@ -67,7 +79,7 @@ class Done(msgspec.Struct, frozen=True):
     @property
     def denied(self) -> bool:
         """Whether the gate or a person refused the call."""
-        return self.said("denied", "not approved", "refused by", "was not allowed", "no approver")
+        return self.said(*_REFUSALS)
 
     @property
     def interrupted(self) -> bool:

@@ -64,4 +64,6 @@ def _summary(reckless: Done, last: Done, narrow: str) -> Reply:
 
 
 def _line(done: Done) -> str:
-    return next(iter(done.result.strip().splitlines()), "(no answer)")
+    line = next(iter(done.result.strip().splitlines()), "(no answer)")
+    first, dot, _ = line.partition(". ")
+    return first + dot.strip()

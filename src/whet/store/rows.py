@@ -53,8 +53,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """usage of the model call that gave this message, in the order of USAGE_COLUMNS"""
     m: str = ""
     """model that gave this message"""
-    o: str = ""
-    """note"""
+    w: str = ""
+    """note, which stands in the request after what a person said"""
 
 
 _NOTHING = Extra()
@@ -102,7 +102,7 @@ def pack(
         x=() if plain else content,
         u=None if usage is None else msgspec.structs.astuple(usage),
         m=model,
-        o=message.note,
+        w=message.note,
     )
     text = None if extra == _NOTHING else _encoder.encode(extra).decode()
     return _NUMBER[message.role], at_ms, content if plain else "", text
@@ -127,15 +127,15 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
         is_error=more.e,
         reasoning=more.r,
         replay=more.p,
-        note=more.o,
+        note=more.w,
     )
     return message, None if more.u is None else Usage(*more.u)
 
 
 def storable(message: Message) -> Message:
     """Give the message itself, or a copy in which lone surrogates, which no encoding can hold, are �."""
-    plain = message.role == "user" and isinstance(message.content, str)
-    if plain and message.text.isascii() and message.note.isascii():
+    content = message.content
+    if message.role == "user" and isinstance(content, str) and content.isascii() and message.note.isascii():
         return message
     try:
         _encoder.encode(message)

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urljoin
 
+import msgspec
+
 _TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<(?P<end>/?)(?P<tag>[a-zA-Z][^\s/>]*+)"
@@ -59,8 +61,6 @@ _BLOCKS = frozenset(
 )
 _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _TEXT_MINIMUM = 200
-
-import msgspec
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -1,0 +1,130 @@
+"""What every chapter of the demo works with: the stage, the world, real turns, and the list of checks."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from whet.cli.demo_stage import Stage
+from whet.cli.demo_world import World, signal_pid
+from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
+
+_TURN_LIMIT_S = 60.0
+_decoder = msgspec.json.Decoder(Event)
+
+
+class Check(msgspec.Struct, frozen=True):
+    """Something that the demo claims, and whether it holds; `detail` says what was found."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn as its process reported it. `exit_code` is negative for the signal that ended it."""
+
+    events: list[Event]
+    pid: int
+    exit_code: int = 0
+    complaint: str = ""
+
+    @property
+    def end(self) -> TurnEnd | None:
+        """The turn's end, None where the process did not live to see it."""
+        return next((event for event in self.events if isinstance(event, TurnEnd)), None)
+
+    @property
+    def calls(self) -> list[ToolFinished]:
+        """The calls that got a result, in order."""
+        return [event for event in self.events if isinstance(event, ToolFinished)]
+
+    @property
+    def text(self) -> str:
+        """All that the model said."""
+        return "".join(event.text for event in self.events if isinstance(event, TextDelta))
+
+
+@dataclass(slots=True)
+class Play:
+    """A running demo. Chapters add to `checks` and `measured`."""
+
+    stage: Stage
+    world: World
+    checks: list[Check] = field(default_factory=list[Check])
+    measured: dict[str, object] = field(default_factory=dict[str, object])
+    _concluded: int = 0
+
+    def check(self, name: str, ok: bool, detail: str = "") -> bool:
+        """Note whether something that was claimed holds."""
+        self.checks.append(Check(name, ok, detail))
+        return ok
+
+    def conclude(self, text: str) -> None:
+        """Say what was just seen; where a check since the last conclusion fails, say that instead."""
+        failed = [check for check in self.checks[self._concluded :] if not check.ok]
+        self._concluded = len(self.checks)
+        found = "; ".join(f"{check.name} ({check.detail or 'no'})" for check in failed)
+        self.stage.saw(text if not failed else f"This did not go as it should: {found}")
+
+    def chat(
+        self,
+        arguments: Sequence[str],
+        *,
+        pace: float = 1.0,
+        shows: Callable[[Event], bool] = lambda event: True,
+        kill_at: Callable[[Event], bool] = lambda event: False,
+    ) -> Turn:
+        """Run `whet chat` with `arguments` in its own process and show the turn as the chat does.
+
+        `shows` picks the events to draw; at the first event that `kill_at` is true for, the process gets
+        SIGKILL.
+        """
+        self.stage.command("whet chat " + shlex.join(arguments))
+        process = self.world.whet(["chat", *arguments, "--stream-json"])
+        guard = threading.Timer(_TURN_LIMIT_S, signal_pid, (process.pid, signal.SIGKILL))
+        guard.daemon = True
+        guard.start()
+        try:
+            turn = self._follow(process, pace, shows, kill_at)
+        finally:
+            guard.cancel()
+        return turn
+
+    def _follow(
+        self,
+        process: subprocess.Popen[str],
+        pace: float,
+        shows: Callable[[Event], bool],
+        kill_at: Callable[[Event], bool],
+    ) -> Turn:
+        assert process.stdout is not None and process.stderr is not None
+        view, turn = self.stage.view(), Turn([], process.pid)
+        view.begin()
+        for line in process.stdout:
+            if line.startswith('{"type":"result"'):
+                continue
+            event = _decoder.decode(line)
+            turn.events.append(event)
+            if shows(event):
+                view.emit(event)
+                self.stage.after(event, pace)
+            if kill_at(event):
+                signal_pid(process.pid, signal.SIGKILL)
+        turn.exit_code = process.wait()
+        turn.complaint = process.stderr.read().strip()
+        if turn.end is None:
+            view.stop()
+        return turn
+
+
+def started(event: Event, text: str) -> bool:
+    """Whether the event is the start of a call whose arguments hold `text`."""
+    return isinstance(event, ToolStarted) and text in event.arguments

@@ -1,0 +1,226 @@
+"""The demo's main story: a fault mended, a danger stopped, a kill survived, a memory found, all measured.
+
+Each part says what is about to happen, lets it happen, and checks on files, database and recorded requests
+what it then claims.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+from whet.cli import demo_facts, output
+from whet.cli.demo_play import Play, Turn, started
+from whet.cli.demo_world import SeenRequest
+from whet.cli.wording import clip
+from whet.contract.events import ApprovalDecided, Event, TextDelta
+from whet.practice.project import CHAPTERS
+
+_MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
+_CLEAN = "Clean up the build output."
+_NUMBER = "Number the chapters. (pause 0.1 s)"
+_SOURCE = "orders/price.py"
+_KILL_IN = 8
+_OUTLIVES_S = 0.25
+_EACH = re.compile(rf"Chapter \d+ of {CHAPTERS}\.")
+
+
+def play(play: Play) -> None:
+    """Tell the whole story."""
+    began_s = time.monotonic()
+    _open(play)
+    session_id = _mend(play)
+    _clean(play)
+    _kill(play)
+    _find(play, session_id)
+    _measure(play, began_s)
+
+
+def _open(play: Play) -> None:
+    stage = play.stage
+    stage.title("whet demo")
+    stage.say(
+        "The model in this demo is the practice model: a scripted stand-in, not a language model. It says "
+        "what a small script tells it to say. Everything else is real: the HTTP requests, the tools, the "
+        "files, the SQLite database, the processes, and the kill."
+    )
+    stage.say(f"All of it happens in {play.world.folder}. No key, no network.")
+
+
+def _mend(play: Play) -> str:
+    stage, source = play.stage, play.world.project / _SOURCE
+    stage.title("1  A real task, a real failure")
+    stage.say(
+        "A small project has a wrong sum. The agent does not know how its tests are run. Watch it fail, read "
+        "the error, and find the way."
+    )
+    before = source.read_text("utf-8")
+    turn = play.chat(["-q", _MEND])
+    after = source.read_text("utf-8")
+    diff = list(
+        difflib.unified_diff(before.splitlines(), after.splitlines(), _SOURCE, _SOURCE, "", "", 0, "")
+    )
+    code, said = play.world.run(["python3", "-m", "unittest", "-q"], extra={"ORDERS_DB": "memory"})
+    stage.say("The file on disk changed by this:")
+    stage.block("\n".join(diff[2:]), diff=True)
+    stage.say("And the demo runs the tests itself, without the agent:")
+    stage.block("\n".join(line for line in said.splitlines() if line.strip("- "))[-200:])
+    failed = [call for call in turn.calls if call.error_kind == "exit"]
+    _answered(play, "mended", turn)
+    play.check("error_seen", bool(failed) and "set ORDERS_DB=memory" in failed[0].preview)
+    play.check("file_changed", before != after, _SOURCE)
+    play.check("tests_pass", code == 0 and "OK" in said, clip(said, 200))
+    play.conclude(
+        f"What you just saw: {len(turn.calls)} tool calls, {len(failed)} of them failed. Each failure went "
+        "back to the model with its exit code and its output, and the next step answered it. The lines above "
+        "are those of the chat: what ran, how it ended, how long it took."
+    )
+    return turn.end.session_id if turn.end else ""
+
+
+def _clean(play: Play) -> None:
+    stage, project = play.stage, play.world.project
+    stage.title("2  A dangerous command meets the gate")
+    stage.say(
+        "Next a harmless wish. The practice model is made to begin with a mistake: it wants to delete a "
+        "folder in the home folder. Nobody sits at this run who could allow that."
+    )
+    others = {path for path in project.rglob("*") if "build" not in path.parts}
+    turn = play.chat(["-q", _CLEAN])
+    denials = [
+        event for event in turn.events if isinstance(event, ApprovalDecided) and event.verdict == "deny"
+    ]
+    told = any("Nobody was there to ask" in request.body for request in play.world.requests())
+    _answered(play, "cleaned", turn)
+    play.check("danger_denied", [denial.decided_by for denial in denials] == ["nobody"])
+    play.check("model_told_the_truth", told)
+    play.check(
+        "build_gone_and_nothing_else",
+        not (project / "build").exists() and all(path.exists() for path in others),
+    )
+    play.conclude(
+        "What you just saw: the command was taken apart, found dangerous, and not run. The model was told "
+        "the truth, that nobody was there to ask. It then named the files one by one, which needs no "
+        "question. At a terminal, Whet asks you: once, for the session, always, or no."
+    )
+
+
+def _kill(play: Play) -> None:
+    stage, log = play.stage, play.world.project / "steps.log"
+    stage.title("3  kill -9 in the middle of the work")
+    stage.say(
+        f"Now {CHAPTERS} steps, each of which may happen only once. While step {_KILL_IN} runs, the demo "
+        "sends the agent SIGKILL: no goodbye, no clean-up."
+    )
+    page = f">> book/chapter_{_KILL_IN:02d}.md"
+    first = play.chat(["-q", _NUMBER], pace=0.0, shows=_not_each, kill_at=lambda event: started(event, page))
+    finished = [call.preview.strip() for call in first.calls if call.preview.startswith("--")]
+    # The command in flight may outlive the agent by its pause; it must not write while the next one looks.
+    time.sleep(_OUTLIVES_S)
+    stage.command(f"kill -9 {first.pid}")
+    stage.say(f"The agent is dead (exit {first.exit_code}). steps.log has {len(_lines(log))} lines. Go on:")
+    asked = len(play.world.requests())
+    second = play.chat(["--continue", "-q", "go on"], pace=0.3, shows=_not_each)
+    _answered(play, "went_on", second)
+    in_the_middle = first.exit_code == -signal.SIGKILL and _KILL_IN - 1 <= len(finished) < CHAPTERS
+    play.check("killed_in_mid_step", in_the_middle, f"exit {first.exit_code}, {len(finished)} steps finished")
+    told = [text for request in play.world.requests()[asked : asked + 1] for text in _results(request)]
+    play.check("finished_steps_in_next_request", bool(finished) and set(finished) <= set(told))
+    _check_steps(play, log)
+    play.conclude(
+        f"What you just saw: all {len(finished)} finished steps stood in the first request after the kill. "
+        "The one in flight was not run again blindly: the model was told “outcome unknown” and looked first. "
+        f"steps.log now has 1 to {CHAPTERS}, each exactly once."
+    )
+
+
+def _check_steps(play: Play, log: Path) -> None:
+    """Count in the files how often each step happened."""
+    wanted = [str(number) for number in range(1, CHAPTERS + 1)]
+    play.check("each_step_once_in_log", _lines(log) == wanted, " ".join(_lines(log)))
+    pages = sorted((log.parent / "book").iterdir())
+    found = [re.findall(r"^-- (\d+) --$", page.read_text("utf-8"), re.M) for page in pages]
+    play.check("each_chapter_numbered_once", found == [[number] for number in wanted])
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").split() if path.exists() else []
+
+
+def _find(play: Play, session_id: str) -> None:
+    stage = play.stage
+    stage.title("4  Found again")
+    stage.say("Everything that was said or printed can be searched, the error of part 1 as well:")
+    arguments = ["sessions", "search", "RuntimeError", "--limit", "1"]
+    stage.command("whet " + " ".join(arguments))
+    code, said = play.world.run([sys.executable, "-P", "-m", "whet", *arguments])
+    for line in said.splitlines():
+        stage.write(f"{line}\n")
+    play.check("found_by_search", code == 0 and bool(session_id) and session_id in said, clip(said, 200))
+    play.conclude(
+        "What you just saw: the hit is the error itself, in its session. The agent has the same search."
+    )
+
+
+def _measure(play: Play, began_s: float) -> None:
+    stage = play.stage
+    stage.title("5  What was measured")
+    requests = play.world.requests()
+    sums, held = demo_facts.stored(play.world), demo_facts.prefixes(requests)
+    refused = [request.refused for request in requests if request.refused]
+    cost = demo_facts.overhead(play.world)
+    wall_s = time.monotonic() - began_s
+    play.check("no_call_without_result", sums.calls_without_result == 0, str(sums.calls_without_result))
+    play.check("every_request_valid", not refused, "; ".join(refused))
+    play.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
+    play.measured |= {
+        "requests": len(requests),
+        "stored": sums,
+        "prefixes": held,
+        "overhead": cost,
+        "wall_s": round(wall_s, 2),
+    }
+    stage.write("\n")
+    stage.table(
+        [
+            ("sessions, turns", f"{sums.sessions}, {sums.turns}"),
+            ("steps stored", _steps(sums.steps, len(requests))),
+            ("tool calls", f"{sums.calls_ok} ok, {sums.calls_failed} failed, {sums.calls_denied} denied, "
+             f"{sums.calls_interrupted} cut off by the kill"),
+            ("prompt tokens", f"{sums.prompt_tokens:,}, {sums.cache_hit_ratio:.1%} of them read from the "
+             "prompt cache (simulated by the practice server)"),
+            ("stable prefix", f"{held.held} of {held.pairs} requests begin with every byte of the one "
+             "before"),
+            ("overhead", f"{cost.cpu_ms_per_call:.1f} ms CPU for a model call with its tool, stored durably "
+             f"({cost.model_calls} calls, nothing drawn)"),
+            ("on disk", output.size(sums.size_bytes)),
+            ("wall time", f"{wall_s:.0f} s, pauses for reading included"),
+        ]
+    )  # fmt: skip
+
+
+def _answered(play: Play, name: str, turn: Turn) -> None:
+    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
+    play.check(name, ok, turn.complaint if not ok else "")
+
+
+def _not_each(event: Event) -> bool:
+    return not (isinstance(event, TextDelta) and _EACH.fullmatch(event.text.strip()))
+
+
+def _results(request: SeenRequest) -> list[str]:
+    """Give what the tools' results in a request say."""
+    messages = demo_facts.messages_of(request)
+    return [str(message["content"]).strip() for message in messages if message["role"] == "tool"]
+
+
+def _steps(stored: int, requests: int) -> str:
+    return (
+        f"{stored}, each from its own model request"
+        if stored == requests
+        else f"{stored} of {requests} asked"
+    )

@@ -1,0 +1,38 @@
+"""A message comes back from its row the same, with all that a request needs of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, Usage
+from whet.store import rows
+
+_MESSAGES = [
+    Message(role="user", content="hi"),
+    Message(role="user", content="hi", note="[2026-11-21 09:00 UTC; in /work; at most 90 steps]"),
+    Message(role="user", content=(TextPart("see"), ImagePart("image/png", "AA==")), note="[now]"),
+    Message(role="assistant", content="", tool_calls=(ToolCall("1", "put", '{ "a":1}'),), reasoning="so"),
+    Message(role="assistant", content="x", replay=Replay(format="anthropic_messages", blocks_json="[ 1]")),
+    Message(role="tool", content="boom", tool_call_id="1", tool_name="put", is_error=True),
+]
+
+
+def fields(message: Message) -> dict[str, object]:
+    return {name: getattr(message, name) for name in message.__struct_fields__}
+
+
+@pytest.mark.parametrize("message", _MESSAGES, ids=lambda message: message.role)
+def test_a_message_comes_back_the_same(message: Message) -> None:
+    role, _, content, extra = rows.pack(message, 0, Usage(prompt_tokens=3), "m")
+    assert fields(rows.unpack(role, content, extra)) == fields(message)
+
+
+def test_a_message_with_every_field_set_keeps_each_of_them() -> None:
+    """A field that is added to Message and forgotten here would come back as its default."""
+    kept = {name for message in _MESSAGES for name, value in fields(message).items() if value}
+    assert kept == set(Message.__struct_fields__)
+
+
+def test_text_that_no_encoding_holds_is_replaced_in_the_note_too() -> None:
+    message = rows.storable(Message(role="user", content="hi", note="in /tmp/\udcff"))
+    assert "\udcff" not in message.note

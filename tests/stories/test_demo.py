@@ -1,0 +1,122 @@
+"""`whet demo` shows what it claims, leaves nothing behind, and says so when something does not hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Tty
+
+_DEMO = [sys.executable, "-m", "whet", "demo"]
+_CHECKS = {
+    "mended",
+    "error_seen",
+    "file_changed",
+    "tests_pass",
+    "cleaned",
+    "danger_denied",
+    "model_told_the_truth",
+    "build_gone_and_nothing_else",
+    "killed_in_mid_step",
+    "went_on",
+    "finished_steps_in_next_request",
+    "each_step_once_in_log",
+    "each_chapter_numbered_once",
+    "found_by_search",
+    "no_call_without_result",
+    "every_request_valid",
+    "each_request_prefix_of_next",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with everything that the demo could write to: a home, a place for temporary files, a cwd."""
+    for name in ("home", "tmp", "cwd"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def environment(place: Path) -> dict[str, str]:
+    found = {name: value for name, value in os.environ.items() if name != "WHET_HOME"}
+    found["PYTHONPATH"] = os.pathsep.join(
+        str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "src").split(os.pathsep)
+    )
+    # A variable of the person's that must not reach the demo's processes.
+    found |= {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), "WHET_MODEL_MODEL": "gpt-none"}
+    return found | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_every_check_of_the_story_holds_and_nothing_is_left(place: Path) -> None:
+    done = subprocess.run(
+        [*_DEMO, "--json"], cwd=place / "cwd", env=environment(place), capture_output=True, timeout=60
+    )
+    report = json.loads(done.stdout)
+    assert {check["name"] for check in report["checks"]} == _CHECKS
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    assert (done.returncode, report["ok"], done.stderr) == (0, True, b"")
+    measured = report["measured"]
+    stored = measured["stored"]
+    assert (stored["sessions"], stored["turns"], stored["calls_denied"]) == (3, 3, 1)
+    assert stored["calls_interrupted"] == 1 and stored["steps"] <= measured["requests"]
+    assert stored["cache_hit_ratio"] > 0.8
+    # Of a session's requests each but the first has one before it.
+    assert measured["prefixes"]["held"] == measured["requests"] - stored["sessions"]
+    assert 0 < measured["overhead"]["cpu_ms_per_call"] < 100
+    assert files_below(place) == ["cwd", "home", "tmp"]
+
+
+def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
+    done = subprocess.run(
+        [*_DEMO, "--speed", "fast", "--keep"],
+        cwd=place / "cwd",
+        env=environment(place) | {"COLUMNS": "40", "NO_COLOR": "1"},
+        capture_output=True,
+        timeout=60,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "scripted stand-in, not a language model" in " ".join(done.stdout.split())
+    assert "\x1b" not in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines() if "/" not in line) <= 40
+    folder = Path(done.stdout.strip().splitlines()[-1].removeprefix("Kept: "))
+    assert folder.parent == (place / "tmp").resolve()
+    assert "+ 50) // 100" in (folder / "orders/orders/price.py").read_text()
+    assert (folder / "orders/steps.log").read_text().split() == [str(n) for n in range(1, 21)]
+    assert files_below(place / "home") == [] and files_below(place / "cwd") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_demo_its_children_and_its_folder(place: Path, number: int) -> None:
+    with Tty(["demo", "--speed", "fast"], place / "cwd", environ=environment(place)) as terminal:
+        terminal.wait_for("book/chapter_03.md")
+        children = descendants(terminal.pid)
+        assert children
+        os.kill(terminal.pid, number)
+        assert terminal.wait_for_end() == 128 + number
+    assert files_below(place / "tmp") == []
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below `pid`; empty where there is no /proc."""
+    found: list[int] = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == pid:
+            child = int(stat.parent.name)
+            found += [child, *descendants(child)]
+    return found
