@@ -1,4 +1,4 @@
-"""The home: no space, no permission, files that are broken or from the future. One line each, nothing lost."""
+"""The home: no space, no permission, broken files, files from the future. One line each, nothing lost."""
 
 from __future__ import annotations
 

@@ -27,6 +27,9 @@ from whet.practice.server import PracticeServer
 PAGE = "<!doctype html><html><head><title>Log in to the Wi-Fi</title></head></html>"
 
 
+NEVER_SEEN = Reply("never seen")
+
+
 @dataclass(frozen=True)
 class Bad:
     """A fault that ends the turn: what the server does, and what the one line must say."""
@@ -34,7 +37,7 @@ class Bad:
     fault: Fault
     says: tuple[str, ...]
     silence_s: str = "20"
-    reply: Reply = Reply("never seen")
+    reply: Reply = NEVER_SEEN
 
 
 ENDS = {

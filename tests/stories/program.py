@@ -1,8 +1,8 @@
 """The real program in a home of its own against a practice server, and what must hold after any run.
 
-`Program` runs `whet` as a process (see nursery.py). `assert_requests_are_sound` is what every story ends with: no
-request was refused, each fits the vendor's own SDK types, and each is a byte prefix of the next one of its
-conversation.
+`Program` runs `whet` as a process (see nursery.py). `assert_requests_are_sound` is what every story ends
+with: no request was refused, each fits the vendor's own SDK types, and each is a byte prefix of the next one
+of its conversation.
 """
 
 from __future__ import annotations

@@ -22,11 +22,14 @@ from whet.practice.script import Fault, Reply, rate_limited, server_error
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
-USAGE = (
-    "prompt_tokens completion_tokens total_tokens input_tokens output_tokens cache_read_tokens "
-    "cache_write_tokens reasoning_tokens cost_usd cache_hit_ratio"
-).split()
-KEYS = "session_id conversation_id text end_reason steps tool_calls usage review duration_s".split()
+USAGE = [
+    *("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"),
+    *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "cost_usd", "cache_hit_ratio"),
+]
+KEYS = [
+    *("session_id", "conversation_id", "text", "end_reason", "steps", "tool_calls"),
+    *("usage", "review", "duration_s"),
+]
 
 
 @pytest.fixture
