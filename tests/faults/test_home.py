@@ -1,4 +1,4 @@
-"""The home: no space, no permission, files that are broken or from the future. One line each, nothing lost."""
+"""The home: no space, no permission, broken files, files from the future. One line each, nothing lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def server() -> Iterator[PracticeServer]:
         yield server
 
 
-def test_a_full_disk_ends_the_turn_and_everything_before_is_there(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
+    tmp_path: Path, server: PracticeServer
+) -> None:
     program = Program(tmp_path, server)
     assert program.ask("remember the blue door").code == 0
     used = max(path.stat().st_size for path in program.home.iterdir() if path.name.startswith("state.db"))
@@ -91,7 +93,9 @@ def test_a_home_that_is_a_file_is_named(tmp_path: Path, server: PracticeServer) 
     program.ask("hello").assert_error(str(program.home))
 
 
-@pytest.mark.parametrize("bytes_", [b"this is no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 8000])
+@pytest.mark.parametrize(
+    "bytes_", [b"this is no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 8000]
+)
 def test_a_corrupt_database_is_named_and_left_alone(
     tmp_path: Path, server: PracticeServer, bytes_: bytes
 ) -> None:
@@ -144,7 +148,9 @@ CONFIGS = {
 }
 
 
-def test_a_broken_config_is_named_with_line_and_what_is_allowed(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_broken_config_is_named_with_line_and_what_is_allowed(
+    tmp_path: Path, server: PracticeServer
+) -> None:
     program = Program(tmp_path, server)
     program.home.mkdir(mode=0o700)
     for text, words in CONFIGS.items():

@@ -27,6 +27,9 @@ from whet.practice.server import PracticeServer
 PAGE = "<!doctype html><html><head><title>Log in to the Wi-Fi</title></head></html>"
 
 
+NEVER_SEEN = Reply("never seen")
+
+
 @dataclass(frozen=True)
 class Bad:
     """A fault that ends the turn: what the server does, and what the one line must say."""
@@ -34,7 +37,7 @@ class Bad:
     fault: Fault
     says: tuple[str, ...]
     silence_s: str = "20"
-    reply: Reply = Reply("never seen")
+    reply: Reply = NEVER_SEEN
 
 
 ENDS = {
@@ -88,7 +91,9 @@ def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int
         for batch in batches(names):
             for name in batch:
                 bad = ENDS[name]
-                found[name].server.install([Reply(bad.reply.text, pieces=bad.reply.pieces, stop=bad.reply.stop, fault=bad.fault)])  # type: ignore[union-attr]
+                found[name].server.install(
+                    [Reply(bad.reply.text, pieces=bad.reply.pieces, stop=bad.reply.stop, fault=bad.fault)]
+                )  # type: ignore[union-attr]
             runs = [
                 found[name].start_asking("What now?", environ={"WHET_MODEL_TIMEOUT_S": ENDS[name].silence_s})
                 for name in batch
@@ -199,7 +204,9 @@ def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tm
 
 
 def test_each_run_says_in_json_what_it_says_on_the_error_line(tmp_path: Path) -> None:
-    with PracticeServer(script=[Reply("", fault=Fault(status=401, message="bad key sk-1234567890abcdef"))]) as server:
+    with PracticeServer(
+        script=[Reply("", fault=Fault(status=401, message="bad key sk-1234567890abcdef"))]
+    ) as server:
         done = Program(tmp_path, server).ask("?")
     row = json.loads(done.out)
     assert row["error"] in done.err and row["hint"] in done.err

@@ -77,7 +77,12 @@ def server() -> Iterator[PracticeServer]:
 def at(root: Path, base_url: str) -> Program:
     """A program whose model server is at any address."""
     return Program(
-        root, environ={"WHET_MODEL_PROVIDER": "far", "WHET_MODEL_BASE_URL": base_url, "WHET_MODEL_MODEL": "practice"}
+        root,
+        environ={
+            "WHET_MODEL_PROVIDER": "far",
+            "WHET_MODEL_BASE_URL": base_url,
+            "WHET_MODEL_MODEL": "practice",
+        },
     )
 
 

@@ -64,7 +64,7 @@ def assert_goes_on(program: Program, root: Path) -> None:
 
 
 def one_round(root: Path, number: int, moment: float) -> int:
-    """Stop a run at a moment of its turn with a signal, and go on; gives the exit code of what was stopped."""
+    """Stop a run at a moment of its turn with a signal, and go on; gives the stopped one's exit code."""
     with PracticeServer(script=script()) as server:
         program = Program(root, server)
         running = program.start_asking("work through the steps")

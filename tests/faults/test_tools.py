@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_oneshot import is_alive
-from tests.stories.program import Program, assert_calls_answered_once, assert_requests_are_sound, does, said, use
+from tests.stories.program import (
+    Program,
+    assert_calls_answered_once,
+    assert_requests_are_sound,
+    does,
+    said,
+    use,
+)
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 
@@ -37,7 +44,9 @@ def results(program: Program, *calls: object, environ: dict[str, str] | None = N
 
 def test_a_gigabyte_of_output_is_cut_in_the_middle_in_little_memory(program: Program) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    (result,) = results(program, use("terminal", command="echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo last"))
+    (result,) = results(
+        program, use("terminal", command="echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo last")
+    )
     assert result.startswith("first") and "last" in result[-200:]
     assert len(result) < 40_000
     assert "999" in result.replace("x", "") or "1,000" in result, "what was left out is counted"
@@ -47,7 +56,11 @@ def test_a_gigabyte_of_output_is_cut_in_the_middle_in_little_memory(program: Pro
 def test_what_never_ends_forks_and_reads_is_answered_in_time(program: Program) -> None:
     told = results(
         program,
-        use("terminal", command="sleep 300 & echo $! > child; setsid sleep 300 & echo $! > other; wait", timeout_s=1),
+        use(
+            "terminal",
+            command="sleep 300 & echo $! > child; setsid sleep 300 & echo $! > other; wait",
+            timeout_s=1,
+        ),
         use("terminal", command="cat; echo end of input"),
         use("terminal", command="head -c 300 /bin/sh"),
         use("terminal", command="printf 'caf\\xe9 \\xff\\xfe'"),
@@ -101,7 +114,18 @@ def test_ways_out_of_the_workspace_are_refused_with_the_reason(program: Program,
 
 
 def test_odd_names_are_names(program: Program) -> None:
-    names = ["-rf", "a b", "it's", '"quoted"', "new\nline", "日本語 🙂.txt", "$(touch pwned)", "*", "e\u0301", "x" * 255]
+    names = [
+        "-rf",
+        "a b",
+        "it's",
+        '"quoted"',
+        "new\nline",
+        "日本語 🙂.txt",
+        "$(touch pwned)",
+        "*",
+        "e\u0301",
+        "x" * 255,
+    ]
     told = results(
         program,
         *[use("write_file", path=name, content=f"number {n}\n") for n, name in enumerate(names)],

@@ -56,12 +56,11 @@ def judge(seed: int, *, with_types: bool) -> None:
             kept = common(view, rows)
             assert whole.startswith(before), f"{where}: the past was rewritten"
             before = stable(codec, view, kept)
-    return None
 
 
 def common(view: Sequence[Message], rows: Sequence[Message]) -> int:
     """Give how many rows of the view stay when the transcript grows: all, unless a stand-in ends it."""
-    return len(view) - (not rows or view[-1] not in rows and view[-1].role == "user")
+    return len(view) - (not rows or (view[-1] not in rows and view[-1].role == "user"))
 
 
 def stable(codec: Codec, view: Sequence[Message], kept: int) -> bytes:

@@ -48,7 +48,18 @@ IDS = (
     "fc_1|call_1",
     "123456789",
 )
-NAMES = ("read_file", "terminal", "", "no such tool", "a.b.c", "x" * 200, "名前", "\udcff", "functions.read_file", "-")
+NAMES = (
+    "read_file",
+    "terminal",
+    "",
+    "no such tool",
+    "a.b.c",
+    "x" * 200,
+    "名前",
+    "\udcff",
+    "functions.read_file",
+    "-",
+)
 ARGUMENTS = (
     "{}",
     '{"path": "a"}',
@@ -85,7 +96,9 @@ REPLAYS = (
     Replay("anthropic_messages", '[{"type":"tool_use","id":"call_1","name":"read_file","input":{}}]'),
     Replay(
         "anthropic_messages",
-        '[{"type":"thinking","thinking":"hm","signature":"' + sign("hm", 0) + '"},{"type":"text","text":"so"}]',
+        '[{"type":"thinking","thinking":"hm","signature":"'
+        + sign("hm", 0)
+        + '"},{"type":"text","text":"so"}]',
     ),
     Replay("anthropic_messages", "[]"),
     Replay("anthropic_messages", "not json"),

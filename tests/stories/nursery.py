@@ -7,6 +7,7 @@ each, and writes {"id", "pid"} when that has started and {"id", "code"} when it 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -16,7 +17,7 @@ import signal
 import sys
 from typing import Any
 
-# What the orders' commands import late; a wrong name here fails at once.
+# What the commands import late, and what the HTTP client imports at its first request.
 MODULES = (
     "whet.cli.main",
     "whet.cli.group",
@@ -26,11 +27,18 @@ MODULES = (
     "whet.app.discover",
     "asyncio",
     "httpx2",
+    "httpcore2._async.connection_pool",
+    "httpcore2._backends.anyio",
+    "anyio._backends._asyncio",
+    "anyio.streams.tls",
+    "h11",
+    "truststore",
 )
 
 
 def be_whet(order: dict[str, Any], control: list[int]) -> None:
     """Become the process of one order; does not return."""
+    gc.enable()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, name, flags in (
@@ -63,7 +71,6 @@ def be_whet(order: dict[str, Any], control: list[int]) -> None:
 def main() -> None:
     for name in MODULES:
         importlib.import_module(name)
-    sys.stdin = open(0, closefd=False)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
@@ -71,6 +78,9 @@ def main() -> None:
     orders_fd, answers_fd = os.dup(0), os.dup(1)
     known: dict[int, int] = {}
     buffer = b""
+    # Without this, each child's collector would copy every page of what all of them share.
+    gc.disable()
+    gc.freeze()
     while True:
         ready, _, _ = select.select([orders_fd, wake_read], [], [])
         if wake_read in ready:

@@ -1,8 +1,8 @@
 """The real program in a home of its own against a practice server, and what must hold after any run.
 
-`Program` runs `whet` as a process (see nursery.py). `assert_requests_are_sound` is what every story ends with: no
-request was refused, each fits the vendor's own SDK types, and each is a byte prefix of the next one of its
-conversation.
+`Program` runs `whet` as a process (see nursery.py). `assert_requests_are_sound` is what every story ends
+with: no request was refused, each fits the vendor's own SDK types, and each is a byte prefix of the next one
+of its conversation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Done:
     @property
     def row(self) -> dict[str, Any]:
         """The one object of --json; standard output holds nothing else."""
-        assert self.out.count("\n") == 1 and self.out.endswith("\n"), f"not one object: {self.out!r} {self.err}"
+        assert self.out.count("\n") == 1 and self.out.endswith("\n"), (
+            f"not one object: {self.out!r} {self.err}"
+        )
         return json.loads(self.out)
 
     def assert_error(self, *words: str, code: int = 1, hint: bool = True) -> None:
@@ -255,7 +257,9 @@ def _opening(request: Recorded) -> str:
 def said(request: Recorded) -> list[tuple[str, str]]:
     """Give (role, text) of each Chat Completions message after the system prompt."""
     return [
-        (row["role"], _text(row.get("content"))) for row in request.parsed["messages"] if row["role"] != "system"
+        (row["role"], _text(row.get("content")))
+        for row in request.parsed["messages"]
+        if row["role"] != "system"
     ]
 
 

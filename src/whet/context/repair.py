@@ -39,7 +39,9 @@ class Repairer:
         if message.role == "assistant":
             self._take_assistant(message)
         else:
-            self.rows.append(msgspec.structs.replace(message, content=EMPTY) if _is_empty(message) else message)
+            self.rows.append(
+                msgspec.structs.replace(message, content=EMPTY) if _is_empty(message) else message
+            )
 
     def close(self) -> None:
         """Write the results of the last calls, in the calls' order, with a stand-in for each missing one."""
