@@ -747,6 +747,14 @@ def commands(block: str) -> list[str]:
 
 # Written out, as their line ends or control characters matter.
 _ODD = [
+    ("dangerous", "whet config set approval.mode auto"),
+    ("dangerous", "python -m whet config set approval.mode auto"),
+    ("dangerous", ".venv/bin/python3.11 -m whet sessions delete x --yes"),
+    ("dangerous", "./.venv/bin/whet chat --yes -q 'rm it'"),
+    ("dangerous", "whet"),
+    ("dangerous", "whet approvals revoke 1"),
+    ("normal", "whet sessions list"),
+    ("normal", "python3 -m whet doctor"),
     ("dangerous", "cat <<EOF\na\nEOF \nrm -rf build\nEOF"),
     ("dangerous", "cat <<EOF\nnever ended"),
     ("dangerous", "ls # x\n\\rm x"),

@@ -151,7 +151,7 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         async with limit:
             return await tool.run(context, arguments)
     except ToolError as error:
-        text = f"{error.message} {error.hint}".rstrip()
+        text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
         return ToolOutput(text, error_kind=error.kind)
     except TimeoutError as error:
         if not limit.expired():
