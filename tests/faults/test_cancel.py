@@ -70,7 +70,10 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
         assert (end.reason, end.text) == ("answered", "on again"), (at, end)
         live = r.session.log.messages
         said = [message.text for message in live if message.role == "user"]
-        assert said in (["go", "typed meanwhile", "and now?"], ["go", "and now?", "typed meanwhile"]), (at, said)
+        assert said in (["go", "typed meanwhile", "and now?"], ["go", "and now?", "typed meanwhile"]), (
+            at,
+            said,
+        )
         stored = (await SessionLog.open(database, r.session.id, SystemClock())).messages
         assert [(m.role, m.text, m.tool_call_id) for m in live] == [
             (m.role, m.text, m.tool_call_id) for m in stored

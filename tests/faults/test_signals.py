@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def stop_at(program: Program, running: Running, number: int, moment: float) -> N
     step = int(moment * (STEPS + 1))
     program.server.wait_for_request(step + 1, timeout=30)
     time.sleep((moment * (STEPS + 1) - step) * 0.05)
-    os.kill(running.pid, number)
+    with suppress(ProcessLookupError):  # it may have ended in that while
+        os.kill(running.pid, number)
 
 
 def assert_goes_on(program: Program, root: Path) -> None:
