@@ -59,8 +59,9 @@ async def _help(chat: ChatControl, rest: str) -> None:
     rows = [(f"/{command.name} {command.argument}".rstrip(), command) for command in chat.commands]
     wide = max(len(label) for label, _ in rows)
     for label, command in rows:
-        also = "".join(f", /{alias}" for alias in command.aliases)
-        chat.say(wording.cut(f"  {label:<{wide}}  {command.help}{also}", chat.width()))
+        also = " ".join(f"/{alias}" for alias in command.aliases)
+        about = f"{command.help} Also {also}." if also else command.help
+        chat.say(wording.cut(f"  {label:<{wide}}  {about}", chat.width()))
     chat.say(
         "\nAlt-Enter or a trailing \\ starts a new line, @ completes a file name, //x sends /x.\n"
         "Typed text reaches a running turn before its next step; Ctrl-C stops the turn.",

@@ -85,7 +85,10 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     unseen.
     """
     if key.isupper() and "." not in key:
-        secrets.set_secret(home, key, _secret_value(key, value))
+        secret = _secret_value(key, value)
+        if not secret:
+            raise ConfigError(f"no value came for {key}", hint=f"whet config set {key} asks for it unseen")
+        secrets.set_secret(home, key, secret)
         return _say({"key": key, "path": str(home.env)}, f"{key} is stored in {home.env}", as_json)
     if value is None:
         raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
