@@ -35,8 +35,13 @@ def page() -> str:
 
 def helps(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
     """Give the name and the help of a command and of all below it, depth first."""
-    settings = {**command.context_settings, "terminal_width": WIDTH}
-    context = click.Context(command, parent=parent, info_name=name.rsplit(" ", 1)[-1], **settings)
+    context = click.Context(
+        command,
+        parent=parent,
+        info_name=name.rsplit(" ", 1)[-1],
+        terminal_width=WIDTH,
+        help_option_names=["-h", "--help"],
+    )
     yield name, command.get_help(context)
     if not isinstance(command, click.Group):
         return

@@ -21,6 +21,7 @@ from whet.store import sessions
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
 _LISTED = 12
+_WIDE = 70  # columns from which on /help has room for what may follow a name
 
 
 class ChatControl(Protocol):
@@ -56,7 +57,8 @@ class ChatControl(Protocol):
 
 
 async def _help(chat: ChatControl, rest: str) -> None:
-    rows = [(f"/{command.name} {command.argument}".rstrip(), command) for command in chat.commands]
+    is_wide = chat.width() >= _WIDE
+    rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in chat.commands]
     wide = max(len(label) for label, _ in rows)
     for label, command in rows:
         also = " ".join(f"/{alias}" for alias in command.aliases)
