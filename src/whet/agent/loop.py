@@ -106,12 +106,14 @@ async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Tim
 async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
     steered = bool(session.inbox)
     while session.inbox:
-        await session.log.append_user(turn, session.inbox[0])
-        emit(Steered(session.inbox.popleft().text))
+        message = session.inbox.popleft()  # before the write: a cancel does not undo that
+        await session.log.append_user(turn, message)
+        emit(Steered(message.text))
     return steered
 
 
 async def _finish(session: Session, turn: Turn, reason: EndReason, error: WhetError | None) -> None:
+    await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     jobs = session.jobs_at_end(turn, reason)
     await session.log.end_turn(turn, reason, error.message if error else "", jobs)
