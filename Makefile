@@ -25,8 +25,8 @@ soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak -x $(ARGS)
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tests/sizes.py

@@ -17,7 +17,6 @@ from whet.approval.danger_verbs import ALWAYS, INSTALL, ONLY, PUBLISH, REMOTE, V
 from whet.approval.readonly import has_option, operands
 from whet.approval.shell_words import Word
 
-
 _PYTHON = re.compile(r"python[\d.]*")
 
 

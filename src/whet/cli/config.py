@@ -104,6 +104,13 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     )
     if fields()[key].variable in os.environ:
         click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
+    if key == "model.provider" and change.before != change.after:
+        named = load(home, environ=os.environ).settings.model.model
+        if named:
+            click.echo(
+                f"note: model.model is still {named}; whet config unset model.model takes the default",
+                err=True,
+            )
 
 
 def _secret_value(name: str, value: str | None) -> str:

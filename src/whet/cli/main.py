@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("whet.cli.chat:chat", "Talk to the agent; -q TEXT for a single question."),
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
     "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),
+    "approvals": ("whet.cli.approvals:approvals", "List what was allowed for good, and take it back."),
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),

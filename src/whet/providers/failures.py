@@ -167,7 +167,7 @@ def _by_status(status: int, said: Said, line: str) -> ProviderError:
 
 
 def _overflow(line: str, said: Said) -> ContextOverflow:
-    overflow = ContextOverflow(line, hint="begin a new session with /new, or take a model with a larger window")
+    overflow = ContextOverflow(line, hint="begin anew with /new, or take a model with a larger window")
     overflow.limit_tokens = said.limit_tokens or _limit_in(said.message)
     return overflow
 
