@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
 from benchmarks.store import fill
+
 from whet.clock import SystemClock
 from whet.contract.messages import Message
 from whet.store.database import Database
