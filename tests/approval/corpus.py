@@ -759,6 +759,8 @@ _ODD = [
     ("dangerous", "cat <<EOF\nnever ended"),
     ("dangerous", "ls # x\n\\rm x"),
     ("dangerous", "ls\n\\\n\\rm x"),
+    ("dangerous", "ls -l > /dev/null\n\\\n$'rm' x; "),
+    ("dangerous", "ls -l > /dev/null\n\\\ncat x; "),
     ("dangerous", "r\\\nm -rf build"),
     ("dangerous", "ls # \\\nrm -rf build"),
     ("normal", "make \\\n  test"),
