@@ -19,14 +19,14 @@ demo: $(STAMP)
 	@$(BIN)/whet demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not soak and not live" $(ARGS)
+	$(BIN)/python -m pytest -n auto -m "not soak and not live" $(ARGS)
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak -x $(ARGS)
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tests/sizes.py

@@ -48,8 +48,9 @@ def _page(rows: list[Row], machine: str, when: str) -> str:
     lines = [
         "# Benchmarks",
         "",
-        f"Written by `make bench` ({when}; {machine}). Machines are noisy: read ratios and CPU time, not wall",
-        "time. Every model here is the practice model, a scripted stand-in: what is measured is the harness.",
+        f"Written by `make bench` ({when}; {machine}).",
+        "Machines are noisy: read ratios and CPU time, not wall time. Every model here is the practice",
+        "model, a scripted stand-in: what is measured is the harness.",
         "",
         "![overhead per model call](results.svg)",
         "",

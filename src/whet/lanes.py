@@ -94,18 +94,22 @@ class Lane:
     async def run(self, function: Callable[[], T], deadline_s: float) -> Outcome[T]:
         """Run `function` after what is queued and give its outcome.
 
-        Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck. A cancel leaves the
-        thread to finish alone.
+        Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck. A cancel leaves a call
+        that has begun to finish alone.
         """
         if self.stuck or self._closed:
             raise LaneTimeout
         future = self.submit(function)
         waiter = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait({waiter}, timeout=deadline_s)
+        try:
+            done, _ = await asyncio.wait({waiter}, timeout=deadline_s)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
         if done:
             return waiter.result()
         self._given_up = self._running or future
-        waiter.cancel()  # a call that has not begun yet never will
+        future.cancel()  # a call that has not begun yet never will
         raise LaneTimeout
 
     def close(self) -> None:

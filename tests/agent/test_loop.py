@@ -89,7 +89,7 @@ def test_what_a_tool_does_wrong_goes_back_to_the_model(tmp_path: Path) -> None:
             assert sorted(kinds) == sorted(
                 ["bad_input", "crashed", "timeout", "", "unknown_tool", "bad_input", "bad_input", "bad_input"]
             )
-            assert results[0].text == "no luck try another"
+            assert results[0].text == "no luck. try another"
             assert "ZeroDivisionError" in results[1].text
             assert "limit of 0.05 s" in results[2].text
             assert "4,000 of 5,000 characters cut" in results[3].text and len(results[3].text) < 1100

@@ -747,10 +747,20 @@ def commands(block: str) -> list[str]:
 
 # Written out, as their line ends or control characters matter.
 _ODD = [
+    ("dangerous", "whet config set approval.mode auto"),
+    ("dangerous", "python -m whet config set approval.mode auto"),
+    ("dangerous", ".venv/bin/python3.11 -m whet sessions delete x --yes"),
+    ("dangerous", "./.venv/bin/whet chat --yes -q 'rm it'"),
+    ("dangerous", "whet"),
+    ("dangerous", "whet approvals revoke 1"),
+    ("normal", "whet sessions list"),
+    ("normal", "python3 -m whet doctor"),
     ("dangerous", "cat <<EOF\na\nEOF \nrm -rf build\nEOF"),
     ("dangerous", "cat <<EOF\nnever ended"),
     ("dangerous", "ls # x\n\\rm x"),
     ("dangerous", "ls\n\\\n\\rm x"),
+    ("dangerous", "ls -l > /dev/null\n\\\n$'rm' x; "),
+    ("dangerous", "ls -l > /dev/null\n\\\ncat x; "),
     ("dangerous", "r\\\nm -rf build"),
     ("dangerous", "ls # \\\nrm -rf build"),
     ("normal", "make \\\n  test"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -155,8 +157,10 @@ _HARMLESS = re.compile(r"ls|cat|echo|true|env|xargs|grep|head|wc|time|:")
 
 
 def _really_run(text: str, folder: Path) -> set[str]:
-    names = folder / "names"
-    names.write_text("")
+    # A file of its own: a background job of an earlier text may still be writing.
+    handle, path = tempfile.mkstemp(dir=folder)
+    os.close(handle)
+    names = Path(path)
     assert _BASH is not None
     subprocess.run(
         [_BASH, "--norc", "--noprofile", "-c", f"exec 9>>{names}\n{_HANDLER}{text}"],

@@ -197,6 +197,8 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
         async with rig(tmp_path, [Reply(text=LONG), *replies, Reply(text="Done.")], engine=engine) as one:
             host = host_of(one)
             await one.turn(LONG)
+            host._brake.reset()  # pyright: ignore[reportPrivateUsage]
+            engine.calls = 0
             await one.turn("go on")
             assert engine.calls == 2 and len(compactions(one)) == 2
             stopped = [text for text in notices(one) if "automatic compaction is off" in text]
@@ -312,7 +314,7 @@ def test_attributes_after_a_compaction(tmp_path: Path) -> None:
 
 
 def overflow(limit: int) -> Reply:
-    message = f"This model's maximum context length is {limit} tokens. However, your messages resulted in 99999 tokens."
+    message = f"This model's maximum context length is {limit} tokens. You requested 99999."
     return Reply(fault=Fault(status=400, message=message, code="context_length_exceeded"))
 
 

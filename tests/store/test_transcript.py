@@ -84,6 +84,7 @@ def test_duplicate_call_ids_keep_their_own_results(db, clock):
     [
         Message(role="user", content="NUL \0 and \u2028 and 日本語"),
         Message(role="user", content=""),
+        Message(role="user", content="hi", note="[2026-11-21, in /tmp]"),
         Message(role="user", content=(TextPart("look"), ImagePart("image/png", "aGk="))),
         Message(
             role="assistant", content="x", reasoning="because", replay=Replay("anthropic_messages", "[{}]")

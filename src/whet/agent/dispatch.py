@@ -141,7 +141,8 @@ async def _run_one(
     await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
     # A command that failed says why at its end; everything else begins with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
-    emit(ToolFinished(call.id, call.name, duration_s, output.error_kind, output.exit_code, preview))
+    asked = "" if item.known is None else call.arguments
+    emit(ToolFinished(call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked))
 
 
 async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
@@ -150,7 +151,7 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         async with limit:
             return await tool.run(context, arguments)
     except ToolError as error:
-        text = f"{error.message} {error.hint}".rstrip()
+        text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
         return ToolOutput(text, error_kind=error.kind)
     except TimeoutError as error:
         if not limit.expired():

@@ -12,7 +12,7 @@ import asyncio
 from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.model_call import ask_model, shielded
 from whet.agent.session import Session
-from whet.contract.errors import ModelRefused, NotFound, ProviderError, StoreError, WhetError
+from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderError, StoreError, WhetError
 from whet.contract.events import (
     Emit,
     EndReason,
@@ -49,7 +49,7 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
         )
     except ModelRefused as refused:
         reason, error = "refused", refused
-    except (ProviderError, StoreError) as failed:
+    except (ConfigError, ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
         await shielded(_finish(session, turn, reason, error))
@@ -106,12 +106,14 @@ async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Tim
 async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
     steered = bool(session.inbox)
     while session.inbox:
-        await session.log.append_user(turn, session.inbox[0])
-        emit(Steered(session.inbox.popleft().text))
+        message = session.inbox.popleft()  # before the write: a cancel does not undo that
+        await session.log.append_user(turn, message)
+        emit(Steered(message.text))
     return steered
 
 
 async def _finish(session: Session, turn: Turn, reason: EndReason, error: WhetError | None) -> None:
+    await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     jobs = session.jobs_at_end(turn, reason)
     await session.log.end_turn(turn, reason, error.message if error else "", jobs)

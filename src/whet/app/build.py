@@ -91,7 +91,7 @@ class App:
         *,
         source: str = "cli",
     ) -> Self:
-        """Open the store, connect the provider, gather the tools. Asks only local servers."""
+        """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace)
         app.source = source

@@ -83,9 +83,14 @@ class Agent:
     def stream(self, text: str) -> Iterator[Event]:
         """Run one turn and yield its events; the last one is the TurnEnd. Leaving early cancels the turn."""
         events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        work = run_turn(self.session, self.session.user_message(text), events.put)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        future.add_done_callback(lambda _: events.put(None))
+
+        async def turn() -> None:
+            try:
+                await run_turn(self.session, self.session.user_message(text), events.put)
+            finally:
+                events.put(None)  # not by the future: a cancelled one is done before its turn has ended
+
+        future = asyncio.run_coroutine_threadsafe(turn(), self._loop)
         try:
             while (event := events.get()) is not None:
                 yield event

@@ -17,6 +17,8 @@ from whet.approval.danger_verbs import ALWAYS, INSTALL, ONLY, PUBLISH, REMOTE, V
 from whet.approval.readonly import has_option, operands
 from whet.approval.shell_words import Word
 
+_PYTHON = re.compile(r"python[\d.]*")
+
 
 def reach(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
     """Judge a simple command by its program's name and its words (program left out)."""
@@ -24,6 +26,8 @@ def reach(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Findin
         yield "dangerous", f"{name}: {ALWAYS[name]}"
     if name in VERBS or name in ONLY:
         yield from _verbs(name, words)
+    if _PYTHON.fullmatch(name) and [word.text for word in words[:2]] == ["-m", "whet"]:
+        yield from _verbs("whet", words[2:])
     rule = _RULES.get(name) or disk_rule(name)
     if rule is not None and not _asks_version(words):
         yield from rule(words, setting)

@@ -256,6 +256,13 @@ _CHANGING = (
 _NOUNS = rf"((?!{_CHANGING})\S+ ){{0,4}}"
 # program: verbs that are not dangerous; everything else is.
 ONLY: dict[str, tuple[re.Pattern[str], str]] = {
+    "whet": (
+        re.compile(
+            r"version|doctor|demo|completion|practice|sessions (list|show|search|stats|export)"
+            r"|config (get|path|why|list)|model (list|show)"
+        ),
+        "changes Whet itself, its rules or its records",
+    ),
     "systemctl": (re.compile(r"status|is-\S+|list-\S+|show|cat|get-default|help"), "changes services"),
     "service": (re.compile(r"\S+ status|--status-all"), "changes services"),
     "kubectl": (

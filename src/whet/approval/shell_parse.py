@@ -25,6 +25,8 @@ _MAX_COMMANDS = 2_000
 _PARSE_LIMIT_S = 0.5
 # bash takes `r\\<newline>m` as the word `rm`, the grammar as two words.
 _JOINED_LINES = re.compile(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
+# A backslash alone on its line joins what follows to nothing; the grammar may join it to the line before.
+_JOINED_TO_NOTHING = re.compile(r"(?:\A|(?<=\n))[ \t]*\\\n")
 _UNSAFE = re.compile(r"[^\t\n -~]")
 _SUBSTITUTIONS = frozenset(("command_substitution", "process_substitution"))
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
@@ -130,6 +132,8 @@ def parse(text: str, cwd: str | None, home: str, stdin: str = "") -> Script:
         walker.doubt("the shell syntax can't be read")
     if any(_splits_word(root, found.start()) for found in _JOINED_LINES.finditer(text)):
         walker.doubt("a line break stands inside a word")
+    if any(_splits_word(root, found.end() - 2) for found in _JOINED_TO_NOTHING.finditer(text)):
+        walker.doubt("a line holds nothing but a backslash")
     walker.walk(root, 0)
     return walker.script
 

@@ -23,6 +23,7 @@ from whet.store import compactions, sessions
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
 _LISTED = 12
+_WIDE = 70  # columns from which on /help has room for what may follow a name
 
 
 class ChatControl(Protocol):
@@ -58,11 +59,13 @@ class ChatControl(Protocol):
 
 
 async def _help(chat: ChatControl, rest: str) -> None:
-    rows = [(f"/{command.name} {command.argument}".rstrip(), command) for command in chat.commands]
+    is_wide = chat.width() >= _WIDE
+    rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in chat.commands]
     wide = max(len(label) for label, _ in rows)
     for label, command in rows:
-        also = "".join(f", /{alias}" for alias in command.aliases)
-        chat.say(wording.cut(f"  {label:<{wide}}  {command.help}{also}", chat.width()))
+        also = " ".join(f"/{alias}" for alias in command.aliases)
+        about = f"{command.help} Also {also}." if also else command.help
+        chat.say(wording.cut(f"  {label:<{wide}}  {about}", chat.width()))
     chat.say(
         "\nAlt-Enter or a trailing \\ starts a new line, @ completes a file name, //x sends /x.\n"
         "Typed text reaches a running turn before its next step; Ctrl-C stops the turn.",

@@ -85,7 +85,10 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     unseen.
     """
     if key.isupper() and "." not in key:
-        secrets.set_secret(home, key, _secret_value(key, value))
+        secret = _secret_value(key, value)
+        if not secret:
+            raise ConfigError(f"no value came for {key}", hint=f"whet config set {key} asks for it unseen")
+        secrets.set_secret(home, key, secret)
         return _say({"key": key, "path": str(home.env)}, f"{key} is stored in {home.env}", as_json)
     if value is None:
         raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
@@ -101,6 +104,13 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     )
     if fields()[key].variable in os.environ:
         click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
+    if key == "model.provider" and change.before != change.after:
+        named = load(home, environ=os.environ).settings.model.model
+        if named:
+            click.echo(
+                f"note: model.model is still {named}; whet config unset model.model takes the default",
+                err=True,
+            )
 
 
 def _secret_value(name: str, value: str | None) -> str:

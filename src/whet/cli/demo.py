@@ -6,8 +6,11 @@ is `cli/demo_play.py`.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -36,6 +39,8 @@ _NEXT = (
 def demo(context: click.Context, speed: Speed | None, chapter: str, as_json: bool, keep: bool) -> None:
     """Watch the whole loop on the practice model: a scripted stand-in, not a language model."""
     stage = Stage(speed or ("normal" if sys.stdout.isatty() else "fast"), silent=as_json)
+    # A closed terminal ends the demo as Ctrl-C does; without this its processes and folder would stay.
+    signal.signal(signal.SIGHUP, _stop)
     with World(keep=keep) as world:
         play = Play(stage, world)
         CHAPTERS[chapter](play)
@@ -57,6 +62,10 @@ def demo(context: click.Context, speed: Speed | None, chapter: str, as_json: boo
     for check in failed:
         click.echo(f"error: the check {check.name} failed: {check.detail or 'see above'}", err=True)
     context.exit(1 if failed else 0)
+
+
+def _stop(signum: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + signum)
 
 
 def _close(play: Play, keep: bool) -> None:

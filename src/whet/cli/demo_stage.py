@@ -57,13 +57,13 @@ class Stage:
 
     def say(self, text: str) -> None:
         """Tell something, and give the time to read it."""
-        self.write("\n" + prose(self._signs(text), width=self.width()) + "\n")
+        self.write("\n" + prose(text, width=self.width()) + "\n")
         self.wait(len(text.split()) * _READ_S_PER_WORD)
 
     def saw(self, text: str) -> None:
         """Say what was just seen, marked so that it stands out from what the agent wrote."""
         head = "= " if self._plain else "▸ "
-        lines = prose(self._signs(text), width=self.width() - 2).splitlines()
+        lines = prose(text, width=self.width() - 2).splitlines()
         body = "\n".join((head if number == 0 else "  ") + line for number, line in enumerate(lines))
         self.write("\n" + self._painter.line(body, "cyan") + "\n")
         self.wait(len(text.split()) * _READ_S_PER_WORD)
@@ -88,9 +88,9 @@ class Stage:
         stacked = self.width() < label + 28
         for name, value in rows:
             if stacked:
-                self.write(f"{name}\n{prose(self._signs(value), indent=2, width=self.width())}\n")
+                self.write(f"{name}\n{prose(value, indent=2, width=self.width())}\n")
             else:
-                lines = prose(self._signs(value), indent=label, width=self.width())
+                lines = prose(value, indent=label, width=self.width())
                 self.write(name.ljust(label) + lines[label:] + "\n")
         self.wait(3.0)
 
@@ -112,10 +112,12 @@ class Stage:
     def write(self, text: str) -> None:
         """Write text as it is."""
         if not self.silent:
-            sys.stdout.write(text)
+            sys.stdout.write(self._signs(text))
             sys.stdout.flush()
 
     def _signs(self, text: str) -> str:
-        for sign, plain in (("…", "..."), ("“", '"'), ("”", '"')) if self._plain else ():
+        for sign, plain in (
+            (("…", "..."), ("·", "|"), ("«", ">"), ("»", "<"), ("“", '"'), ("”", '"')) if self._plain else ()
+        ):
             text = text.replace(sign, plain)
         return text

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("whet.cli.chat:chat", "Talk to the agent; -q TEXT for a single question."),
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
     "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),
+    "approvals": ("whet.cli.approvals:approvals", "List what was allowed for good, and take it back."),
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
@@ -48,6 +49,10 @@ def main() -> NoReturn:
         code = run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        import warnings
+
+        # Python complains about what it was about to await; the person only wanted to stop.
+        warnings.simplefilter("ignore")
         code = 130
     except BrokenPipeError:
         # The reader (head, less) is gone; without this, Python complains once more at exit.

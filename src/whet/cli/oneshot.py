@@ -98,6 +98,7 @@ async def _answer(report: Report, message: Message) -> int:
         stopped_by.append(number)
         turn.cancel()
 
+    # They stay until the loop closes: a signal that comes after the answer must not leave processes behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     try:
@@ -105,9 +106,6 @@ async def _answer(report: Report, message: Message) -> int:
     except asyncio.CancelledError:
         if not stopped_by:
             raise
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
     return report.finish(128 + stopped_by[0] if stopped_by else 0)
 
 

@@ -19,7 +19,7 @@ import click
 from whet.cli import output
 from whet.cli.output import Column, emit_json, styled
 from whet.cli.transcript import render
-from whet.cli.wording import count, printable
+from whet.cli.wording import count, cut, printable
 from whet.clock import SystemClock
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
@@ -176,7 +176,8 @@ def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None
         )
     for hit in hits:
         title = hit.title or "(untitled)"
-        click.echo(styled(output.fit(f"{hit.session_id}  {hit.when[:10]}  {hit.role}  {title}"), "bold"))
+        head = f"{hit.session_id}  {hit.when[:10]}  {hit.role}  {printable(title)}"
+        click.echo(styled(cut(head, output.terminal_width()), "bold"))
         click.echo(output.wrapped(_marked(printable(hit.snippet)), indent=2))
 
 

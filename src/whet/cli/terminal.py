@@ -37,6 +37,7 @@ _REFRESH_S = 0.05
 _TICK_S = 0.12
 _TYPING_S = 1.0
 _STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "sign": "ansicyan bold"})
+_BAR = "  | "
 _GRANTS = {"session": "for this session", "always": "from now on"}
 
 
@@ -52,7 +53,8 @@ def _nothing(width: int, height: int) -> list[list[Fragment]]:
 class _Question:
     """A question on the screen and its coming answer; `keys` names the keys of which one answers.
 
-    Each line has a prefix that every row of it gets, so that a long one can't pass for a line of ours.
+    Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
+    below its dash, so that none can pass for a line of ours.
     """
 
     def __init__(
@@ -75,9 +77,11 @@ class _Question:
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
         """Lay the question out; one that is too long for the screen keeps its head and its end."""
-        rows = [
-            prefix + row for prefix, line in self._lines for row in wrapped(line, max(width - len(prefix), 8))
-        ]
+        rows: list[str] = []
+        for prefix, line in self._lines:
+            further = prefix if prefix == _BAR else " " * len(prefix)
+            for at, row in enumerate(wrapped(line, max(width - len(prefix), 8))):
+                rows.append((further if at else prefix) + row)
         if len(rows) > height:
             hidden = len(rows) - height + 1
             rows = [*rows[: height // 2], f"  ... {hidden} lines ...", *rows[hidden + height // 2 :]]
@@ -175,7 +179,7 @@ class Terminal:
     async def approve(self, request: ApprovalRequest) -> Answer | None:
         """Ask with one key; Enter, Esc and Ctrl-C are a no."""
         head = [("", f"{wording.printable(request.tool)} wants to run:")]
-        body = [("  | ", line) for line in wording.exact(request.subject).split("\n")]
+        body = [(_BAR, line) for line in wording.exact(request.subject).split("\n")]
         reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
         lasting = [("  ", f"session and always allow {wording.printable(request.grant)}")]
         question = _Question(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from whet.contract.messages import Message, ToolCall
+from whet.contract.messages import Message, TextPart, ToolCall
 
 NO_RESULT = "No result of this call was recorded."
 OPENING = "(The conversation goes on.)"
@@ -40,7 +40,9 @@ class Repairer:
         if message.role == "assistant":
             self._take_assistant(message)
         else:
-            self.rows.append(message if message.content else msgspec.structs.replace(message, content=EMPTY))
+            self.rows.append(
+                msgspec.structs.replace(message, content=EMPTY) if _is_empty(message) else message
+            )
 
     def close(self) -> None:
         """Write the results of the last calls, in the calls' order, with a stand-in for each missing one."""
@@ -67,7 +69,7 @@ class Repairer:
             self.close()
 
     def _take_assistant(self, message: Message) -> None:
-        if not message.tool_calls and not message.content:
+        if not message.tool_calls and _is_empty(message):
             return
         if not self.rows:
             self.rows.append(Message(role="user", content=OPENING))
@@ -92,6 +94,12 @@ class Repairer:
             return message
         # A replay holds the old ids, so the vendor's own form can't be sent any more.
         return msgspec.structs.replace(message, tool_calls=tuple(calls), replay=None)
+
+
+def _is_empty(message: Message) -> bool:
+    if isinstance(message.content, str):
+        return not message.content
+    return not any(not isinstance(part, TextPart) or part.text for part in message.content)
 
 
 def finished(rows: Sequence[Message]) -> Sequence[Message]:

@@ -53,7 +53,7 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_output"):
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
     """A tool's result is stored; `error_kind` is empty on success, `preview` its first 400 characters, of a
-    failed command's the last ones."""
+    failed command's the last ones. `arguments` is there where the call never started (denied, unknown)."""
 
     call_id: str
     name: str
@@ -61,6 +61,7 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
     error_kind: str = ""
     exit_code: int | None = None
     preview: str = ""
+    arguments: str = ""
 
     @property
     def ok(self) -> bool:

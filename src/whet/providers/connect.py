@@ -7,7 +7,6 @@ proxies and certificates are read from the process's own environment, by the HTT
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -21,7 +20,7 @@ from whet.providers.catalog import SERVERS, Server, describe
 from whet.providers.chat_completions import ChatCompletions
 from whet.providers.credentials import Key, KeyPool, find_keys
 from whet.providers.fallback import FallbackProvider
-from whet.providers.http import Http
+from whet.providers.http import Http, parts_of
 from whet.providers.link import ServerProvider, Wiring
 from whet.providers.responses import Responses
 from whet.providers.retry import Backoff
@@ -108,7 +107,8 @@ def _server(model: ModelSettings) -> tuple[str, Server]:
     if known is not None:
         return model.provider, known
     if model.base_url:
-        return model.provider or urlsplit(model.base_url).hostname or "server", Server(model.base_url)
+        parts = parts_of(model.base_url)
+        return model.provider or (parts and parts.hostname) or "server", Server(model.base_url)
     if not model.provider:
         raise ConfigError(
             "no model provider is set",

@@ -113,7 +113,8 @@ def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't b
 
 def cut_stream(info: ModelInfo, why: str = "the stream ended before the answer did") -> Unavailable:
     """Give the error for a stream without its terminal event."""
-    return Unavailable(f"{info.provider}: {why}", provider=info.provider, model=info.model)
+    hint = "trying again usually helps; the session goes on with --continue"
+    return Unavailable(f"{info.provider}: {why}", hint=hint, provider=info.provider, model=info.model)
 
 
 def refused(info: ModelInfo, why: str = "") -> ModelRefused:
@@ -158,13 +159,15 @@ def _by_status(status: int, said: Said, line: str) -> ProviderError:
         return Unavailable(line, hint="the server is busy or down; trying again usually helps")
     if status == 413:
         return _overflow(line, said)
+    if status == 407:
+        return BadRequest(line, hint="a proxy wants a name and a password: check HTTPS_PROXY and HTTP_PROXY")
     if status == 404:
         return BadRequest(line, hint="check model.base_url (most end in /v1) and the model: whet model list")
     return BadRequest(line, hint="the server did not accept the request's shape")
 
 
 def _overflow(line: str, said: Said) -> ContextOverflow:
-    overflow = ContextOverflow(line, hint="the conversation is compacted and sent again")
+    overflow = ContextOverflow(line, hint="begin anew with /new, or take a model with a larger window")
     overflow.limit_tokens = said.limit_tokens or _limit_in(said.message)
     return overflow
 

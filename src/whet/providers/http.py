@@ -10,7 +10,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 
@@ -52,8 +52,8 @@ class Http:
 
     def __init__(self, base_url: str, *, timeout_s: float) -> None:
         self.base_url = base_url.rstrip("/")
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = parts_of(self.base_url)
+        if parts is None:
             raise ConfigError(
                 f"model.base_url {base_url!r} is no http(s) URL", hint="for example http://localhost:11434/v1"
             )
@@ -152,6 +152,16 @@ class Http:
         if isinstance(error, httpx2.ConnectError):
             return f"can't connect to {self.where}", "is the server running? check model.base_url"
         return f"the connection to {self.where} broke ({_first_line(error)})", "trying again usually helps"
+
+
+def parts_of(url: str) -> SplitResult | None:
+    """Split a URL; None where it is no http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address, a port that is none
+        return None
+    return parts if usable else None
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -100,7 +100,7 @@ class SessionLog:
         What another process added meanwhile is read first. A turn that a crash left open is closed as
         crashed (`unfinished_turn` would resume it). Raises StoreBusy where a living process holds it.
         """
-        await self._settle_writes()
+        await self.settle_writes()
         message = rows.storable(message)
         while True:
             try:
@@ -130,7 +130,7 @@ class SessionLog:
 
     async def unfinished_turn(self) -> Turn | None:
         """Claim and give a turn that has no end marker and no living holder; None without one."""
-        await self._settle_writes()
+        await self.settle_writes()
         await self._reload()
         state = self._state
         found = state.open_turn
@@ -271,7 +271,7 @@ class SessionLog:
 
         Afterwards what was said is indexed for search, in the background.
         """
-        await self._settle_writes()
+        await self.settle_writes()
         self.settle(turn)
         now = iso(self._clock.now())
         new_jobs = [(self._clock.new_id(), job) for job in jobs]
@@ -349,7 +349,7 @@ class SessionLog:
 
         Its rows stay, marked undone, and so do its sums. Raises StoreBusy while a turn runs.
         """
-        await self._settle_writes()
+        await self.settle_writes()
         state, now = self._state, self._clock.now()
 
         def work(connection: apsw.Connection) -> str | None:
@@ -404,7 +404,7 @@ class SessionLog:
         self._in_flight += 1
         return await self._db.append(work, after)
 
-    async def _settle_writes(self) -> None:
+    async def settle_writes(self) -> None:
         """Wait for writes whose waiters were cancelled."""
         while self._in_flight:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,0 +1,82 @@
+"""The window's state and compacting by hand, from the chat and from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.running import Tty, flags, run
+from whet.cli.context_report import bar, report
+from whet.contract.messages import Usage
+from whet.contract.protocols import ContextStatus
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+from whet.store.compactions import CompactionSums
+
+
+def status(used: int = 40_000, threshold: int = 75_000, stopped: str = "") -> ContextStatus:
+    return ContextStatus("compressor", "built-in", 100_000, threshold, used, True, 12, stopped)
+
+
+def test_the_bar_shows_what_is_used_and_the_threshold() -> None:
+    assert bar(status()) == "#" * 16 + "." * 14 + "|" + "." * 9
+    assert bar(status(used=10**9)) == "#" * 30 + "|" + "#" * 9
+    assert bar(status(threshold=0)) == "#" * 16 + "." * 24
+
+
+def test_the_report_names_the_numbers_and_why_compaction_stopped() -> None:
+    usage = Usage(prompt_tokens=1000, cache_read_tokens=950)
+    lines = report(status(stopped="nothing helped"), CompactionSums(3, 90_000, "compressor"), usage)
+    text = "\n".join(lines)
+    for part in ("40% of 100k", "75,000", "3 times, 90,000 tokens saved", "95.0%", "off: nothing helped"):
+        assert part in text
+
+
+def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
+    with PracticeServer(script=[Reply("Hello.")]) as server:
+        for key, value in (
+            ("provider", "practice"),
+            ("base_url", server.base_url),
+            ("model", "practice-echo"),
+        ):
+            assert run(["config", "set", f"model.{key}", value], tmp_path)[0] == 0
+        assert run(["context", "status"], tmp_path)[2].startswith("error: there is no session yet")
+        assert run(["chat", "-q", "hello"], tmp_path)[0] == 0
+        code, out, _ = run(["context", "engines", "--json"], tmp_path)
+        engines = json.loads(out)["engines"]
+        assert code == 0 and sum(row["active"] for row in engines) == 1
+        assert "none" in {row["name"] for row in engines}
+        code, out, _ = run(["context", "status", "--json"], tmp_path)
+        seen = json.loads(out)
+        assert (code, seen["messages"], seen["compactions"]) == (0, 2, 0)
+        assert 0 < seen["used_tokens"] < seen["window_tokens"]
+        code, out, _ = run(["context", "status", "--session", seen["session_id"]], tmp_path)
+        assert code == 0 and out.startswith(f"session    {seen['session_id']}\n[")
+        assert run(["context", "compact", "the", "plan"], tmp_path)[:2] == (0, "nothing to compress yet\n")
+        assert server.count == 1
+        assert run(["config", "set", "context.engine", "lcm"], tmp_path)[0] == 0
+        _, _, err = run(["context", "engines"], tmp_path)
+        assert "'lcm' is not there" in err
+
+
+def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
+    script = [Reply("One."), Reply("Two.")]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("hello\r")
+        tty.wait_for("1 step")
+        tty.type("/context\r")
+        tty.wait_for("cache hit")
+        tty.type("/compress the plan\r")
+        tty.wait_for("nothing to compress yet")
+        tty.type("/new\r")
+        tty.wait_for("new session")
+        tty.type("second\r")
+        tty.wait_for("Two.")
+        tty.wait_for("1 step")
+        tty.type("/resume hello\r")
+        tty.wait_for("2 messages")
+        tty.type("/resume hello\r")
+        tty.wait_for("is open already")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0

@@ -1,0 +1,46 @@
+"""Two ineffective compactions in a row are the end of automatic ones, until something changes."""
+
+from __future__ import annotations
+
+from whet.context.brake import Brake
+
+
+def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:
+    """Failures 8, 9."""
+    brake = Brake()
+    assert not brake.idle(10_000, 100_000) and brake.allows(10_000)
+    assert brake.idle(10_000, 100_000)
+    assert brake.stopped and not brake.allows(14_999)
+    assert brake.allows(15_000)
+    assert not brake.idle(15_000, 100_000) and not brake.allows(19_999)
+
+
+def test_two_that_did_not_get_below_the_threshold_stop_it_for_good() -> None:
+    """Failure 11."""
+    brake = Brake()
+    for expected in (False, True):
+        brake.compacted()
+        assert not brake.allows(90_000)  # the server's count comes first (failure 7)
+        assert brake.measured(90_000, 75_000) is expected
+    assert not brake.allows(10**9)
+    brake.reset()
+    assert brake.allows(90_000)
+
+
+def test_one_that_helped_forgets_the_strike_before() -> None:
+    brake = Brake()
+    brake.idle(10_000, 100_000)
+    brake.compacted()
+    assert not brake.measured(20_000, 75_000)
+    assert not brake.idle(80_000, 100_000)
+
+
+def test_three_in_a_turn_are_enough() -> None:
+    brake = Brake()
+    for _ in range(3):
+        assert brake.allows(1)
+        brake.compacted()
+        brake.measured(1, 75_000)
+    assert not brake.allows(1)
+    brake.new_turn()
+    assert brake.allows(1)

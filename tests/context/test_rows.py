@@ -1,0 +1,134 @@
+"""Whatever an engine returns either can't be used or gives a list that every provider accepts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whet.context.repair import Growing, repair
+from whet.context.rows import EngineRows, Unreadable, engine_row, read_back
+from whet.context.tokens import IMAGE_TOKENS, message_tokens, text_tokens
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
+
+
+def conversation(pairs: int) -> list[Message]:
+    messages = [Message("user", "begin")]
+    for number in range(pairs):
+        call = ToolCall(f"c{number}", "look", '{"at": 1}')
+        messages.append(Message("assistant", "", tool_calls=(call,)))
+        messages.append(Message("tool", f"saw {number}", tool_call_id=call.id, tool_name="look"))
+    messages.append(Message("assistant", "ok"))
+    messages.append(Message("user", "ok"))
+    return messages
+
+
+def is_valid(messages: list[Message]) -> bool:
+    """As strict as the strictest vendor: opens and ends rightly, each call answered once, right after it."""
+    if messages[0].role != "user" or messages[-1].role == "assistant":
+        return False
+    waiting: list[str] = []
+    seen: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                return False
+            waiting.remove(message.tool_call_id)
+            continue
+        if waiting:
+            return False
+        waiting = [call.id for call in message.tool_calls]
+        if len(set(waiting)) != len(waiting) or seen & set(waiting):
+            return False
+        seen |= set(waiting)
+    return not waiting
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+ROLES = st.sampled_from(["user", "assistant", "tool", "system", "function", 7, None])
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.sampled_from(["c0", "c1", "", None]) | JUNK,
+            "function": st.fixed_dictionaries({"name": JUNK, "arguments": JUNK}) | JUNK,
+        }
+    )
+    | JUNK,
+    max_size=3,
+)
+ROWS = st.fixed_dictionaries(
+    {"role": ROLES, "content": st.text(max_size=5) | JUNK},
+    optional={"tool_calls": CALLS | JUNK, "tool_call_id": st.sampled_from(["c0", "c1"]) | JUNK},
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_garbage_is_refused_or_repaired(data: st.DataObject) -> None:
+    """Failures 1, 2, 3, 4: orphans, unanswered and torn pairs, no user message."""
+    messages = conversation(3)
+    rows = EngineRows()
+    rows.sync(messages)
+    prints = rows.prints()
+    picked = data.draw(st.lists(st.sampled_from(rows.rows) | ROWS | JUNK, max_size=12))
+    try:
+        found = read_back(rows.rows, rows.sources, prints, picked)
+    except Unreadable:
+        return
+    if found is not None:
+        assert is_valid(list(repair(found[1])))
+        assert len(found[0]) == len(found[1])
+
+
+def test_equal_copies_are_the_messages_they_were_copied_from() -> None:
+    messages = conversation(1)
+    rows = EngineRows()
+    rows.sync(messages)
+    copies: list[Any] = [{"role": "user", "content": "Sum."}, *(dict(row) for row in rows.rows[3:])]
+    found = read_back(rows.rows, messages, rows.prints(), copies)
+    assert found is not None
+    assert found[1][1] is messages[3] and found[1][2] is messages[4]
+    assert read_back(rows.rows, messages, rows.prints(), [dict(row) for row in rows.rows]) is None
+
+
+@pytest.mark.parametrize("returned", [None, (), "x", [], [[]], {"role": "user"}])
+def test_what_is_no_list_of_rows_is_unreadable(returned: object) -> None:
+    with pytest.raises(Unreadable):
+        read_back([], [], [], returned)
+
+
+def test_rows_follow_a_transcript_that_was_cut() -> None:
+    messages = conversation(3)
+    rows = EngineRows()
+    rows.sync(messages)
+    first = rows.rows[0]
+    rows.sync([*messages[:2], Message("user", "else")])
+    assert rows.rows[0] is first and rows.rows[2]["content"] == "else"
+    assert rows.tokens == sum(rows.sizes) and len(rows.sizes) == 3
+
+
+def test_the_note_and_images_are_in_the_view_as_text() -> None:
+    picture = Message("user", (TextPart("see"), ImagePart("image/png", "aGk=")), note="[noon]")
+    assert engine_row(picture)["content"] == "see\n[image image/png]\n[noon]"
+
+
+def test_the_repaired_list_grows_in_place_and_begins_anew_after_a_change() -> None:
+    messages, wire = conversation(2), Growing()
+    first = list(wire.of(messages))
+    messages.append(Message("user", "more"))
+    grown = wire.of(messages)
+    assert all(a is b for a, b in zip(first, grown, strict=False)) and len(grown) == len(first) + 1
+    assert next(iter(wire.of(messages[3:]))).role == "user"
+
+
+def test_estimates_are_near_what_servers_count() -> None:
+    assert text_tokens("a" * 400) == 100
+    assert text_tokens("漢字" * 50) == 100
+    assert 30 <= text_tokens("привет, мир " * 5) <= 50
+    assert message_tokens(Message("user", (ImagePart("image/png", "x" * 90_000),))) < IMAGE_TOKENS + 10

@@ -1,0 +1,171 @@
+"""Ctrl-C, SIGTERM and SIGKILL at any moment of a turn, and two processes on one session."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.stories.program import (
+    Program,
+    Running,
+    assert_calls_answered_once,
+    assert_requests_are_sound,
+    does,
+    said,
+    use,
+)
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+
+STEPS = 6
+
+
+def script(left: int = STEPS) -> list[Reply]:
+    """One line into a file per step, with a result that the model could not know before."""
+    steps = [
+        does(use("terminal", command=f"echo step {n} >> trace; echo did step {n}"), text=f"Step {n}.")
+        for n in range(left)
+    ]
+    return [*steps, Reply("all done", pieces=5)]
+
+
+def stop_at(program: Program, running: Running, number: int, moment: float) -> None:
+    """Send a signal a random while after the process has asked the model for the n-th time."""
+    assert program.server is not None
+    step = int(moment * (STEPS + 1))
+    program.server.wait_for_request(step + 1, timeout=30)
+    time.sleep((moment * (STEPS + 1) - step) * 0.05)
+    with suppress(ProcessLookupError):  # it may have ended in that while
+        os.kill(running.pid, number)
+
+
+def assert_goes_on(program: Program, root: Path) -> None:
+    """The session is whole: what was asked is there, every call has one result, no effect came twice."""
+    server = program.server
+    assert server is not None
+    # The stopped process's last request may still be on its way to the server and take one.
+    server.install([Reply("I am back")] * 2)
+    done = program.ask("go on", "--continue")
+    assert (done.code, done.row["text"], done.err) == (0, "I am back", ""), done
+    rows = said(server.requests[-1])
+    assert rows[0][1].startswith("work through the steps")
+    assert_calls_answered_once(server.requests[-1])
+    assert_requests_are_sound(server)
+    trace = (program.work / "trace").read_text().splitlines() if (program.work / "trace").exists() else []
+    assert trace == [f"step {n}" for n in range(len(trace))], "an effect came twice or was left out"
+    told = [text for role, text in rows if role == "tool"]
+    known = [n for n in range(STEPS) if any(f"did step {n}" in text for text in told)]
+    unknown = [text for text in told if "unknown" in text or "not started" in text]
+    assert len(known) + len(unknown) == len(told)
+    assert len(trace) - len(known) in (0, 1), "a finished effect whose result was lost is at most the last"
+
+
+def one_round(root: Path, number: int, moment: float) -> int:
+    """Stop a run at a moment of its turn with a signal, and go on; gives the stopped one's exit code."""
+    with PracticeServer(script=script()) as server:
+        program = Program(root, server)
+        running = program.start_asking("work through the steps")
+        stop_at(program, running, number, moment)
+        done = running.done()
+        if number != signal.SIGKILL:
+            assert done.err == "" or "cancelled" in done.err, done
+            assert done.row["end_reason"] in ("cancelled", "answered")
+        assert_goes_on(program, root)
+        # The signal may come when the answer is out and the interpreter is on its way down.
+        late = number != signal.SIGKILL and done.row["end_reason"] == "answered"
+        return 0 if late else done.code
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    rng = random.Random(number)
+    codes = [one_round(tmp_path / str(n), number, rng.random()) for n in range(4)]
+    assert set(codes) <= {0, code} and code in codes, codes
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("round_", range(100))
+def test_a_hundred_random_kills(tmp_path: Path, round_: int) -> None:
+    rng = random.Random()
+    number = rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
+    one_round(tmp_path, number, rng.random())
+
+
+def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path: Path) -> None:
+    with PracticeServer(script=[Reply("", fault=Fault(stall_after=-1))] * 9) as server:
+        for pause_s in (0.0, 0.01, 0.03, 0.06):
+            program = Program(tmp_path / str(pause_s), server)
+            running = program.start_asking("hello")
+            time.sleep(pause_s)
+            os.kill(running.pid, signal.SIGINT)
+            done = running.done()
+            assert done.code == 130, done
+            assert done.err in ("", "cancelled\n"), done
+
+
+def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp_path: Path) -> None:
+    steps = [does(use("terminal", command=f"echo finished step {n}")) for n in range(1, 8)]
+    steps.append(does(use("terminal", command="echo $$ > pid; echo up > ready; sleep 60")))
+    with PracticeServer(script=steps) as server:
+        program = Program(tmp_path, server)
+        os.mkfifo(program.work / "ready")
+        running = program.start_asking("twenty steps, please")
+        with open(program.work / "ready") as ready:
+            assert ready.read() == "up\n"
+        os.kill(running.pid, signal.SIGKILL)
+        assert running.done().code == -9
+        os.kill(int((program.work / "pid").read_text()), signal.SIGKILL)
+        server.install([Reply("I see 7 finished steps.")])
+        done = program.ask("go on", "--continue")
+        assert (done.code, done.row["text"]) == (0, "I see 7 finished steps."), done
+        rows = said(server.requests[-1])
+        told = [text for role, text in rows if role == "tool"]
+        assert [f"finished step {n}" in text for n, text in enumerate(told[:7], 1)] == [True] * 7
+        assert len(told) == 8 and "outcome is unknown" in told[7]
+        assert (rows[0][0], rows[-1][0]) == ("user", "user")
+        assert rows[0][1].startswith("twenty steps") and rows[-1][1].startswith("go on")
+        assert_calls_answered_once(server.requests[-1])
+        assert_requests_are_sound(server)
+
+
+def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path: Path) -> None:
+    with PracticeServer(script=[Reply("one"), Reply("slow", fault=Fault(stall_after=1))]) as server:
+        program = Program(tmp_path, server)
+        session = program.ask("first").row["session_id"]
+        running = program.start_asking("second", "--session", session)
+        server.wait_for_stall()
+        program.ask("third", "--session", session).assert_error("session")
+        assert server.count == 2
+        # Another session of the same home is not in its way.
+        server.install([Reply("aside")])
+        assert program.ask("meanwhile").row["text"] == "aside"
+        server.release()
+        assert running.done().row["text"] == "slow"
+        server.install([Reply("four")])
+        assert program.ask("fourth", "--session", session).row["text"] == "four"
+        asked = [text.split("\n")[0] for role, text in said(server.requests[-1]) if role == "user"]
+        assert asked == ["first", "second", "fourth"]
+        assert_requests_are_sound(server)
+
+
+def test_a_session_whose_process_was_killed_is_free_at_once(tmp_path: Path) -> None:
+    with PracticeServer(script=[Reply("", fault=Fault(stall_after=-1)), Reply("free")]) as server:
+        program = Program(tmp_path, server)
+        running = program.start_asking("first")
+        server.wait_for_stall()
+        os.kill(running.pid, signal.SIGKILL)
+        running.done()
+        assert program.ask("second", "--continue").row["text"] == "free"
+        asked = [text.split("\n")[0] for role, text in said(server.requests[-1]) if role == "user"]
+        assert asked == ["first", "second"]
+        assert_requests_are_sound(server)

@@ -1,0 +1,84 @@
+"""A lane runs foreign code in order on its own thread, and survives all it does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from whet.lanes import Lane, LaneTimeout, attempt
+
+
+def test_calls_run_in_order_on_one_thread_off_the_loop() -> None:
+    async def main() -> None:
+        lane, order, threads = Lane("x"), list[int](), set[str]()
+
+        def work(number: int) -> None:
+            order.append(number)
+            threads.add(threading.current_thread().name)
+
+        for number in range(5):
+            lane.submit(lambda number=number: work(number))
+        await lane.run(lambda: work(5), 5)
+        assert order == [0, 1, 2, 3, 4, 5] and threads == {"x"}
+        lane.close()
+        with pytest.raises(LaneTimeout):
+            await lane.run(lambda: None, 5)
+
+    asyncio.run(main())
+
+
+def test_a_late_call_closes_the_lane_until_it_returns_and_what_waited_behind_it_never_runs() -> None:
+    async def main() -> None:
+        lane, release, ran = Lane("x"), threading.Event(), list[str]()
+        lane.submit(lambda: release.wait(20))
+        with pytest.raises(LaneTimeout):
+            await lane.run(lambda: ran.append("late"), 0.05)
+        assert lane.stuck
+        with pytest.raises(LaneTimeout):
+            await lane.run(lambda: ran.append("refused"), 5)
+        release.set()
+        while lane.stuck:
+            await asyncio.sleep(0)
+        await lane.run(lambda: ran.append("again"), 5)
+        assert ran == ["again"]
+        lane.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), StopIteration(), asyncio.CancelledError()])
+def test_whatever_is_raised_is_an_outcome(error: BaseException) -> None:
+    def work() -> None:
+        raise error
+
+    async def main() -> None:
+        lane = Lane("x")
+        assert (await lane.run(work, 5)).error is error
+        assert (await lane.run(lambda: 7, 5)).value == 7
+        lane.close()
+
+    asyncio.run(main())
+    assert attempt(work).error is error
+
+
+def test_a_hanging_call_does_not_keep_the_process_alive() -> None:
+    code = (
+        "import asyncio, threading\n"
+        "from whet.lanes import Lane, LaneTimeout\n"
+        "async def main():\n"
+        "    try: await Lane('x').run(threading.Event().wait, 0.05)\n"
+        "    except LaneTimeout: print('on')\n"
+        "asyncio.run(main())\n"
+    )
+
+    async def main() -> bytes:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 20)
+        return out
+
+    assert asyncio.run(main()) == b"on\n"
