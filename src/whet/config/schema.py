@@ -104,6 +104,17 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether new sessions are private: never searched, exported in bulk or learned from."""
 
 
+class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which plugins run, by the names that `whet plugins list` shows. Their code may do all that you may."""
+
+    enabled: tuple[str, ...] = ()
+    """Plugins to load, in this order."""
+    disabled: tuple[str, ...] = ()
+    """Plugins that stay off even where they are enabled."""
+    project: bool = False
+    """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
+
+
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the terminal shows."""
 
@@ -122,4 +133,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolSettings = ToolSettings()
     approval: ApprovalSettings = ApprovalSettings()
     store: StoreSettings = StoreSettings()
+    plugins: PluginSettings = PluginSettings()
     ui: UiSettings = UiSettings()

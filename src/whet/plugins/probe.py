@@ -1,0 +1,85 @@
+"""Load plugins in a process of its own and say what happened: `python -m whet.plugins.probe HOME NAME...`.
+
+A plugin that hangs, kills its process or prints can thus be looked at safely. Prints one JSON object on the
+real stdout; whatever the plugins print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from whet.config.paths import Home
+from whet.config.schema import PluginSettings
+from whet.log import mask
+from whet.plugins.load import PluginHost, load_plugins
+
+LIMIT_S = 60.0
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What became of one plugin: what it registered by kind, its problems, how long loading took."""
+
+    name: str
+    is_loaded: bool
+    has: dict[str, list[str]] = {}
+    problems: list[str] = []
+    load_s: float = 0.0
+
+
+def look(home: Home, names: Sequence[str], *, workspace: Path | None = None) -> list[Looked]:
+    """Load these plugins together in a child process and give what became of each."""
+    command = [sys.executable, "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return _failed(names, f"loading did not end in {LIMIT_S:g} s")
+    try:
+        return msgspec.json.decode(done.stdout, type=list[Looked])
+    except msgspec.DecodeError:
+        lines = done.stderr.decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
+        return _failed(names, f"the process ended with {ended} while loading. {mask(last)[:200]}".strip())
+
+
+def _failed(names: Sequence[str], reason: str) -> list[Looked]:
+    return [Looked(name, False, problems=[reason]) for name in names]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Load and report; the arguments are the home, the workspace or "", and the names."""
+    report = os.dup(1)
+    os.dup2(2, 1)
+    home, workspace, *names = arguments
+    settings = PluginSettings(enabled=tuple(names), project=bool(workspace))
+    began_s = time.monotonic()
+    host = PluginHost(workspace=Path(workspace) if workspace else None)
+    loaded = load_plugins(Home(Path(home)), settings, os.environ, host)
+    load_s = time.monotonic() - began_s
+    states = {name: state for state in loaded.plugins for name in (state.manifest.name, state.key)}
+    looked = [
+        Looked(
+            name,
+            name in states and states[name].is_loaded,
+            states[name].has if name in states else {},
+            [problem.reason for problem in loaded.problems if problem.plugin == name],
+            round(load_s, 3),
+        )
+        for name in names
+    ]
+    loaded.close()
+    with os.fdopen(report, "wb") as file:
+        file.write(msgspec.json.encode(looked))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
