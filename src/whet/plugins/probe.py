@@ -33,26 +33,43 @@ class Looked(msgspec.Struct, frozen=True):
     load_s: float = 0.0
 
 
-def look(home: Home, names: Sequence[str], *, workspace: Path | None = None) -> list[Looked]:
-    """Load these plugins together in a child process and give what became of each."""
+def look(
+    home: Home, names: Sequence[str], *, workspace: Path | None = None, limit_s: float = LIMIT_S
+) -> list[Looked]:
+    """Load these plugins together in a child process and give what became of each.
+
+    Where that process hangs or dies, each is loaded in one of its own.
+    """
+    looked = _together(home, names, workspace, limit_s)
+    if isinstance(looked, str) and len(names) > 1:
+        alone = [_together(home, [name], workspace, limit_s) for name in names]
+        pairs = zip(names, alone, strict=True)
+        return [one for name, each in pairs for one in _or_failed([name], each)]
+    return _or_failed(names, looked)
+
+
+def _or_failed(names: Sequence[str], looked: list[Looked] | str) -> list[Looked]:
+    if isinstance(looked, str):
+        return [Looked(name, False, problems=[looked]) for name in names]
+    return looked
+
+
+def _together(home: Home, names: Sequence[str], workspace: Path | None, limit_s: float) -> list[Looked] | str:
+    """Give what became of them, or why that can't be said."""
     command = [sys.executable, "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
     try:
         done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return _failed(names, f"loading did not end in {LIMIT_S:g} s")
+        return f"loading did not end in {limit_s:g} s"
     try:
         return msgspec.json.decode(done.stdout, type=list[Looked])
     except msgspec.DecodeError:
         lines = done.stderr.decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
-        return _failed(names, f"the process ended with {ended} while loading. {mask(last)[:200]}".strip())
-
-
-def _failed(names: Sequence[str], reason: str) -> list[Looked]:
-    return [Looked(name, False, problems=[reason]) for name in names]
+        return f"the process ended with {ended} while loading. {mask(last)[:200]}".strip()
 
 
 def main(arguments: Sequence[str]) -> None:
