@@ -47,8 +47,9 @@ def test_it_loads_and_each_agent_has_an_instance_of_its_own(installed: Path) -> 
             {"role": ("user", "assistant")[number % 2], "content": f"message {number} " + "words " * 60}
             for number in range(140)
         ]
-        assert len(engine.compress(rows, current_tokens=7_000)) < len(rows)
-        assert json.loads(engine.handle_tool_call("lcm_grep", {"query": "message 3"}, messages=rows))
+        live = engine.compress(rows, current_tokens=7_000)
+        assert len(live) < len(rows)
+        assert json.loads(engine.handle_tool_call("lcm_grep", {"query": "message 3"}, messages=live))
         assert "session_id: s1" in asyncio.run(fresh.commands[0].run("status"))
         with closing(sqlite3.connect(installed / "lcm.db")) as database:
             assert database.execute("select count(*) from messages").fetchone() == (140,)
