@@ -8,9 +8,12 @@ thread, so a call that is given up on keeps its worker until it returns.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,3 +37,87 @@ class ToolPool:
         """Let running calls finish and take no more."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What foreign code came to: `value`, or the `error` that it raised."""
+
+    value: T | None = None
+    error: BaseException | None = None
+
+
+def attempt(function: Callable[[], T]) -> Outcome[T]:
+    """Call foreign code; whatever it raises is part of the outcome and goes no further.
+
+    This is the boundary to plugins: also SystemExit and a CancelledError of theirs stop here.
+    """
+    try:
+        return Outcome(function())
+    except BaseException as error:  # noqa: BLE001 the plugin-hook boundary; the caller shows it
+        return Outcome(error=error)
+
+
+class LaneTimeout(Exception):
+    """A call passed its deadline, or an earlier one still occupies the lane."""
+
+
+class Lane:
+    """One thread for one instance of foreign code: its calls run one at a time, in order.
+
+    The thread is made at the first call and does not keep the process alive. A call that passes its
+    deadline closes the lane until the thread returns.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._running: Future[Any] | None = None
+        self._given_up: Future[Any] | None = None
+        self._closed = False
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a call that was given up on still runs."""
+        return self._given_up is not None and not self._given_up.done()
+
+    def submit(self, function: Callable[[], T]) -> Future[Outcome[T]]:
+        """Queue a call; its outcome need not be waited for."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        future: Future[Outcome[T]] = Future()
+        self._jobs.put((future, function))
+        return future
+
+    async def run(self, function: Callable[[], T], deadline_s: float) -> Outcome[T]:
+        """Run `function` after what is queued and give its outcome.
+
+        Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck. A cancel leaves the
+        thread to finish alone.
+        """
+        if self.stuck or self._closed:
+            raise LaneTimeout
+        future = self.submit(function)
+        waiter = asyncio.wrap_future(future)
+        done, _ = await asyncio.wait({waiter}, timeout=deadline_s)
+        if done:
+            return waiter.result()
+        self._given_up = self._running or future
+        waiter.cancel()  # a call that has not begun yet never will
+        raise LaneTimeout
+
+    def close(self) -> None:
+        """Let what is queued run, then end the thread; later calls are refused."""
+        self._closed = True
+        if self._thread is not None:
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, function = job
+            self._running = future
+            if future.set_running_or_notify_cancel():
+                future.set_result(attempt(function))
+            self._running = None

@@ -12,7 +12,11 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Limits, Session
 from whet.clock import Clock, SystemClock
 from whet.config.schema import FallbackSettings, ModelSettings
-from whet.context.host import TranscriptContext
+from whet.context.engine_tools import engine_tools
+from whet.context.engines import NoEngine
+from whet.context.host import EngineHost
+from whet.context.seat import Deadlines, HostFacts, Seat
+from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import BadInput
 from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import Message
@@ -150,13 +154,23 @@ async def rig(
     clock: Clock | None = None,
     wire: str = "chat_completions",
     database: Database | None = None,
+    engine: ContextEngine | None = None,
+    deadlines: Deadlines = Deadlines(),  # noqa: B008 frozen
+    spare: ContextEngine | None = None,
+    window: int = 0,
 ) -> AsyncIterator[Rig]:
     """Open a session, new or `session_id`'s, in `folder`; closes everything it opened."""
     clock = clock or SystemClock()
     own_server = server is None
     server = server or PracticeServer(script=script).start()
     store = database or Database.open(folder / "state.db", clock)
-    settings = ModelSettings(provider="practice", base_url=server.base_url, model="practice", format=wire)  # type: ignore[arg-type]
+    settings = ModelSettings(
+        provider="practice",
+        base_url=server.base_url,
+        model="practice",
+        format=wire,  # type: ignore[arg-type]
+        window_tokens=window,
+    )
     provider = connect(settings, FallbackSettings(), {})
     tools = traced_tools(folder)
     if session_id:
@@ -164,10 +178,19 @@ async def rig(
     else:
         log = await SessionLog.create(store, NewSession(id=clock.new_id(), workspace=str(folder)), clock)
     gate = ListGate()
+    seat = Seat.of(engine or NoEngine(), deadlines)
+    await seat.follow(provider.info, provider.info.window_tokens, HostFacts(lambda: provider.info))
+    tools += await engine_tools(seat, [one.name for one in tools])
+
+    async def make_spare() -> Seat | None:
+        return Seat.of(spare, deadlines) if spare else None
+
+    facts = HostFacts(lambda: session.link.info, str(folder), "cli", fixed_tokens=100)
+    host = EngineHost(log, seat, facts, make_spare)
     session = Session(
         log=log,
         link=provider.open("You are a test.", [one.spec for one in tools], log.session.id),
-        context=TranscriptContext(),
+        context=host,
         tools={one.name: one for one in tools},
         gate=gate,
         person=Nobody(),
@@ -175,9 +198,11 @@ async def rig(
         clock=clock,
         workspace=folder,
     )
+    await host.begin()
     try:
         yield Rig(session, server, store, gate, folder)
     finally:
+        await host.aclose()
         await provider.aclose()
         store.close()
         if own_server:

@@ -15,15 +15,16 @@ import msgspec
 
 from whet.agent.session import Limits, Session
 from whet.app.children import Children
+from whet.app.contexts import Contexts
 from whet.app.practice import PracticeHost
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
-from whet.context.host import TranscriptContext
 from whet.context.prompt import system_prompt, volatile_note
+from whet.context.seat import Seat
 from whet.contract.errors import NotFound
-from whet.contract.protocols import Person, Provider
+from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
@@ -53,6 +54,7 @@ class _NewParts(msgspec.Struct, frozen=True):
     parent_id: str = ""
     kind: SessionKind = "chat"
     private: bool = False
+    conversation_id: str = ""
 
 
 class App:
@@ -76,6 +78,7 @@ class App:
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
         self.tools = self._registry()
+        self.contexts = Contexts(home, settings)
 
     @classmethod
     async def start(
@@ -88,7 +91,7 @@ class App:
         *,
         source: str = "cli",
     ) -> Self:
-        """Open the store, connect the provider, gather the tools. Asks only local servers, for their window."""
+        """Open the store, connect the provider, gather the tools. Asks only local servers."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace)
         app.source = source
@@ -97,16 +100,26 @@ class App:
             await learn_windows(app.provider)
         return app
 
-    async def new_session(self, *, private: bool = False, title: str = "") -> Session:
-        """Begin a conversation: its system prompt and tools are written now and stay."""
+    async def new_session(
+        self, *, private: bool = False, title: str = "", leaving: Session | None = None
+    ) -> Session:
+        """Begin a conversation: its system prompt and tools are written now and stay.
+
+        After `leaving` it goes on in the same conversation (/new) and takes its context engine over.
+        """
         tools = list(self.tools.by_name.values())
         prompt = system_prompt(
             self.workspace, self.settings.tools.toolsets, instructions=self.settings.agent.instructions
         )
-        return await self._create(_NewParts(prompt, tools, private=private, title=title))
+        conversation_id = leaving.log.session.conversation_id if leaving else ""
+        parts = _NewParts(prompt, tools, private=private, title=title, conversation_id=conversation_id)
+        return await self._create(parts, leaving=leaving)
 
-    async def open_session(self, session_id: str) -> Session:
-        """Open a stored conversation; its prefix goes out with the same bytes as before."""
+    async def open_session(self, session_id: str, *, leaving: Session | None = None) -> Session:
+        """Open a stored conversation; its prefix goes out with the same bytes as before.
+
+        It takes the context engine of `leaving` over.
+        """
         log = await SessionLog.open(self.database, session_id, self.clock)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
         specs = read_specs(tools_json.encode())
@@ -114,7 +127,7 @@ class App:
             call.arguments for message in log.messages for call in message.tool_calls if call.name == "todo"
         ]
         self.todo_lists.restore(session_id, done)
-        return self._session(log, prompt, specs)
+        return await self._session(log, prompt, specs, leaving=leaving)
 
     async def continue_session(self) -> Session:
         """Open the latest conversation of this workspace."""
@@ -124,6 +137,12 @@ class App:
         if latest is None:
             raise NotFound(f"no session in {self.workspace} to continue", hint="whet sessions list")
         return await self.open_session(latest.id)
+
+    async def context_status(self, session_id: str) -> ContextStatus:
+        """Say how full a stored conversation's window is, without opening it for its engine."""
+        log = await SessionLog.open(self.database, session_id, self.clock)
+        prefix = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        return await self.contexts.peek(log, self.provider.info, prefix)
 
     async def switch_model(self, session: Session, model: str) -> None:
         """Let another model of the same provider answer from the next request on; the prefix stays."""
@@ -135,9 +154,11 @@ class App:
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
         specs = read_specs(tools_json.encode())
         session.link = provider.open(prompt, specs, session.id)
+        await session.context.status()  # the engine learns of it now, not at the next request
 
     async def aclose(self) -> None:
-        """Stop background processes, close the connection pool and the store."""
+        """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.contexts.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
@@ -156,11 +177,14 @@ class App:
         self.gate.adopt(child.id, parent_id)
         return child
 
-    async def _create(self, parts: _NewParts, *, steps: int = 0) -> Session:
-        specs = [tool.spec for tool in parts.tools]
+    async def _create(self, parts: _NewParts, *, steps: int = 0, leaving: Session | None = None) -> Session:
         info = self.provider.info
+        seat = await self._seat(leaving, foreground=parts.kind == "chat")
+        own = await self.contexts.tools(seat, self.tools.by_name)
+        specs = [tool.spec for tool in (*parts.tools, *own)]
         new = NewSession(
             id=self.clock.new_id(),
+            conversation_id=parts.conversation_id,
             parent_session_id=parts.parent_id,
             kind=parts.kind,
             source=self.source,
@@ -173,17 +197,39 @@ class App:
             tools_json=msgspec.json.encode(specs).decode(),
         )
         log = await SessionLog.create(self.database, new, self.clock)
-        return self._session(log, parts.prompt, specs, steps=steps)
+        return await self._session(log, parts.prompt, specs, steps=steps, seat=seat, leaving=leaving)
 
-    def _session(self, log: SessionLog, prompt: str, specs: Sequence[ToolSpec], *, steps: int = 0) -> Session:
-        tools = {spec.name: tool for spec in specs if (tool := self.tools.by_name.get(spec.name))}
+    async def _seat(self, leaving: Session | None, *, foreground: bool) -> Seat:
+        if leaving is not None:
+            return self.contexts.host(leaving.context).seat
+        return await self.contexts.seat(self.provider.info, foreground=foreground)
+
+    async def _session(
+        self,
+        log: SessionLog,
+        prompt: str,
+        specs: Sequence[ToolSpec],
+        *,
+        steps: int = 0,
+        seat: Seat | None = None,
+        leaving: Session | None = None,
+    ) -> Session:
+        seat = seat or await self._seat(leaving, foreground=True)
+        own = {tool.name: tool for tool in await self.contexts.tools(seat, self.tools.by_name)}
+        known = {**own, **self.tools.by_name}
+        tools = {spec.name: tool for spec in specs if (tool := known.get(spec.name))}
+        if missing := [name for name in own if name not in tools]:
+            seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
         limits = Limits(steps or self.settings.agent.max_steps, self.settings.agent.turn_timeout_s)
         stored = Path(log.session.workspace)
         workspace = stored if log.session.workspace and stored.is_dir() else self.workspace
-        return Session(
+        link = self.provider.open(prompt, specs, log.session.id)
+        prefix = (prompt, msgspec.json.encode(specs).decode())
+        host = self.contexts.put(log, seat, lambda: session.link.info, prefix)
+        session = Session(
             log=log,
-            link=self.provider.open(prompt, specs, log.session.id),
-            context=TranscriptContext(),
+            link=link,
+            context=host,
             tools=tools,
             gate=self.gate,
             person=self.person,
@@ -192,6 +238,8 @@ class App:
             workspace=workspace,
             note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
         )
+        await host.begin(self.contexts.host(leaving.context) if leaving else None)
+        return session
 
     def _registry(self) -> Registry:
         settings = self.settings.tools

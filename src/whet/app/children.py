@@ -43,6 +43,7 @@ class Children:
         try:
             end = await run_turn(child, Message(role="user", content=text), show)
         finally:
+            await child.context.aclose()
             await child.log.end_session("completed")
         footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
         if end.reason == "answered":

@@ -12,12 +12,14 @@ from typing import Protocol
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.cli import wording
+from whet.cli.context_report import OUTCOMES, report
 from whet.cli.output import age
 from whet.cli.slash import Command, Commands
 from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound
-from whet.store import sessions
+from whet.contract.events import Event
+from whet.store import compactions, sessions
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
 _LISTED = 12
@@ -69,7 +71,7 @@ async def _help(chat: ChatControl, rest: str) -> None:
 
 
 async def _new(chat: ChatControl, rest: str) -> None:
-    await chat.switch_to(await chat.app.new_session(title=rest))
+    await chat.switch_to(await chat.app.new_session(title=rest, leaving=chat.session))
     chat.say("new session; the last one is kept, /resume lists what there is", "dim")
 
 
@@ -82,7 +84,9 @@ async def _resume(chat: ChatControl, rest: str) -> None:
         chat.say("/resume ID opens one", "dim")
         return
     session_id = await chat.app.database.read(lambda db: sessions.resolve(db, rest))
-    await chat.switch_to(await chat.app.open_session(session_id))
+    if session_id == chat.session.id:
+        raise NotFound("this session is open already")
+    await chat.switch_to(await chat.app.open_session(session_id, leaving=chat.session))
 
 
 async def _sessions(chat: ChatControl, rest: str) -> None:
@@ -122,6 +126,21 @@ async def _usage(chat: ChatControl, rest: str) -> None:
         f"output {usage.output_tokens:,} tokens, {usage.reasoning_tokens:,} of them reasoning\n"
         f"cost {cost}"
     )
+
+
+async def _context(chat: ChatControl, rest: str) -> None:
+    session_id = chat.session.id
+    sums = await chat.app.database.read(lambda db: compactions.of_session(db, session_id))
+    for line in report(await chat.session.context.status(), sums, chat.session.usage):
+        chat.say(wording.cut(wording.printable(line), chat.width()))
+
+
+async def _compress(chat: ChatControl, rest: str) -> None:
+    def show(event: Event) -> None:
+        chat.say(wording.aside(event), "dim")
+
+    for line in OUTCOMES[await chat.session.context.compact(rest, show)]:
+        chat.say(line, "dim")
 
 
 async def _undo(chat: ChatControl, rest: str) -> None:
@@ -192,6 +211,8 @@ def builtin_commands() -> list[Command[ChatControl]]:
         Command("model", "Show or switch the model.", _model, "[name]"),
         Command("tools", "List the tools of this session.", _tools, anytime=True),
         Command("usage", "Show what this session has spent.", _usage, anytime=True),
+        Command("context", "Show how full the window is, and the engine.", _context),
+        Command("compress", "Make the context smaller, keeping what you name.", _compress, "[focus]"),
         Command("retry", "Take the last turn back and ask again.", _retry),
         Command("undo", "Take the last turn back.", _undo),
         Command("title", "Show or set the title.", _title, "[text]", anytime=True),

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
     "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
+    "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),

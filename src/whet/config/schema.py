@@ -97,6 +97,17 @@ class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deny: tuple[str, ...] = ()
 
 
+class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What decides which part of a long conversation the model sees."""
+
+    engine: str = "compressor"
+    """The context engine's name; `whet context engines` lists them."""
+    compress_timeout_s: Seconds = 300.0
+    """An engine's limit for one compaction or tool call; past it the built-in engine stands in."""
+    hook_timeout_s: Seconds = 10.0
+    """An engine's limit for every other call."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where conversations are kept."""
 
@@ -132,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentSettings = AgentSettings()
     tools: ToolSettings = ToolSettings()
     approval: ApprovalSettings = ApprovalSettings()
+    context: ContextSettings = ContextSettings()
     store: StoreSettings = StoreSettings()
     plugins: PluginSettings = PluginSettings()
     ui: UiSettings = UiSettings()

@@ -8,6 +8,7 @@ changes what came out before, so that the wire prefix holds (P4). It does not kn
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import msgspec
@@ -104,6 +105,25 @@ def finished(rows: Sequence[Message]) -> Sequence[Message]:
     if not rows or rows[-1].role == "assistant":
         return [*rows, Message(role="user", content=GO_ON if rows else OPENING)]
     return rows
+
+
+class Growing:
+    """The repaired form of a list that grows; rows that went out stay the same objects."""
+
+    def __init__(self) -> None:
+        self._repairer = Repairer()
+        self._fed: list[Message] = []
+
+    def of(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Give `messages` repaired; a list that was replaced (undo, compaction) is repaired anew."""
+        fed = self._fed
+        if len(fed) > len(messages) or not all(map(operator.is_, fed, messages)):
+            self._repairer, self._fed = Repairer(), []
+        for message in messages[len(self._fed) :]:
+            self._repairer.feed(message)
+            self._fed.append(message)
+        self._repairer.close()
+        return finished(self._repairer.rows)
 
 
 def repair(messages: Sequence[Message]) -> Sequence[Message]:

@@ -110,7 +110,7 @@ class ContextEngine(ABC):
             "compression_count": self.compression_count,
         }
 
-    def update_model(  # noqa: PLR0913 the signature is a public contract, every argument comes by keyword
+    def update_model(
         self,
         model: str,
         context_length: int,
@@ -123,6 +123,21 @@ class ContextEngine(ABC):
         del model, base_url, api_key, provider, api_mode
         self.context_length = context_length
         self.threshold_tokens = int(context_length * self.threshold_percent)
+
+
+class EngineOffer(msgspec.Struct, frozen=True):
+    """An engine that `context.engine` can name. `source` is "built-in" or the plugin's name.
+
+    Each agent gets an instance of its own: `prototype.clone_for_agent()`, else a deep copy of the
+    prototype, else what `fresh` makes; only a foreground agent may share the prototype itself. A built-in
+    engine has no prototype. `fresh` may raise; it is called off the event loop.
+    """
+
+    name: str
+    description: str
+    source: str = "built-in"
+    prototype: ContextEngine | None = None
+    fresh: Callable[[], ContextEngine] | None = None
 
 
 class SessionChange(msgspec.Struct, frozen=True):

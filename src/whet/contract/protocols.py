@@ -88,6 +88,24 @@ class Provider(Protocol):
         ...
 
 
+Compacted = Literal["compacted", "unchanged", "nothing"]
+"""What came of a compaction by hand; "nothing": there is nothing to compact yet, no model was asked."""
+
+
+class ContextStatus(msgspec.Struct, frozen=True):
+    """How full the window is. `used_tokens` is the server's own count where `counted`, else estimated;
+    `threshold_tokens` 0 means that nothing is compacted; `stopped` says why automatic compaction is off."""
+
+    engine: str
+    source: str
+    window_tokens: int
+    threshold_tokens: int
+    used_tokens: int
+    counted: bool
+    messages: int
+    stopped: str = ""
+
+
 class Context(Protocol):
     """What of the transcript the model sees. Called from the loop's task only."""
 
@@ -102,6 +120,18 @@ class Context(Protocol):
 
     def observe(self, usage: Usage) -> None:
         """Take the usage of the request that was just answered."""
+        ...
+
+    async def compact(self, focus: str, emit: Emit) -> Compacted:
+        """Make the list smaller by hand, between turns, keeping what concerns `focus` (may be empty)."""
+        ...
+
+    async def status(self) -> ContextStatus:
+        """Say how full the window is. Sends nothing."""
+        ...
+
+    async def aclose(self) -> None:
+        """The session is left: its engine is told, once. A second call does nothing."""
         ...
 
 

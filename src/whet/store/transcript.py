@@ -84,6 +84,11 @@ class SessionLog:
         """
         return self._state.messages
 
+    @property
+    def turn_number(self) -> int:
+        """The number of the turn that is open here; 0 between turns."""
+        return self._state.open_turn.number if self._state.open_turn is not None else 0
+
     async def begin_turn(self, message: Message) -> Turn:
         """Store the user's message and a turn in one transaction, and claim the session.
 
@@ -289,14 +294,24 @@ class SessionLog:
         self._state.open_turn = None
 
     async def record_compaction(
-        self, turn: Turn, compacted: Sequence[Message], engine: str, tokens_before: int, tokens_after: int
+        self,
+        turn: Turn | None,
+        compacted: Sequence[Message],
+        engine: str,
+        tokens_before: int,
+        tokens_after: int,
     ) -> None:
         """Make `compacted` the live list; the old rows stay and are found.
 
-        Messages of the present list are stored as references and stay the same objects.
+        Messages of the present list are stored as references and stay the same objects. Without `turn` it
+        belongs to the open one, or between turns to the last; then StoreBusy where another process holds
+        the session or has changed it.
         """
-        self.settle(turn)
         state = self._state
+        if turn is not None:
+            self.settle(turn)
+        between = turn is None and state.open_turn is None
+        number = turn.number if turn is not None else self.turn_number or state.last_turn
         known = {id(message): seq for message, seq in zip(state.messages, state.seqs, strict=True) if seq}
         kept = [rows.storable(message) for message in compacted]
         seqs = [known.get(id(message), 0) for message in kept]
@@ -304,12 +319,15 @@ class SessionLog:
         after, now = state.next_seq - 1, iso(self._clock.now())
 
         def work(connection: apsw.Connection) -> None:
-            self._renew(connection)
+            if between:
+                self._refuse_if_changed(connection)
+            else:
+                self._renew(connection)
             connection.execute(
                 "INSERT INTO compactions"
                 " (session, turn, after_seq, live, engine, tokens_before, tokens_after, at)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (state.key, turn.number, after, text, engine, tokens_before, tokens_after, now),
+                (state.key, number, after, text, engine, tokens_before, tokens_after, now),
             )
             connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (state.key,))
 
@@ -398,6 +416,10 @@ class SessionLog:
         if state.step is not None:
             known.update({state.step.seq + 1 + i: message for i, message in state.step.results.items()})
         fresh = await self._db.read(lambda connection: live.load(connection, state.session.id, known))
+        if fresh.epoch == state.epoch:  # what only the last compaction made has no number to be known by
+            for index, seq in enumerate(fresh.seqs[: len(state.seqs)]):
+                if not seq and not state.seqs[index]:
+                    fresh.messages[index] = state.messages[index]
         state.messages[:] = fresh.messages
         fresh.messages = state.messages
         self._state = fresh
@@ -406,6 +428,17 @@ class SessionLog:
         state = self._state
         if turns.has_moved_on(connection, state.key, (state.epoch, state.last_turn, state.next_seq)):
             raise _Stale
+
+    def _refuse_if_changed(self, connection: apsw.Connection) -> None:
+        """Raise StoreBusy where another process holds the session or has changed it."""
+        state = self._state
+        claims.refuse_if_held(connection, state.key, state.session.id, self._holder, self._clock.now())
+        try:
+            self._refuse_if_stale(connection)
+        except _Stale:
+            raise StoreBusy(
+                "another process has changed this session", hint="open it again to see what it did"
+            ) from None
 
     def _insert(
         self, connection: apsw.Connection, seq: int, turn: Turn, packed: tuple[int, int, str, str | None]

@@ -1,0 +1,94 @@
+"""Contexts of sessions: which engine each one gets, and its end.
+
+One engine per agent. A session that follows another in the same chat takes its engine over; a child gets
+one of its own. `engines` is what `context.engine` can name; whoever brings an engine adds it there before
+the first session is opened, or says in `broken` why it could not be loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.context.engine_tools import engine_tools
+from whet.context.engines import NoEngine, built_in, choose, offers
+from whet.context.host import EngineHost
+from whet.context.seat import Deadlines, HostFacts, Seat
+from whet.context.tokens import text_tokens
+from whet.contract.context_engine import EngineOffer
+from whet.contract.protocols import Context, ContextStatus, ModelInfo
+from whet.contract.tools import Tool
+from whet.store.transcript import SessionLog
+
+
+class Contexts:
+    """The context hosts of one process."""
+
+    def __init__(self, home: Home, settings: Settings, engines: Iterable[EngineOffer] = ()) -> None:
+        self.engines = offers(engines)
+        self.broken: dict[str, str] = {}
+        self._home = home
+        self._settings = settings
+        self._open: list[EngineHost] = []
+
+    def host(self, context: Context) -> EngineHost:
+        """Give a session's context as the host that it is."""
+        return next(host for host in self._open if host is context)
+
+    async def seat(self, info: ModelInfo, *, foreground: bool) -> Seat:
+        """Make the chosen engine for one agent and tell it the model; the built-in one where it fails."""
+        offer, warning = choose(self.engines, self._settings.context.engine)
+        seat = await Seat.take(offer, self._deadlines(), foreground=foreground)
+        if isinstance(seat, str):
+            standing_in = built_in(self.engines)
+            warning = f"{offer.name} is not used, {standing_in.name} is: {seat}"
+            seat = await Seat.take(standing_in, self._deadlines(), foreground=foreground)
+        if isinstance(seat, str):
+            warning = f"no engine could be started: {seat}"
+            seat = Seat.of(NoEngine(), self._deadlines())
+        if warning:
+            seat.note(warning)
+        await seat.follow(info, info.window_tokens, self._facts(lambda: info, "", 0))
+        return seat
+
+    async def tools(self, seat: Seat, taken: Collection[str]) -> list[Tool]:
+        """Give the engine's own tools, without names that are taken and tools that are disabled."""
+        found = await engine_tools(seat, taken)
+        return [tool for tool in found if tool.name not in self._settings.tools.disabled]
+
+    def put(
+        self, log: SessionLog, seat: Seat, info: Callable[[], ModelInfo], prefix: Sequence[str]
+    ) -> EngineHost:
+        """Make the host of a session; `prefix` is what stands before its messages in every request."""
+        fixed = sum(map(text_tokens, prefix))
+        facts = self._facts(info, log.session.source, fixed)
+        host = EngineHost(log, seat, facts, None if seat.offer is built_in(self.engines) else self._spare)
+        self._open = [host, *(one for one in self._open if not one.closed)]
+        return host
+
+    async def peek(self, log: SessionLog, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
+        """Say how full a stored session is. The engine is not told of the session, nor of its end."""
+        seat = await self.seat(info, foreground=False)
+        try:
+            facts = self._facts(lambda: info, "", sum(map(text_tokens, prefix)))
+            return await EngineHost(log, seat, facts).status()
+        finally:
+            await seat.close(shutdown=seat.origin == "fresh")
+
+    async def aclose(self) -> None:
+        """End every session that is still open with its engine."""
+        for host in self._open:
+            await host.aclose()
+
+    async def _spare(self) -> Seat | None:
+        seat = await Seat.take(built_in(self.engines), self._deadlines(), foreground=False)
+        return None if isinstance(seat, str) else seat
+
+    def _facts(self, info: Callable[[], ModelInfo], platform: str, fixed: int) -> HostFacts:
+        model = self._settings.model
+        return HostFacts(info, str(self._home.root), platform or "cli", model.base_url, model.format, fixed)
+
+    def _deadlines(self) -> Deadlines:
+        context = self._settings.context
+        return Deadlines(context.compress_timeout_s, context.hook_timeout_s)

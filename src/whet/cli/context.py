@@ -1,0 +1,146 @@
+"""`whet context`: which engines there are, how full a session's window is, and compacting it by hand.
+
+`status` reads and sends nothing, and no engine is told that a session was opened for it; `compact` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from whet.app.build import App
+from whet.cli.context_report import OUTCOMES, report
+from whet.cli.launch import ChatOptions, load_settings, start_app
+from whet.cli.output import Column, emit_json, table
+from whet.cli.person import NoPerson
+from whet.cli.wording import aside, printable
+from whet.config.paths import Home
+from whet.context.engines import choose
+from whet.contract.errors import NotFound
+from whet.contract.events import Event
+from whet.log import mask
+from whet.store import compactions, sessions
+from whet.store.sessions import SessionRow
+
+T = TypeVar("T")
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_session = click.option(
+    "--session", "session_id", default="", metavar="ID", help="This session instead of the latest one."
+)
+
+
+@click.group(help="Context engines: list them, see how full a session is, compact it.")
+def context() -> None:
+    """Group the context commands."""
+
+
+@context.command("engines")
+@_as_json
+@click.pass_obj
+def engines(home: Home, as_json: bool) -> None:
+    """List the engines that `context.engine` can name; * is the one in use."""
+    rows, warning = _with_app(home, _engines)
+    if as_json:
+        return emit_json({"engines": rows, "warning": warning})
+    shape = [
+        Column(""),
+        Column("engine"),
+        Column("from", rank=1),
+        Column("description", grows=True, least=20),
+    ]
+    cells = [
+        ["*" if row["active"] else "", row["name"], row["source"], printable(row["description"])]
+        for row in rows
+    ]
+    click.echo(table(shape, cells))
+    if warning:
+        click.echo(f"warning: {printable(warning)}", err=True)
+
+
+@context.command("status")
+@_session
+@_as_json
+@click.pass_obj
+def status(home: Home, session_id: str, as_json: bool) -> None:
+    """Say how full a session's window is and what compactions saved."""
+    row, lines = _with_app(home, lambda app: _status(app, session_id))
+    emit_json(row) if as_json else click.echo("\n".join(lines))
+
+
+@context.command("compact")
+@_session
+@click.argument("focus", nargs=-1)
+@click.pass_obj
+def compact(home: Home, session_id: str, focus: tuple[str, ...]) -> None:
+    """Make a session's context smaller now, keeping what concerns FOCUS; nothing leaves the store."""
+    lines = _with_app(home, lambda app: _compact(app, session_id, " ".join(focus)))
+    click.echo("\n".join(printable(mask(line)) for line in lines))
+
+
+async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
+    chosen, warning = choose(app.contexts.engines, app.settings.context.engine)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": offer.name,
+            "source": offer.source,
+            "description": offer.description,
+            "active": offer is chosen,
+            "error": "",
+        }
+        for offer in app.contexts.engines.values()
+    ]
+    for name, reason in app.contexts.broken.items():
+        row = {"name": name, "source": "plugin", "description": f"could not be loaded: {reason}"}
+        rows.append({**row, "active": False, "error": reason})
+    return rows, warning
+
+
+async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]:
+    row = await _find(app, session_id)
+    state = await app.context_status(row.id)
+    sums = await app.database.read(lambda db: compactions.of_session(db, row.id))
+    facts = {"session_id": row.id, **msgspec.to_builtins(state)}
+    facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens}
+    facts |= {"cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
+    return facts, [f"session    {row.id}", *report(state, sums, row.usage)]
+
+
+async def _compact(app: App, session_id: str, focus: str) -> list[str]:
+    row = await _find(app, session_id)
+    session = await app.open_session(row.id)
+    lines: list[str] = []
+
+    def show(event: Event) -> None:
+        lines.append(aside(event))
+
+    done = await session.context.compact(focus, show)
+    return [*lines, *OUTCOMES[done]]
+
+
+async def _find(app: App, session_id: str) -> SessionRow:
+    if session_id:
+        name = session_id
+        return await app.database.read(lambda db: sessions.get(db, sessions.resolve(db, name)))
+    latest = await app.database.read(sessions.latest)
+    if latest is None:
+        raise NotFound("there is no session yet", hint="begin one: whet")
+    return latest
+
+
+def _with_app(home: Home, work: Callable[[App], Awaitable[T]]) -> T:
+    options = ChatOptions(home)
+    settings = load_settings(options, None)
+
+    async def run() -> T:
+        app = await start_app(options, settings, NoPerson())
+        try:
+            return await work(app)
+        finally:
+            await app.aclose()
+
+    return asyncio.run(run())

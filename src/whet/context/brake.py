@@ -1,0 +1,68 @@
+"""When compacting again makes no sense.
+
+An automatic compaction that changes nothing, or after which the server still counts more than the
+threshold, is ineffective; two in a row stop automatic compaction until something else changes. It does
+not know what an engine is.
+"""
+
+from __future__ import annotations
+
+_STRIKES = 2
+_PER_TURN = 3
+
+
+class Brake:
+    """Counts ineffective compactions of one session."""
+
+    def __init__(self) -> None:
+        self.stopped = ""
+        self._strikes = 0
+        self._in_turn = 0
+        self._unmeasured = False
+        self._again_at = 0
+
+    def new_turn(self) -> None:
+        """A turn begins: three compactions are free again."""
+        self._in_turn = 0
+
+    def allows(self, tokens: int) -> bool:
+        """Say whether an automatic compaction may be tried at `tokens`.
+
+        After one has happened, the server's next count comes first. Attempts that changed nothing are
+        tried once more when the conversation has grown well beyond where they stopped.
+        """
+        if self._unmeasured or self._in_turn >= _PER_TURN:
+            return False
+        return not self.stopped or 0 < self._again_at <= tokens
+
+    def idle(self, tokens: int, window: int) -> bool:
+        """An attempt changed nothing; True where automatic compaction stops now."""
+        self._again_at = tokens + max(4096, window // 20)
+        return self._strike("nothing could be made smaller")
+
+    def compacted(self) -> None:
+        """The list was made smaller; the next count of the server tells what it was worth."""
+        self._in_turn += 1
+        self._unmeasured = True
+
+    def measured(self, tokens: int, threshold: int) -> bool:
+        """The server counted; True where automatic compaction stops now."""
+        if not self._unmeasured:
+            return False
+        self._unmeasured = False
+        if not threshold or tokens < threshold:
+            self._strikes, self.stopped, self._again_at = 0, "", 0
+            return False
+        self._again_at = 0
+        return self._strike(f"{tokens:,} tokens are left, still above the threshold of {threshold:,}")
+
+    def reset(self) -> None:
+        """The model or the list was changed by hand: begin anew."""
+        self.__init__()
+
+    def _strike(self, why: str) -> bool:
+        self._strikes += 1
+        first = not self.stopped and self._strikes >= _STRIKES
+        if self._strikes >= _STRIKES:
+            self.stopped = why
+        return first

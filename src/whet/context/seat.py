@@ -1,0 +1,247 @@
+"""One context engine in its place: its thread, its deadlines, its failures.
+
+Every call to an engine passes here. An engine runs on its own lane, never on the event loop; what it
+raises becomes a line for the person and a default for the host. It does not know the transcript, nor what
+a compaction is worth.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+
+from whet.contract.context_engine import ChatRows, ContextEngine, EngineOffer
+from whet.contract.events import Emit, Notice
+from whet.contract.protocols import ModelInfo
+from whet.contract.tools import Tool
+from whet.lanes import Lane, LaneTimeout, Outcome, attempt
+from whet.log import mask
+
+T = TypeVar("T")
+log = logging.getLogger("whet.context")
+Origin = Literal["clone", "copy", "fresh", "shared"]
+
+
+class Deadlines(msgspec.Struct, frozen=True):
+    """How long an engine may take: `compress_s` for a compaction or a tool call, `hook_s` for the rest."""
+
+    compress_s: float = 300.0
+    hook_s: float = 10.0
+
+
+class HostFacts(msgspec.Struct, frozen=True):
+    """What engines are told of a session's surroundings. `fixed_tokens`: system prompt and tools."""
+
+    info: Callable[[], ModelInfo]
+    home: str = ""
+    platform: str = "cli"
+    base_url: str = ""
+    api_mode: str = ""
+    fixed_tokens: int = 0
+
+
+class Seat:
+    """An engine instance that belongs to one session at a time. `live` gives its list of rows now."""
+
+    def __init__(self, engine: ContextEngine, offer: EngineOffer, lane: Lane, deadlines: Deadlines) -> None:
+        self.engine = engine
+        self.offer = offer
+        self.lane = lane
+        self.deadlines = deadlines
+        self.origin: Origin = "fresh"
+        self.threshold = 0
+        self.live: Callable[[], ChatRows] = list
+        self.tools: list[Tool] | None = None
+        self.notices: list[str] = []
+        self._told: set[str] = set()
+        self._model: tuple[ModelInfo, int] | None = None
+        self._was_stuck = False
+
+    @property
+    def name(self) -> str:
+        """The name that the engine was chosen by."""
+        return self.offer.name
+
+    @classmethod
+    async def take(cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool) -> Seat | str:
+        """Make an instance for one agent; a line that says why where there can be none."""
+        lane = Lane(f"engine-{offer.name}")
+        try:
+            outcome = await lane.run(lambda: make_engine(offer, foreground=foreground), deadlines.hook_s)
+        except LaneTimeout:
+            return f"it did not start in {deadlines.hook_s:g} s"
+        if outcome.value is None:
+            lane.close()
+            return _reason(outcome.error)
+        seat = cls(outcome.value[0], offer, lane, deadlines)
+        seat.origin = outcome.value[1]
+        return seat
+
+    @classmethod
+    def of(cls, engine: ContextEngine, deadlines: Deadlines, description: str = "") -> Seat:
+        """Seat an engine that is there already."""
+        offer = EngineOffer(engine.name, description)
+        return cls(engine, offer, Lane(f"engine-{engine.name}"), deadlines)
+
+    async def run(self, hook: str, work: Callable[[], T], deadline_s: float = 0.0) -> Outcome[T]:
+        """Do `work` on the lane and read the engine's threshold after it; a failure is noted once.
+
+        The outcome's error is None only where the work was done.
+        """
+
+        def measured() -> T:
+            try:
+                return work()
+            finally:
+                self.threshold = _whole(attempt(lambda: self.engine.threshold_tokens).value)
+
+        limit_s = deadline_s or self.deadlines.hook_s
+        known = self.lane.stuck
+        try:
+            outcome = await self.lane.run(measured, limit_s)
+        except LaneTimeout as error:
+            if not known:
+                self.note(f"{self.name} did not answer {hook} in {limit_s:g} s and is left out until it does")
+            self._was_stuck = True
+            return Outcome(error=error)
+        if self._was_stuck:
+            self._was_stuck = False
+            self._told.clear()
+            self.note(f"{self.name} answers again")
+        if outcome.error is not None:
+            self._failed(hook, outcome.error)
+        return outcome
+
+    def tell(self, hook: str, work: Callable[[], object]) -> None:
+        """Do `work` on the lane without waiting; later calls come after it."""
+        if self.lane.stuck:
+            return
+
+        def guarded() -> None:
+            outcome = attempt(work)
+            self.threshold = _whole(attempt(lambda: self.engine.threshold_tokens).value)
+            if outcome.error is not None:
+                self._failed(hook, outcome.error)
+
+        self.lane.submit(guarded)
+
+    async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
+        """Run hooks one after the other; one that fails is noted and the next one follows."""
+
+        def work() -> None:
+            for hook, call in steps:
+                outcome = attempt(call)
+                if outcome.error is not None:
+                    self._failed(hook, outcome.error)
+
+        await self.run("a change of session", work)
+
+    async def follow(self, info: ModelInfo, window: int, facts: HostFacts) -> None:
+        """Tell the engine which model answers and its window, where that is new to it."""
+        update = getattr(self.engine, "update_model", None)
+        if self._model == (info, window) or not callable(update):
+            return
+        self._model = (info, window)
+        keywords = {
+            "model": info.model,
+            "context_length": window,
+            "base_url": facts.base_url,
+            "api_key": "",  # an engine asks models through the host
+            "provider": info.provider,
+            "api_mode": facts.api_mode,
+        }
+        await self.run("update_model", lambda: update(**accepted(update, keywords)))
+
+    async def status(self) -> dict[str, Any]:
+        """Give the engine's own status, empty where it fails."""
+        outcome = await self.run("get_status", lambda: dict(self.engine.get_status()))
+        return outcome.value or {}
+
+    async def close(self, *, shutdown: bool = True) -> None:
+        """Let the engine close what it holds open, and end its thread."""
+        hook = getattr(self.engine, "shutdown", None)
+        if shutdown and callable(hook):
+            await self.run("shutdown", hook)
+        self.lane.close()
+        for text in self.notices:
+            log.warning("%s", text)
+
+    def note(self, text: str) -> None:
+        """Keep a line for the person; the same one is shown once."""
+        text = mask(" ".join(text.split()))[:400]
+        if text not in self._told:
+            self._told.add(text)
+            self.notices.append(f"context engine {text}")
+
+    def flush(self, emit: Emit) -> None:
+        """Show what was noted."""
+        notices, self.notices = self.notices, []
+        for text in notices:
+            emit(Notice(text))
+
+    def _failed(self, hook: str, error: BaseException) -> None:
+        log.warning("context engine %s failed in %s", self.name, hook, exc_info=error)
+        self.note(f"{self.name} failed in {hook}: {_reason(error)}")
+
+
+def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine, Origin]:
+    """Make an instance of an engine: its own clone, a copy, a fresh one, or the shared prototype.
+
+    A prototype is shared only with a foreground agent. Raises what the last way raised.
+    """
+    prototype = offer.prototype
+    ways: list[tuple[Origin, Callable[[], object]]] = []
+    if prototype is not None:
+        clone = getattr(prototype, "clone_for_agent", None)
+        if callable(clone):
+            ways.append(("clone", cast("Callable[[], object]", clone)))
+        ways.append(("copy", lambda: copy.deepcopy(prototype)))
+    if offer.fresh is not None:
+        ways.append(("fresh", offer.fresh))
+    failure: BaseException = TypeError(f"{offer.name} offers no way to make an engine")
+    for origin, way in ways:
+        outcome = attempt(way)
+        if isinstance(outcome.value, ContextEngine):
+            return outcome.value, origin
+        failure = outcome.error or TypeError(f"{origin} gave {type(outcome.value).__name__}, no engine")
+    if prototype is not None and foreground:
+        return prototype, "shared"
+    raise failure
+
+
+def accepted(hook: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Give those of `keywords` that a hook's signature takes; all where it can't be read."""
+    signature = attempt(lambda: inspect.signature(hook)).value
+    if signature is None:
+        return keywords
+    parameters = signature.parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        return keywords
+    named = {one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY}
+    return {name: value for name, value in keywords.items() if name in named}
+
+
+def changed_attributes(engine: object, values: Sequence[tuple[str, object]]) -> None:
+    """Write attributes on an engine. Raises what the first refused one raised, after all were tried."""
+    outcomes = [
+        attempt(lambda name=name, value=value: setattr(engine, name, value)) for name, value in values
+    ]
+    failures = [outcome.error for outcome in outcomes if outcome.error is not None]
+    for failure in failures:
+        raise failure
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 53:
+        return 0
+    return int(value)
+
+
+def _reason(error: BaseException | None) -> str:
+    text = attempt(lambda: str(error)).value or ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,289 @@
+"""Every call that an engine gets over a whole life: tools, compaction, /compress, /model, /new, resume,
+subagent, exit; and which engine a session gets."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from tests.agent.rig import Nobody, calls
+from tests.context.engines import RecordingEngine
+from whet.agent.loop import run_turn
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, ContextSettings, ModelSettings, Settings
+from whet.contract.context_engine import ContextEngine, EngineOffer
+from whet.contract.events import Compaction, Event, Notice
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+
+
+@asynccontextmanager
+async def opened(
+    server: PracticeServer, folder: Path, *offers: EngineOffer, engine: str = "recording"
+) -> AsyncIterator[App]:
+    settings = Settings(
+        model=ModelSettings(
+            provider="practice", base_url=server.base_url, model="practice", window_tokens=50_000
+        ),
+        approval=ApprovalSettings(mode="auto"),
+        context=ContextSettings(engine=engine),
+    )
+    app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
+    app.contexts.engines.update({offer.name: offer for offer in offers})
+    try:
+        yield app
+    finally:
+        await app.aclose()
+
+
+def recording(make: Callable[[], ContextEngine]) -> EngineOffer:
+    return EngineOffer("recording", "Writes everything down.", "test", fresh=make)
+
+
+async def turn(session: Session, text: str) -> list[Event]:
+    events: list[Event] = []
+    await run_turn(session, session.user_message(text), events.append)
+    return events
+
+
+GOLDEN = """\
+update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
+"model": "practice", "provider": "practice"}
+get_tool_schemas
+on_session_start S1 {"context_length": 50000, "conversation_id": "S1", "hermes_home": "HOME", \
+"model": "practice", "platform": "cli"}
+should_compress_preflight u
+should_compress int
+update_from_response USAGE
+handle_tool_call rec_find {"q": "x"} ua
+should_compress int
+update_from_response USAGE
+should_compress_preflight uatau
+should_compress int
+compress uatau int focus=None
+update_from_response USAGE
+has_content_to_compress uua
+compress uua int focus=the plan
+update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
+"model": "other", "provider": "practice"}
+should_compress_preflight uau
+should_compress int
+update_from_response USAGE
+child:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
+"model": "other", "provider": "practice"}
+child:get_tool_schemas
+child:on_session_start S2 {"context_length": 50000, "conversation_id": "S2", "hermes_home": "HOME", \
+"model": "other", "platform": "cli"}
+child:should_compress_preflight u
+child:should_compress int
+child:update_from_response USAGE
+child:on_session_end S2 ua
+child:shutdown
+should_compress int
+update_from_response USAGE
+on_session_end S1 uauata
+on_session_reset
+on_session_start S3 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
+"hermes_home": "HOME", "model": "other", "old_session_id": "S1", "platform": "cli"}
+should_compress_preflight u
+should_compress int
+update_from_response USAGE
+on_session_end S3 ua
+on_session_reset
+on_session_start S1 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
+"hermes_home": "HOME", "model": "other", "old_session_id": "S3", "platform": "cli"}
+on_session_end S1 uauata
+shutdown"""
+
+
+def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
+    """Failures 20, 34, 35, 38a, 38b: no rotation, no double start, no stale binding, no stolen engine."""
+    trace: list[str] = []
+    made: list[RecordingEngine] = []
+
+    def make() -> RecordingEngine:
+        made.append(RecordingEngine(trace, "child:" if made else ""))
+        return made[-1]
+
+    script = [
+        calls(("rec_find", '{"q": "x"}')),
+        Reply(text="Found."),
+        Reply(text="Smaller."),
+        Reply(text="", tool_calls=calls(("delegate_task", '{"task": "dig"}')).tool_calls),
+        Reply(text="Dug."),
+        Reply(text="Handed on."),
+        Reply(text="New."),
+    ]
+    ids: dict[str, str] = {}
+
+    async def main(server: PracticeServer) -> None:
+        async with opened(server, tmp_path, recording(make)) as app:
+            session = await app.new_session()
+            ids[session.id] = "S1"
+            await turn(session, "find x")
+            made[0].wants = True
+            events = await turn(session, "go on " + "x" * 400)
+            assert [event.engine for event in events if isinstance(event, Compaction)] == ["recording"]
+            assert await session.context.compact("the plan", events.append) == "compacted"
+            await app.switch_model(session, "other")
+            await turn(session, "hand it on")
+            new = await app.new_session(leaving=session)
+            ids[new.id] = "S3"
+            await turn(new, "new things")
+            await app.open_session(session.id, leaving=new)
+        assert all(name.startswith("engine-") for one in made for name in one.threads)
+        assert len(made) == 2
+
+    with PracticeServer(script=script) as server:
+        asyncio.run(main(server))
+        text = "\n".join(trace).replace(server.base_url, "URL").replace(str(tmp_path / "home"), "HOME")
+    usage = (
+        "prompt_tokens completion_tokens total_tokens input_tokens output_tokens cache_read_tokens"
+        " cache_write_tokens reasoning_tokens"
+    )
+    text = text.replace(usage, "USAGE")
+    for session_id, label in ids.items():
+        text = text.replace(session_id, label)
+    child = re.search(r"child:on_session_start (\w+)", text)
+    assert child is not None
+    text = text.replace(child[1], "S2")
+    assert text == GOLDEN
+
+
+def test_resume_in_a_new_process_has_the_same_conversation_and_list(tmp_path: Path) -> None:
+    """Failures 15, 21: the compacted list comes back, not the one before it."""
+    first: list[str] = []
+    second: list[str] = []
+
+    async def main(server: PracticeServer) -> None:
+        engine = RecordingEngine(first)
+        async with opened(server, tmp_path, recording(lambda: engine)) as app:
+            session = await app.new_session()
+            engine.wants = True
+            await turn(session, "a long story " * 50)
+            await turn(session, "and on " * 50)
+            await session.context.compact("", lambda event: None)
+        async with opened(server, tmp_path, recording(lambda: RecordingEngine(second))) as app:
+            again = await app.open_session(session.id)
+            await turn(again, "still there?")
+
+    with PracticeServer(script=[Reply(text="One."), Reply(text="Two."), Reply(text="Yes.")]) as server:
+        asyncio.run(main(server))
+    started = [line for line in [*first, *second] if "on_session_start" in line]
+    assert len(started) == 2 and started[0] == started[1]
+    assert first[-2].startswith("on_session_end") and first[-2].endswith(" ua")
+    assert [line for line in second if "preflight" in line] == ["should_compress_preflight uau"]
+
+
+class Unclonable(RecordingEngine):
+    """Holds what can't be copied, as an engine with a database does."""
+
+    def __deepcopy__(self, memo: object) -> Unclonable:
+        raise TypeError("cannot pickle 'sqlite3.Connection' object")
+
+
+class Cloning(RecordingEngine):
+    def clone_for_agent(self) -> Cloning:
+        return Cloning(self.trace, "clone:")
+
+
+async def seats(
+    server: PracticeServer, folder: Path, offer: EngineOffer, engine: str = "recording"
+) -> tuple[ContextEngine, str, list[str]]:
+    async with opened(server, folder, offer, engine=engine) as app:
+        session = await app.new_session()
+        host = app.contexts.host(session.context)
+        events = await turn(session, "hello")
+        return host.seat.engine, host.seat.origin, [e.text for e in events if isinstance(e, Notice)]
+
+
+def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
+    """Failure 31: an engine that can't be copied is made anew or shared, never silently dropped."""
+    trace: list[str] = []
+    plain, holding = RecordingEngine(trace), Unclonable(trace)
+
+    def broken() -> ContextEngine:
+        raise OSError("disk")
+
+    async def main(server: PracticeServer) -> None:
+        for prototype, fresh, origin in [
+            (Cloning(trace), None, "clone"),
+            (plain, None, "copy"),
+            (holding, lambda: Unclonable(trace), "fresh"),
+            (holding, broken, "shared"),
+        ]:
+            offer = EngineOffer("recording", "", "test", prototype, fresh)
+            engine, came, notices = await seats(server, tmp_path, offer)
+            assert (came, notices) == (origin, [])
+            assert (engine is prototype) is (origin == "shared")
+        child_offer = EngineOffer("recording", "", "test", holding, broken)
+        async with opened(server, tmp_path, child_offer) as app:
+            seat = await app.contexts.seat(app.provider.info, foreground=False)
+            assert seat.name == "none" and "recording is not used" in seat.notices[0]
+
+    with PracticeServer(script=[Reply(text="Hi.") for _ in range(4)]) as server:
+        asyncio.run(main(server))
+    assert copy.copy(plain) is not plain
+
+
+def test_an_unknown_engine_is_said_at_once(tmp_path: Path) -> None:
+    """Failure 31: the person is told in the first turn."""
+    with PracticeServer(script=[Reply(text="Hi.")]) as server:
+        offer = recording(lambda: RecordingEngine([]))
+        engine, _, notices = asyncio.run(seats(server, tmp_path, offer, "recordin"))
+    assert engine.name == "none"
+    assert notices == [
+        "context engine 'recordin' is not there, none is used instead; did you mean recording?"
+    ]
+
+
+def test_status_tells_no_engine_of_a_session(tmp_path: Path) -> None:
+    """Failures 35, 37: looking stores nothing twice; window and threshold are the engine's own."""
+    trace: list[str] = []
+
+    async def main(server: PracticeServer) -> None:
+        async with opened(server, tmp_path, recording(lambda: RecordingEngine(trace))) as app:
+            session = await app.new_session()
+            await turn(session, "hello")
+            live = await session.context.status()
+        trace.clear()
+        async with opened(server, tmp_path, recording(lambda: RecordingEngine(trace))) as app:
+            seen = await app.context_status(session.id)
+        assert (live.window_tokens, live.threshold_tokens, live.counted) == (50_000, 37_500, True)
+        assert (seen.threshold_tokens, seen.messages, seen.counted) == (37_500, 2, False)
+        assert abs(seen.used_tokens - live.used_tokens) < live.used_tokens / 3
+
+    with PracticeServer(script=[Reply(text="Hi.")]) as server:
+        asyncio.run(main(server))
+    assert [line.split()[0] for line in trace] == ["update_model", "shutdown"]
+
+
+def test_engine_tools_are_part_of_the_frozen_prefix(tmp_path: Path) -> None:
+    """G9: system prompt and tools have the same bytes before and after a compaction and a resume."""
+
+    async def main(server: PracticeServer) -> None:
+        engine = RecordingEngine([])
+        async with opened(server, tmp_path, recording(lambda: engine)) as app:
+            session = await app.new_session()
+            assert list(session.tools)[-1] == "rec_find"
+            engine.wants = True
+            await turn(session, "a long story " * 50)
+            await turn(session, "and on")
+            await session.context.compact("", lambda event: None)
+        async with opened(server, tmp_path, recording(lambda: RecordingEngine([]))) as app:
+            await turn(await app.open_session(session.id), "again")
+
+    with PracticeServer(script=[Reply(text="One."), Reply(text="Two."), Reply(text="Three.")]) as server:
+        asyncio.run(main(server))
+        bodies = [json.loads(bytes(request.body)) for request in server.requests]
+    prefixes = {msgspec.json.encode((body["tools"], body["messages"][0])) for body in bodies}
+    assert len(bodies) == 3 and len(prefixes) == 1
