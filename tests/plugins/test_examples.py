@@ -56,7 +56,7 @@ def test_hooks(loaded: Loaded) -> None:
 
 
 def test_engine(loaded: Loaded) -> None:
-    fresh = loaded.engines["last-words"].fresh().engine
+    fresh = loaded.engines["last-words"].fresh()
     fresh.update_model(model="m", context_length=1_000)
     assert not fresh.should_compress() and fresh.should_compress(800)
     rows = [{"role": ("user", "assistant")[n % 2], "content": str(n)} for n in range(61)]

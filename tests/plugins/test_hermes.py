@@ -111,19 +111,20 @@ def test_fresh_instances_have_their_own_connection_and_a_command_that_is_bound_t
         with pytest.raises(TypeError):
             copy.deepcopy(engine.prototype)
         first, second = engine.fresh(), engine.fresh()
-        instances = [engine.prototype, first.engine, second.engine]
+        instances = [engine.prototype, first, second]
         assert len({id(one.db) for one in instances}) == 3  # type: ignore[attr-defined] (the plugin's own)
-        first.engine.on_session_start("s1")
-        assert asyncio.run(first.commands[0].run("")) == "s1"
-        assert asyncio.run(second.commands[0].run("")) == "(unbound)"
-        assert asyncio.run(loaded.commands[0].run("")) == "(unbound)"
+        first.on_session_start("s1")
+        said = [asyncio.run(loaded.command("style", one).run("")) for one in (first, second, None)]  # type: ignore[union-attr] (it is there)
+        assert said == ["s1", "(unbound)", "(unbound)"] and loaded.command("nothing", first) is None
         # Hooks that were put into the plugin manager's table belong to the instance that put them there.
-        late = [hook for hook in first.hooks if hook.name == "post_llm_call"]
-        assert [hook.function() for hook in late] == [first.engine] and late[0].plugin == "style"
+        late = loaded.hooks.bound_to(first).of("post_llm_call")
+        assert [hook.function() for hook in late] == [first] and late[0].plugin == "style"
+        assert loaded.hooks.bound_to(engine.prototype) is loaded.hooks
         assert [hook.function() for hook in loaded.hooks.of("post_llm_call")] == [engine.prototype]
         assert loaded.plugins[0].has["tools"] == ["style_status"]
-        second.engine.shutdown()  # type: ignore[attr-defined] (as above)
-    assert engine.prototype.closed == 1 and first.engine.closed == 0  # type: ignore[attr-defined] (as above)
+        assert engine.offer.fresh is not None and engine.offer.source == "style"
+        second.shutdown()  # type: ignore[attr-defined] (as above)
+    assert engine.prototype.closed == 1 and first.closed == 0  # type: ignore[attr-defined] (as above)
 
 
 def test_an_engine_that_can_not_be_made_again_says_so(home: Path) -> None:

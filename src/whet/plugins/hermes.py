@@ -68,14 +68,26 @@ class HookTable:
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[Callable[..., object]]] = {}
+        self.plugins: dict[str, str] = {}
 
     def of(self, name: str) -> list[Hook]:
-        """Give the functions that were added, each with the plugin that its module belongs to."""
-        return [Hook(_plugin_of(function), name, function) for function in self._hooks.get(name, ())]
+        """Give the functions that were added, each with the plugin that its module belongs to.
+
+        `plugins` maps modules to plugins' names; its owner fills it.
+        """
+        added = [*self._hooks.get(name, ())]
+        return [Hook(self._owner(function), name, function) for function in added]
 
     def all(self) -> list[Hook]:
         """Give the functions of every name."""
-        return [hook for name in self._hooks for hook in self.of(name)]
+        return [hook for name in [*self._hooks] for hook in self.of(name)]
+
+    def _owner(self, function: Callable[..., object]) -> str:
+        module: str = getattr(function, "__module__", None) or "unknown"
+        for name, plugin in self.plugins.items():
+            if module == name or module.startswith(f"{name}."):
+                return plugin
+        return module
 
 
 class Names:
@@ -107,6 +119,7 @@ class Names:
     def collecting(self) -> Generator[HookTable]:
         """While a plugin registers again, keep its hooks apart from those that are in use."""
         table = HookTable()
+        table.plugins = self.hooks.plugins
         token = _table.set(table)
         try:
             yield table
@@ -230,8 +243,3 @@ def put_module(name: str, content: Mapping[str, object], *, is_package: bool) ->
     if parent:
         setattr(sys.modules[parent], child, module)
     return module
-
-
-def _plugin_of(function: Callable[..., object]) -> str:
-    parts = getattr(function, "__module__", "").split(".")
-    return parts[1] if len(parts) > 1 and parts[0] == "hermes_plugins" else parts[0] or "unknown"

@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.errors import PluginError
 from whet.plugins.calls import blamed, call, fields_of, fitting, within
-from whet.plugins.parts import Hook, Problem
+from whet.plugins.parts import Bound, Hook, Problem, bound_parts
 
 NAMES = (
     "pre_tool_call",
@@ -58,6 +58,16 @@ class Hooks:
     def add_source(self, source: Callable[[str], Sequence[Hook]]) -> None:
         """Ask `source` too at each call; it gives hooks that plugins add to a table of their own."""
         self._sources.append(source)
+
+    def bound_to(self, engine: object) -> Hooks:
+        """Give these hooks for a session: where its engine is an instance of its own, its plugin's hooks
+        are those of that instance. Failures are counted for each session then."""
+        bound = bound_parts(engine)
+        if bound is None:
+            return self
+        view = Hooks((), self._problems, limit_s=self._limit_s)
+        view.add_source(lambda name: _replaced(self.of(name), bound, name))
+        return view
 
     def of(self, name: str) -> list[Hook]:
         """Give the hooks of that name that are still on, in order."""
@@ -127,6 +137,13 @@ class Hooks:
         self._strikes[id(hook.function)] = count
         off = f"; it is off now, after {count} failures in a row" if count == _STRIKES else ""
         self._problems.append(Problem(hook.plugin, f"its hook {hook.name} failed: {error.message}{off}"))
+
+
+def _replaced(hooks: Sequence[Hook], bound: Bound, name: str) -> list[Hook]:
+    """Put an instance's hooks in the place of those of its plugin."""
+    at = next((at for at, hook in enumerate(hooks) if hook.plugin == bound.plugin), len(hooks))
+    others = [hook for hook in hooks if hook.plugin != bound.plugin]
+    return [*others[:at], *(hook for hook in bound.hooks if hook.name == name), *others[at:]]
 
 
 def _read(hook: Hook, answer: Any) -> tuple[dict[str, Any] | None, str]:

@@ -36,6 +36,7 @@ from whet.plugins.parts import (
     PluginSkill,
     Problem,
     Registered,
+    bound_parts,
 )
 
 
@@ -107,6 +108,12 @@ class Loaded:
     def toolsets(self) -> list[str]:
         """The toolsets of the plugins' tools; they are on where their plugin is."""
         return list(dict.fromkeys(tool.toolset for tool in self.tools))
+
+    def command(self, name: str, engine: object = None) -> PluginCommand | None:
+        """Give the command of that name as it belongs to the engine instance in use, where it has its own."""
+        bound = bound_parts(engine)
+        own = bound.commands if bound else ()
+        return next((command for command in (*own, *self.commands) if command.name == name), None)
 
     def take_news(self) -> list[str]:
         """Give the problems that were not given yet, a line each."""
@@ -201,6 +208,7 @@ class _Loader:
         try:
             if found.folder is not None and hermes.is_hermes_plugin(found.folder):
                 self._names.open()
+                self._names.hooks.plugins[found.module] = found.name
             # What a plugin prints while it loads must not get between a program and our output.
             with contextlib.redirect_stdout(sys.stderr):
                 register, imported = _entry(found)

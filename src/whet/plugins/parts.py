@@ -12,13 +12,14 @@ from pathlib import Path
 import msgspec
 
 from whet.config.schema import ModelSettings
-from whet.contract.context_engine import ContextEngine
+from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
 from whet.contract.tools import Tool
 from whet.plugins.calls import blamed, call, fields_of, within
 
 NOTIFY_LIMIT_S = 30.0
+_BOUND = "_whet_bound"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -140,12 +141,19 @@ def engine_tools(engine: ContextEngine) -> list[str]:
     return []
 
 
-class Fresh(msgspec.Struct, frozen=True):
-    """A new engine instance with the commands and hooks that are bound to it."""
+class Bound(msgspec.Struct, frozen=True):
+    """What a run of register() that made a fresh engine instance brought with it: commands and hooks that
+    belong to that instance."""
 
-    engine: ContextEngine
+    plugin: str
     commands: tuple[PluginCommand, ...]
     hooks: tuple[Hook, ...]
+
+
+def bound_parts(engine: object) -> Bound | None:
+    """Give what belongs to this engine instance; None where it was not made by `fresh`."""
+    bound = getattr(engine, _BOUND, None)
+    return bound if isinstance(bound, Bound) else None
 
 
 class PluginEngine(msgspec.Struct, frozen=True):
@@ -157,14 +165,21 @@ class PluginEngine(msgspec.Struct, frozen=True):
     prototype: ContextEngine
     register_again: Callable[[], Registered]
 
-    def fresh(self) -> Fresh:
+    @property
+    def offer(self) -> EngineOffer:
+        """The engine as the host takes it."""
+        return EngineOffer(self.name, self.description, self.plugin, self.prototype, self.fresh)
+
+    def fresh(self) -> ContextEngine:
         """Run the plugin's register() again and give the instance it makes, with its own connections.
 
-        Its commands and hooks are bound to that instance, not to the prototype. Raises PluginError.
+        Its commands and hooks are in `bound_parts`. Raises PluginError.
         """
         again = self.register_again()
         engine = next((engine for engine in again.engines if engine.name == self.name), None)
         if engine is None or engine is self.prototype:
             what = "the same instance again" if engine is not None else f"no engine named {self.name}"
             raise PluginError(f"register() gave {what}", plugin=self.plugin, hook="register_context_engine")
-        return Fresh(engine, tuple(again.commands), tuple(again.hooks))
+        # On the instance itself: its commands hold it, so any table of ours would keep it for ever.
+        setattr(engine, _BOUND, Bound(self.plugin, tuple(again.commands), tuple(again.hooks)))
+        return engine
