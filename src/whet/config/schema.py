@@ -115,6 +115,17 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether new sessions are private: never searched, exported in bulk or learned from."""
 
 
+class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which plugins run, by the names that `whet plugins list` shows. Their code may do all that you may."""
+
+    enabled: tuple[str, ...] = ()
+    """Plugins to load, in this order."""
+    disabled: tuple[str, ...] = ()
+    """Plugins that stay off even where they are enabled."""
+    project: bool = False
+    """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
+
+
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the terminal shows."""
 
@@ -134,4 +145,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     approval: ApprovalSettings = ApprovalSettings()
     context: ContextSettings = ContextSettings()
     store: StoreSettings = StoreSettings()
+    plugins: PluginSettings = PluginSettings()
     ui: UiSettings = UiSettings()

@@ -1,0 +1,130 @@
+"""How a plugin's function is called: its keywords, its thread, its deadline, and who is to blame.
+
+Synchronous functions each get a thread of their own. A pool would be starved by hooks that wait for the
+model, and its threads would hold the program's end back after one that hangs; these don't. The one place
+outside dispatch that may catch everything is `blamed`, because a plugin's code may raise anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+from whet.contract.errors import PluginError, WhetError
+from whet.log import mask
+
+log = logging.getLogger("whet.plugins")
+
+
+@contextmanager
+def blamed(plugin: str, hook: str) -> Generator[None]:
+    """Turn whatever the plugin's code raises into a PluginError that names it; the stack goes to the log.
+
+    Errors of our own (ToolError, PluginError, ...), a cancel and Ctrl-C pass.
+    """
+    try:
+        yield
+    except WhetError:
+        raise
+    except (Exception, SystemExit) as error:
+        log.exception("the plugin %s failed in %s", plugin, hook)
+        raise PluginError(reason_of(error), plugin=plugin, hook=hook) from error
+
+
+def fields_of(value: object) -> dict[str, Any]:
+    """Give `value` where it is a dict, else an empty one: what plugins give back has no type."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def reason_of(error: BaseException) -> str:
+    """Say in one line what was raised, secrets masked."""
+    if isinstance(error, SystemExit):
+        return "it tried to end the program"
+    text = " ".join(str(error).split())
+    return mask(f"{type(error).__name__}: {text}" if text else type(error).__name__)[:300]
+
+
+def fitting(function: Callable[..., object], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Give those keywords that `function` takes; all of them where it takes any or can't be asked."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return dict(keywords)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(keywords)
+    named = {
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    }
+    return {name: value for name, value in keywords.items() if name in named}
+
+
+async def call(function: Callable[..., object], *arguments: object, **keywords: object) -> Any:
+    """Call a synchronous function on a thread, an asynchronous one here, and give what it returns.
+
+    A cancel leaves the thread to finish alone; it does not hold the program's end back.
+    """
+    bound = partial(function, *arguments, **keywords)
+    if is_async(function):
+        return await _awaited(bound())
+    return await _awaited(await _on_thread(bound))
+
+
+async def within(limit_s: float, work: Awaitable[Any]) -> Any:
+    """Await `work` for at most `limit_s`. Raises TimeoutError that says so."""
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError(f"no answer in {limit_s:g} s") from error
+        raise
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it gives something to await."""
+    bare: object = function.func if isinstance(function, partial) else function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] (any callable)
+    return inspect.iscoroutinefunction(bare) or inspect.iscoroutinefunction(getattr(bare, "__call__", None))  # noqa: B004 an object's own __call__ may be async
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _on_thread(function: Callable[[], object]) -> object:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[object] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: object, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        value: object = None
+        failure: BaseException | None = None
+        try:
+            value = context.run(function)
+        except StopIteration as error:
+            # A future refuses it, and would then never be settled.
+            failure = RuntimeError(f"StopIteration: {error}")
+        except BaseException as error:  # noqa: BLE001 handed on to whoever awaits, nothing is kept back
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    threading.Thread(target=work, name="plugin", daemon=True).start()
+    return await future

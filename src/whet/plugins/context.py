@@ -1,0 +1,217 @@
+"""`ctx`: what a plugin's register() gets.
+
+Plugins probe it with getattr, so a capability that the host does not use is absent, never a method that
+swallows. A name that is taken is refused and shown, and the rest of the plugin works; a registration that
+can't be meant (no handler, no schema) disables the plugin. Nothing counts before register() has returned.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import msgspec
+
+from whet.config.schema import ModelSettings
+from whet.contract.context_engine import ContextEngine
+from whet.contract.errors import PluginError
+from whet.contract.protocols import Provider
+from whet.plugins import hooks
+from whet.plugins.calls import blamed
+from whet.plugins.manifest import Manifest
+from whet.plugins.parts import (
+    Hook,
+    MemoryProvider,
+    PluginCommand,
+    PluginNotifier,
+    PluginProvider,
+    PluginSkill,
+    Problem,
+    Registered,
+)
+from whet.plugins.tools import ToolOptions, make_tool
+
+CAPABILITIES = frozenset(
+    {
+        "register_tool",
+        "register_command",
+        "register_hook",
+        "register_context_engine",
+        "register_memory_provider",
+        "register_skill",
+        "register_provider",
+        "register_notifier",
+    }
+)
+_COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+class Taken(msgspec.Struct):
+    """Names that a plugin can't have, and who has them."""
+
+    tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    engines: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+    def add(self, plugin: str, registered: Registered) -> None:
+        """Note what a plugin has from now on."""
+        self.tools.update((tool.name, plugin) for tool in registered.tools)
+        self.commands.update((command.name, plugin) for command in registered.commands)
+        self.engines.update((engine.name, plugin) for engine in registered.engines)
+        named = (
+            *registered.memory_providers,
+            *registered.skills,
+            *registered.providers,
+            *registered.notifiers,
+        )
+        self.others.update((f"{type(part).__name__} {part.name}", plugin) for part in named)
+
+
+class PluginContext:
+    """Takes one plugin's registrations. `offered` are the capabilities that exist here."""
+
+    def __init__(
+        self, manifest: Manifest, folder: Path | None, home: Path, taken: Taken, offered: frozenset[str]
+    ) -> None:
+        self.manifest = manifest
+        self.name = manifest.name
+        self.folder = folder
+        self.home = home
+        self.registered = Registered()
+        self._taken = taken
+        self._offered = offered
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in CAPABILITIES and name not in object.__getattribute__(self, "_offered"):
+            raise AttributeError(f"this host has no {name}")
+        return object.__getattribute__(self, name)
+
+    def register_tool(
+        self,
+        name: str,
+        toolset: str,
+        schema: Mapping[str, Any],
+        handler: Callable[..., object],
+        **options: Unpack[ToolOptions],
+    ) -> None:
+        """Add a tool. Without `effects` the gate asks before each call; its output counts as untrusted."""
+        tool = make_tool(self.name, name, toolset, schema, handler, **options)
+        if self._is_free("tool", name, self._taken.tools, [tool.name for tool in self.registered.tools]):
+            missing = self._missing(options)
+            if missing:
+                self._problem(f"its tool {name} is left out: {missing}")
+            else:
+                self.registered.tools.append(tool)
+
+    def register_command(
+        self, name: str, handler: Callable[..., object], description: str = "", args_hint: str = ""
+    ) -> None:
+        """Add the slash command `name`; `handler` takes the text after it and gives text or None."""
+        name = re.sub(r"\s+", "-", name.strip().lower().lstrip("/"))
+        self._insist(callable(handler), "register_command", f"the handler of /{name} can't be called")
+        if not _COMMAND.fullmatch(name):
+            self._problem(f"/{name} can't be a command: a-z, 0-9 and -, a letter first")
+            return
+        own = [command.name for command in self.registered.commands]
+        if self._is_free("command", name, self._taken.commands, own):
+            self.registered.commands.append(PluginCommand(self.name, name, handler, description, args_hint))
+
+    def register_hook(self, name: str, function: Callable[..., object]) -> None:
+        """Have `function` called at one of the points in `hooks.NAMES`, with keywords that it names."""
+        self._insist(callable(function), "register_hook", f"the hook {name} can't be called")
+        if name in hooks.NAMES:
+            self.registered.hooks.append(Hook(self.name, name, function))
+        else:
+            self._problem(f"there is no hook {name}; there are {', '.join(hooks.NAMES)}")
+
+    def register_context_engine(self, engine: object) -> None:
+        """Offer an engine; `context.engine` selects it by its name. One per plugin."""
+        if not isinstance(engine, ContextEngine):
+            raise PluginError(
+                f"a {type(engine).__name__} is no ContextEngine",
+                plugin=self.name,
+                hook="register_context_engine",
+            )
+        with blamed(self.name, "the engine's name"):
+            name = engine.name
+        self._insist(bool(name), "register_context_engine", "the engine has no name")
+        if self.registered.engines:
+            first = self.registered.engines[0].name
+            self._problem(f"its second engine {name} is refused; the first, {first}, is used")
+        elif self._is_free("engine", name, self._taken.engines, ()):
+            self.registered.engines.append(engine)
+
+    def register_memory_provider(self, provider: object) -> None:
+        """Offer an external memory; it has a `name`."""
+        name = getattr(provider, "name", "")
+        self._insist(
+            isinstance(name, str) and bool(name), "register_memory_provider", "the provider has no name"
+        )
+        part = MemoryProvider(self.name, name, provider)
+        if self._is_free_part(part, name):
+            self.registered.memory_providers.append(part)
+
+    def register_skill(self, name: str, path: str | os.PathLike[str], description: str = "") -> None:
+        """Offer a skill: `path` is its folder, or the SKILL.md in it."""
+        place = Path(path)
+        folder = place.parent if place.name == "SKILL.md" else place
+        self._insist((folder / "SKILL.md").is_file(), "register_skill", f"{folder} holds no SKILL.md")
+        part = PluginSkill(self.name, name, folder, description)
+        if self._is_free_part(part, name):
+            self.registered.skills.append(part)
+
+    def register_provider(
+        self,
+        name: str,
+        factory: Callable[[ModelSettings, Mapping[str, str]], Provider],
+        description: str = "",
+    ) -> None:
+        """Offer a model server: `factory(model settings, secrets)` gives a Provider."""
+        self._insist(callable(factory), "register_provider", f"the factory of {name} can't be called")
+        part = PluginProvider(self.name, name, factory, description)
+        if self._is_free_part(part, name):
+            self.registered.providers.append(part)
+
+    def register_notifier(self, name: str, send: Callable[..., object], description: str = "") -> None:
+        """Offer a way to reach a person: `send(title, text)`."""
+        self._insist(callable(send), "register_notifier", f"the sender of {name} can't be called")
+        part = PluginNotifier(self.name, name, send, description)
+        if self._is_free_part(part, name):
+            self.registered.notifiers.append(part)
+
+    def _is_free_part(
+        self, part: MemoryProvider | PluginSkill | PluginProvider | PluginNotifier, name: str
+    ) -> bool:
+        kind = type(part).__name__
+        owner = self._taken.others.get(f"{kind} {name}")
+        taken = {} if owner is None else {name: owner}
+        return self._is_free(kind.removeprefix("Plugin").lower(), name, taken, ())
+
+    def _is_free(self, kind: str, name: str, taken: Mapping[str, str], own: Sequence[str]) -> bool:
+        owner = taken.get(name)
+        if owner is None and name not in own:
+            return True
+        belongs = f"the plugin {owner}" if owner else ("Whet itself" if owner == "" else "the same plugin")
+        self._problem(f"its {kind} {name} is refused: the name belongs to {belongs}")
+        return False
+
+    def _missing(self, options: ToolOptions) -> str:
+        absent = [name for name in options.get("requires_env") or () if not os.environ.get(name)]
+        if absent:
+            return f"{', '.join(absent)} not set"
+        check = options.get("check_fn")
+        if check is None:
+            return ""
+        with blamed(self.name, "check_fn"):
+            return "" if check() else "its own check says that it can't work here"
+
+    def _insist(self, is_right: bool, hook: str, reason: str) -> None:
+        if not is_right:
+            raise PluginError(reason, plugin=self.name, hook=hook)
+
+    def _problem(self, reason: str) -> None:
+        self.registered.problems.append(Problem(self.name, reason))

@@ -1,0 +1,112 @@
+"""Which plugins are there: folders of the home, folders of the project, installed packages.
+
+Nothing is imported. Of two with one name the later source wins: home < project < package. A folder that
+holds no plugin may hold plugin folders, one level down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from whet.contract.errors import PluginError
+from whet.plugins.manifest import Manifest, manifest_file, read_manifest, slug_of
+from whet.plugins.parts import Problem
+
+GROUP = "whet.plugins"
+Source = Literal["home", "project", "package"]
+# Where programs that these engines come from keep engines without a manifest.
+_ENGINES = "context_engine"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A plugin on disk: a folder, or an installed package's entry point. `key` is its path below the
+    plugins folder, or the entry point's name."""
+
+    key: str
+    manifest: Manifest
+    source: Source
+    folder: Path | None = None
+    entry: EntryPoint | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that config knows it by."""
+        return self.manifest.name
+
+    @property
+    def module(self) -> str:
+        """The name that a folder is imported as."""
+        if self.folder is not None and self.key.startswith(f"{_ENGINES}/") and not manifest_file(self.folder):
+            return f"plugins.{_ENGINES}.{slug_of(self.folder.name)}"
+        return f"hermes_plugins.{slug_of(self.key)}"
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """Everything that was found, by name, and what can't be read."""
+
+    found: dict[str, Found]
+    problems: tuple[Problem, ...]
+
+    def named(self, name: str) -> Found | None:
+        """Give the plugin of that name or key."""
+        known = self.found.get(name)
+        return known or next((found for found in self.found.values() if found.key == name), None)
+
+
+def discover(plugins: Path, project: Path | None = None) -> Discovery:
+    """Look at the home's `plugins` folder, the project's one where given, and installed packages."""
+    found: dict[str, Found] = {}
+    problems: list[Problem] = []
+    folders: list[tuple[Source, Path]] = [("home", plugins)]
+    if project is not None:
+        folders.append(("project", project))
+    for source, root in folders:
+        for key, folder in _folders(root):
+            try:
+                manifest = read_manifest(folder)
+            except PluginError as error:
+                problems.append(Problem(error.plugin, error.message))
+                continue
+            found[manifest.name] = Found(key, manifest, source, folder)
+    for entry in entry_points(group=GROUP):
+        found[entry.name] = Found(entry.name, _of_package(entry), "package", entry=entry)
+    return Discovery(found, tuple(problems))
+
+
+def _folders(root: Path) -> Iterator[tuple[str, Path]]:
+    for folder in _below(root):
+        if _is_plugin(folder):
+            yield folder.name, folder
+            continue
+        for inner in _below(folder):
+            if _is_plugin(inner):
+                yield f"{folder.name}/{inner.name}", inner
+
+
+def _below(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in root.iterdir() if path.is_dir() and path.name[:1] not in (".", "_"))
+    except OSError:
+        return []
+
+
+def _is_plugin(folder: Path) -> bool:
+    return manifest_file(folder) is not None or (folder / "__init__.py").is_file()
+
+
+def _of_package(entry: EntryPoint) -> Manifest:
+    package = entry.dist
+    if package is None:
+        return Manifest(entry.name)
+    about = package.metadata
+    return Manifest(
+        name=entry.name,
+        version=package.version,
+        description=about["Summary"] or "" if "Summary" in about else "",
+        author=about["Author"] or "" if "Author" in about else "",
+    )

@@ -1,0 +1,245 @@
+"""The module names that plugins for Hermes Agent import, as real thin modules.
+
+They exist in `sys.modules` only while such a plugin is loaded (`Names.open` to `close`); nothing of the
+kind is installed, and what stood there before comes back. Model calls go to the callable of the host that
+was opened last. What is not here is absent: plugins probe for it and have their own fall-back.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from whet.contract.context_engine import ContextEngine
+from whet.plugins.parts import Hook
+
+PACKAGES = ("agent", "hermes_cli", "gateway")
+MARKS = (b"agent.context_engine", b"agent.auxiliary_client", b"hermes_cli", b"gateway.session_context")
+_MOST_FILES = 400
+_MOST_BYTES = 2_000_000
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """What a plugin asks the auxiliary model; None and "" stand for the host's own choice."""
+
+    task: str
+    messages: Sequence[Mapping[str, Any]]
+    model: str = ""
+    provider: str = ""
+    max_tokens: int | None = None
+    temperature: float | None = None
+    timeout_s: float | None = None
+
+
+AskModel = Callable[[ModelRequest], str]
+"""Answers a request, on the thread that it came from; raises on failure."""
+
+
+class _Said(msgspec.Struct):
+    content: str
+    role: str = "assistant"
+
+
+class _Choice(msgspec.Struct):
+    message: _Said
+    finish_reason: str = "stop"
+    index: int = 0
+
+
+class Completion(msgspec.Struct):
+    """An answer in the shape that plugins read: `.choices[0].message.content`."""
+
+    choices: list[_Choice]
+    model: str = ""
+
+
+class HookTable:
+    """What `get_plugin_manager()` gives: plugins append functions to `_hooks[name]` themselves."""
+
+    def __init__(self) -> None:
+        self._hooks: dict[str, list[Callable[..., object]]] = {}
+        self.plugins: dict[str, str] = {}
+
+    def of(self, name: str) -> list[Hook]:
+        """Give the functions that were added, each with the plugin that its module belongs to.
+
+        `plugins` maps modules to plugins' names; its owner fills it.
+        """
+        added = [*self._hooks.get(name, ())]
+        return [Hook(self._owner(function), name, function) for function in added]
+
+    def all(self) -> list[Hook]:
+        """Give the functions of every name."""
+        return [hook for name in [*self._hooks] for hook in self.of(name)]
+
+    def _owner(self, function: Callable[..., object]) -> str:
+        module: str = getattr(function, "__module__", None) or "unknown"
+        for name, plugin in self.plugins.items():
+            if module == name or module.startswith(f"{name}."):
+                return plugin
+        return module
+
+
+class Names:
+    """One host's hold on the module names."""
+
+    def __init__(self, home: Path, ask_model: AskModel | None) -> None:
+        self.home = home
+        self.ask_model = ask_model
+        self.hooks = HookTable()
+        self._is_open = False
+
+    def open(self) -> None:
+        """Put the modules in place; a second time does nothing."""
+        if not self._is_open:
+            self._is_open = True
+            _holders.append(self)
+            if len(_holders) == 1:
+                _install()
+
+    def close(self) -> None:
+        """Let go; the last holder's going takes the modules away."""
+        if self._is_open:
+            self._is_open = False
+            _holders.remove(self)
+            if not _holders:
+                _remove()
+
+    @contextmanager
+    def collecting(self) -> Generator[HookTable]:
+        """While a plugin registers again, keep its hooks apart from those that are in use."""
+        table = HookTable()
+        table.plugins = self.hooks.plugins
+        token = _table.set(table)
+        try:
+            yield table
+        finally:
+            _table.reset(token)
+
+
+_holders: list[Names] = []
+_shadowed: dict[str, ModuleType] = {}
+_table: contextvars.ContextVar[HookTable] = contextvars.ContextVar("hermes_hooks")
+_session: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("hermes_session")
+
+
+@contextmanager
+def session_scope(session_id: str, conversation_id: str = "") -> Generator[None]:
+    """Let plugin code that is called inside see this session in `get_session_env`."""
+    key = conversation_id or session_id
+    token = _session.set({"HERMES_SESSION_ID": session_id, "HERMES_SESSION_KEY": key})
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+def is_hermes_plugin(folder: Path) -> bool:
+    """Whether a plugin's own sources name modules of Hermes Agent. Its tests don't count."""
+    for count, path in enumerate(folder.rglob("*.py")):
+        if count == _MOST_FILES:
+            break
+        if "tests" in path.relative_to(folder).parts:
+            continue
+        try:
+            with path.open("rb") as file:
+                text = file.read(_MOST_BYTES)
+        except OSError:
+            continue
+        if any(mark in text for mark in MARKS):
+            return True
+    return False
+
+
+def call_llm(  # noqa: PLR0913 the signature is another program's, every argument comes by keyword
+    *,
+    task: str = "",
+    messages: Sequence[Mapping[str, Any]],
+    model: str | None = None,
+    provider: str | None = None,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+    timeout: float | None = None,
+) -> Completion:
+    """Ask the host's model and give its answer. Raises RuntimeError where the host has none for plugins,
+    and whatever the host raises.
+    """
+    ask = next((holder.ask_model for holder in reversed(_holders) if holder.ask_model), None)
+    if ask is None:
+        raise RuntimeError("no model is available to plugins")
+    request = ModelRequest(
+        task=task or "",
+        messages=messages,
+        model=model or "",
+        provider=provider or "",
+        max_tokens=max_tokens,
+        temperature=temperature,
+        timeout_s=timeout,
+    )
+    return Completion([_Choice(_Said(ask(request)))], model or "")
+
+
+def get_hermes_home() -> Path:
+    """Give the home folder: HERMES_HOME, which is Whet's while plugins are loaded."""
+    return Path(os.environ.get("HERMES_HOME") or _holders[-1].home)
+
+
+def get_session_env(name: str, default: str = "") -> str:
+    """Give a fact of the session that is being served, else the environment's variable."""
+    return _session.get({}).get(name) or os.environ.get(name, default)
+
+
+def get_plugin_manager() -> HookTable:
+    """Give the table of hooks that plugins may add to."""
+    return _table.get(_holders[-1].hooks)
+
+
+_MODULES: dict[str, dict[str, object]] = {
+    "agent": {},
+    "agent.context_engine": {"ContextEngine": ContextEngine},
+    "agent.auxiliary_client": {"call_llm": call_llm},
+    "hermes_cli": {},
+    "hermes_cli.config": {"get_hermes_home": get_hermes_home},
+    "hermes_cli.plugins": {"get_plugin_manager": get_plugin_manager},
+    "gateway": {},
+    "gateway.session_context": {"get_session_env": get_session_env},
+}
+
+
+def _install() -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in PACKAGES:
+            _shadowed[name] = sys.modules.pop(name)
+    for name, content in _MODULES.items():
+        put_module(name, content, is_package="." not in name)
+
+
+def _remove() -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in PACKAGES:
+            del sys.modules[name]
+    sys.modules.update(_shadowed)
+    _shadowed.clear()
+
+
+def put_module(name: str, content: Mapping[str, object], *, is_package: bool) -> ModuleType:
+    """Make a module, put it into `sys.modules` and into its parent."""
+    module = module_from_spec(ModuleSpec(name, None, is_package=is_package))
+    module.__doc__ = "Provided by Whet for plugins that expect it."
+    for attribute, value in content.items():
+        setattr(module, attribute, value)
+    sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+    return module

@@ -1,0 +1,164 @@
+"""The points of a turn where plugins are called, and what their answers mean.
+
+Hooks run in the order of `plugins.enabled`, then of registration, each with its own deadline. One that
+fails is named; after three failures in a row it is off for the rest of the process. It does not know the
+loop: `around.py` and the composition root call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import PluginError
+from whet.plugins.calls import blamed, call, fields_of, fitting, within
+from whet.plugins.parts import Bound, Hook, Problem, bound_parts
+
+NAMES = (
+    "pre_tool_call",
+    "post_tool_call",
+    "transform_tool_result",
+    "pre_llm_call",
+    "post_llm_call",
+    "on_session_start",
+    "on_session_end",
+    "on_session_reset",
+    "subagent_start",
+    "subagent_stop",
+)
+LIMIT_S = 10.0
+_STRIKES = 3
+
+
+class ToolVerdict(msgspec.Struct, frozen=True):
+    """What the pre_tool_call hooks made of a call: its arguments, or in `blocked` why it must not run."""
+
+    arguments: dict[str, Any]
+    blocked: str = ""
+
+
+class Hooks:
+    """The hooks of every loaded plugin; what fails is added to `problems`."""
+
+    def __init__(
+        self,
+        hooks: Sequence[Hook] = (),
+        problems: list[Problem] | None = None,
+        *,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._hooks = {name: [hook for hook in hooks if hook.name == name] for name in NAMES}
+        self._problems = problems if problems is not None else []
+        self._sources: list[Callable[[str], Sequence[Hook]]] = []
+        self._limit_s = limit_s
+        self._strikes: dict[int, int] = {}
+
+    def add_source(self, source: Callable[[str], Sequence[Hook]]) -> None:
+        """Ask `source` too at each call; it gives hooks that plugins add to a table of their own."""
+        self._sources.append(source)
+
+    def bound_to(self, engine: object) -> Hooks:
+        """Give these hooks for a session: where its engine is an instance of its own, its plugin's hooks
+        are those of that instance. Failures are counted for each session then."""
+        bound = bound_parts(engine)
+        if bound is None:
+            return self
+        view = Hooks((), self._problems, limit_s=self._limit_s)
+        view.add_source(lambda name: _replaced(self.of(name), bound, name))
+        return view
+
+    def of(self, name: str) -> list[Hook]:
+        """Give the hooks of that name that are still on, in order."""
+        hooks = [*self._hooks[name], *(hook for source in self._sources for hook in source(name))]
+        return [hook for hook in hooks if self._strikes.get(id(hook.function), 0) < _STRIKES]
+
+    def has(self, *names: str) -> bool:
+        """Whether any hook of these names would be called."""
+        return any(self.of(name) for name in names)
+
+    async def tell(self, name: str, **facts: Any) -> list[Any]:
+        """Call every hook of that name and give what they returned; a failed one gives nothing."""
+        answers: list[Any] = []
+        for hook in self.of(name):
+            try:
+                answers.append(await self._run(hook, facts))
+            except PluginError as error:
+                self._strike(hook, error)
+        return answers
+
+    async def before_tool(self, tool: str, arguments: dict[str, Any], **facts: Any) -> ToolVerdict:
+        """Ask the pre_tool_call hooks: the first block ends it, changed arguments reach the next hook.
+
+        A hook answers None, {"action": "block", "message": ...} or {"action": "modify", "args": {...}}.
+        Where one fails the call is blocked: it may have been a guard.
+        """
+        for hook in self.of("pre_tool_call"):
+            try:
+                answer = await self._run(hook, {"tool_name": tool, "args": dict(arguments), **facts})
+                changed, blocked = _read(hook, answer)
+            except PluginError as error:
+                self._strike(hook, error)
+                return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
+            if blocked:
+                return ToolVerdict(arguments, f"blocked by the plugin {hook.plugin}: {blocked}")
+            arguments = arguments if changed is None else changed
+        return ToolVerdict(arguments)
+
+    async def transform(self, result: str, **facts: Any) -> str:
+        """Let the transform_tool_result hooks change a result's text, each the last one's; None keeps it."""
+        for hook in self.of("transform_tool_result"):
+            try:
+                answer = await self._run(hook, {**facts, "result": result})
+            except PluginError as error:
+                self._strike(hook, error)
+                continue
+            result = answer if isinstance(answer, str) else result
+        return result
+
+    async def context(self, **facts: Any) -> str:
+        """Give what the pre_llm_call hooks add to the person's message: text, or {"context": text}."""
+        texts: list[str] = []
+        for answer in await self.tell("pre_llm_call", **facts):
+            text = fields_of(answer).get("context", answer)
+            if isinstance(text, str) and text.strip():
+                texts.append(text.strip())
+        return "\n\n".join(texts)
+
+    async def _run(self, hook: Hook, facts: Mapping[str, Any]) -> Any:
+        with blamed(hook.plugin, hook.name):
+            answer = await within(self._limit_s, call(hook.function, **fitting(hook.function, facts)))
+        self._strikes.pop(id(hook.function), None)
+        return answer
+
+    def _strike(self, hook: Hook, error: PluginError) -> None:
+        count = self._strikes.get(id(hook.function), 0) + 1
+        self._strikes[id(hook.function)] = count
+        off = f"; it is off now, after {count} failures in a row" if count == _STRIKES else ""
+        self._problems.append(Problem(hook.plugin, f"its hook {hook.name} failed: {error.message}{off}"))
+
+
+def _replaced(hooks: Sequence[Hook], bound: Bound, name: str) -> list[Hook]:
+    """Put an instance's hooks in the place of those of its plugin."""
+    at = next((at for at, hook in enumerate(hooks) if hook.plugin == bound.plugin), len(hooks))
+    others = [hook for hook in hooks if hook.plugin != bound.plugin]
+    return [*others[:at], *(hook for hook in bound.hooks if hook.name == name), *others[at:]]
+
+
+def _read(hook: Hook, answer: Any) -> tuple[dict[str, Any] | None, str]:
+    """Give changed arguments (or None) and the reason of a block. Raises PluginError for anything else."""
+    if answer is None:
+        return None, ""
+    said = fields_of(answer)
+    if said.get("action") == "block":
+        return None, str(said.get("message") or said.get("reason") or "no reason was given")
+    if said.get("action") == "modify" and isinstance(said.get("args"), dict):
+        return said["args"], ""
+    if said.get("action") in ("allow", "approve"):
+        return None, ""
+    raise PluginError(
+        'it must answer None, {"action": "block", "message": ...} or {"action": "modify", "args": {...}}',
+        plugin=hook.plugin,
+        hook=hook.name,
+    )

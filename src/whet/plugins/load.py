@@ -1,0 +1,292 @@
+"""Load the plugins that the settings enable, and hand out what they bring.
+
+Import this module only when `plugins.enabled` names something: a start without plugins pays nothing for
+them. What fails while one is loaded disables that one, with a reason in `Loaded.problems`; nothing of it is
+kept. The composition root puts the parts where they belong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Collection, MutableMapping
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+from whet.config.paths import Home
+from whet.config.schema import PluginSettings
+from whet.config.secrets import load_secrets, read_env
+from whet.contract.errors import ConfigError, PluginError
+from whet.contract.tools import Tool
+from whet.plugins import hermes, hooks, modules
+from whet.plugins.calls import blamed
+from whet.plugins.context import CAPABILITIES, PluginContext, Taken
+from whet.plugins.discover import Discovery, Found, discover
+from whet.plugins.hooks import Hooks
+from whet.plugins.manifest import Manifest
+from whet.plugins.parts import (
+    MemoryProvider,
+    PluginCommand,
+    PluginEngine,
+    PluginNotifier,
+    PluginProvider,
+    PluginSkill,
+    Problem,
+    Registered,
+    bound_parts,
+)
+
+
+class PluginHost(msgspec.Struct, frozen=True):
+    """What the program gives to plugins, and the names that are its own.
+
+    `ask_model` answers a plugin's request on the plugin's thread. `offers` are the capabilities that are
+    really used; a plugin's ctx has no others. `workspace` is where `.whet/plugins` is looked for.
+    """
+
+    ask_model: hermes.AskModel | None = None
+    offers: frozenset[str] = CAPABILITIES
+    taken_tools: Collection[str] = ()
+    taken_commands: Collection[str] = ()
+    taken_engines: Collection[str] = ()
+    workspace: Path | None = None
+
+
+class PluginState(msgspec.Struct, frozen=True):
+    """One enabled plugin: what it says of itself, and by kind what it registered."""
+
+    manifest: Manifest
+    key: str
+    is_loaded: bool
+    has: dict[str, list[str]]
+
+
+class _Running(msgspec.Struct, frozen=True):
+    found: Found
+    registered: Registered
+    register_again: Callable[[], Registered]
+
+
+class Loaded:
+    """What the loaded plugins bring, in the order of `plugins.enabled`. Close it at the program's end."""
+
+    def __init__(self, running: list[_Running], states: list[PluginState], problems: list[Problem]) -> None:
+        parts = [plugin.registered for plugin in running]
+        self.plugins = states
+        self.problems = problems
+        self.tools: list[Tool] = [tool for part in parts for tool in part.tools]
+        self.commands: list[PluginCommand] = [command for part in parts for command in part.commands]
+        self.skills: list[PluginSkill] = [skill for part in parts for skill in part.skills]
+        self.memory_providers: dict[str, MemoryProvider] = {
+            memory.name: memory for part in parts for memory in part.memory_providers
+        }
+        self.providers: dict[str, PluginProvider] = {
+            provider.name: provider for part in parts for provider in part.providers
+        }
+        self.notifiers: dict[str, PluginNotifier] = {
+            notifier.name: notifier for part in parts for notifier in part.notifiers
+        }
+        self.engines: dict[str, PluginEngine] = {
+            engine.name: PluginEngine(
+                plugin.found.name,
+                engine.name,
+                plugin.found.manifest.description,
+                engine,
+                plugin.register_again,
+            )
+            for plugin in running
+            for engine in plugin.registered.engines
+        }
+        self._shown = 0
+        self._on_close: list[Callable[[], None]] = []
+        self.hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
+
+    @property
+    def toolsets(self) -> list[str]:
+        """The toolsets of the plugins' tools; they are on where their plugin is."""
+        return list(dict.fromkeys(tool.toolset for tool in self.tools))
+
+    def command(self, name: str, engine: object = None) -> PluginCommand | None:
+        """Give the command of that name as it belongs to the engine instance in use, where it has its own."""
+        bound = bound_parts(engine)
+        own = bound.commands if bound else ()
+        return next((command for command in (*own, *self.commands) if command.name == name), None)
+
+    def take_news(self) -> list[str]:
+        """Give the problems that were not given yet, a line each."""
+        news = [problem.line for problem in self.problems[self._shown :]]
+        self._shown = len(self.problems)
+        return news
+
+    def on_close(self, undo: Callable[[], None]) -> None:
+        """Have `undo` called by `close`, the last one first."""
+        self._on_close.append(undo)
+
+    def close(self) -> None:
+        """Shut the registered engines down, take module names and variables back. Twice does nothing."""
+        for engine in self.engines.values():
+            shutdown = getattr(engine.prototype, "shutdown", None)
+            if self._on_close and callable(shutdown):
+                with contextlib.suppress(PluginError), blamed(engine.plugin, "shutdown()"):
+                    shutdown()
+        while self._on_close:
+            self._on_close.pop()()
+
+
+def load_plugins(
+    home: Home, settings: PluginSettings, environ: MutableMapping[str, str], host: PluginHost
+) -> Loaded:
+    """Load every enabled plugin, in that order. `environ` is the process's: .env and HERMES_HOME go there
+    before any plugin's code runs. What fails is in `problems`, never raised.
+    """
+    problems: list[Problem] = []
+    undo = [_set_environment(home, environ, problems)]
+    names = hermes.Names(home.root, host.ask_model)
+    undo.append(names.close)
+    loader = _Loader(home, host, names, problems)
+    running: list[_Running] = []
+    states: list[PluginState] = []
+    for found in wanted(_discover(home, settings, host), settings, problems):
+        plugin = loader.load(found)
+        if plugin is not None:
+            running.append(plugin)
+            undo.append(_releaser(found))
+        has = plugin.registered.names() if plugin else {}
+        states.append(PluginState(found.manifest, found.key, plugin is not None, has))
+    for hook in names.hooks.all():
+        if hook.name not in hooks.NAMES:
+            known = ", ".join(hooks.NAMES)
+            problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {known}"))
+    loaded = Loaded(running, states, problems)
+    loaded.hooks.add_source(names.hooks.of)
+    for step in undo:
+        loaded.on_close(step)
+    return loaded
+
+
+def _discover(home: Home, settings: PluginSettings, host: PluginHost) -> Discovery:
+    project = host.workspace / ".whet" / "plugins" if settings.project and host.workspace else None
+    return discover(home.root / "plugins", project)
+
+
+def wanted(discovery: Discovery, settings: PluginSettings, problems: list[Problem]) -> list[Found]:
+    """Give the plugins that are enabled and not disabled, by name or key, in the order of `enabled`."""
+    broken = {problem.plugin: problem for problem in discovery.problems}
+    chosen: dict[str, Found] = {}
+    for name in settings.enabled:
+        found = discovery.named(name)
+        if found is None:
+            there = ", ".join(discovery.found) or "none"
+            missing = Problem(name, f"it is enabled but not installed; installed: {there}")
+            problems.append(broken.get(name, missing))
+        elif not {found.name, found.key} & set(settings.disabled):
+            chosen.setdefault(found.name, found)
+    return list(chosen.values())
+
+
+class _Loader:
+    """Loads one plugin after another; later ones can't take earlier ones' names."""
+
+    def __init__(self, home: Home, host: PluginHost, names: hermes.Names, problems: list[Problem]) -> None:
+        self._home = home
+        self._offers = host.offers
+        self._names = names
+        self._problems = problems
+        self._taken = Taken(
+            dict.fromkeys(host.taken_tools, ""),
+            dict.fromkeys(host.taken_commands, ""),
+            dict.fromkeys(host.taken_engines, ""),
+        )
+
+    def load(self, found: Found) -> _Running | None:
+        """Import and register; None with a problem where that failed."""
+        context = self._context(found, self._taken)
+        imported: ModuleType | None = None
+        try:
+            if found.folder is not None and hermes.is_hermes_plugin(found.folder):
+                self._names.open()
+                self._names.hooks.plugins[found.module] = found.name
+            # What a plugin prints while it loads must not get between a program and our output.
+            with contextlib.redirect_stdout(sys.stderr):
+                register, imported = _entry(found)
+                _run(found, register, context)
+        except PluginError as error:
+            where = f" ({error.hook})" if error.hook else ""
+            self._problems.append(Problem(found.name, f"disabled{where}: {error.message}"))
+            if imported is not None:
+                modules.release(found.module)
+            return None
+        self._problems.extend(context.registered.problems)
+        self._taken.add(found.name, context.registered)
+
+        def again() -> Registered:
+            collector = self._context(found, Taken())
+            with self._names.collecting() as table:
+                _run(found, register, collector)
+            collector.registered.hooks.extend(table.all())
+            return collector.registered
+
+        return _Running(found, context.registered, again)
+
+    def _context(self, found: Found, taken: Taken) -> PluginContext:
+        return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers)
+
+
+def _entry(found: Found) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
+    """Give a plugin's register function, and the module where it is a folder's."""
+    module: ModuleType | None = None
+    if found.entry is not None:
+        with blamed(found.name, "import"):
+            target: object = found.entry.load()
+        register = getattr(target, "register", target)
+    elif found.folder is not None:
+        module = modules.hold(found.name, found.module, found.folder)
+        register = getattr(module, "register", None)
+    else:
+        register = None
+    if not callable(register):
+        if module is not None:
+            modules.release(found.module)
+        raise PluginError("it has no function register(ctx)", plugin=found.name, hook="import")
+    return register, module
+
+
+def _run(found: Found, register: Callable[[PluginContext], object], context: PluginContext) -> None:
+    with blamed(found.name, "register"):
+        result = register(context)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise PluginError("register must not be async", plugin=found.name, hook="register")
+
+
+def _releaser(found: Found) -> Callable[[], None]:
+    return lambda: modules.release(found.module) if found.folder is not None else None
+
+
+def _set_environment(
+    home: Home, environ: MutableMapping[str, str], problems: list[Problem]
+) -> Callable[[], None]:
+    """Put .env's values (the environment wins) and HERMES_HOME in place; give the way back."""
+    wanted_values = {"HERMES_HOME": str(home.root)}
+    try:
+        load_secrets(home, environ)
+        values = read_env(home).values
+        wanted_values |= {
+            n: v for n, v in values.items() if not environ.get(n) and n not in ("WHET_HOME", "HERMES_HOME")
+        }
+    except ConfigError as error:
+        problems.append(Problem(".env", error.message))
+    before = {name: environ.get(name) for name in wanted_values}
+    environ.update(wanted_values)
+
+    def undo() -> None:
+        for name, value in before.items():
+            if value is None:
+                environ.pop(name, None)
+            else:
+                environ[name] = value
+
+    return undo

@@ -1,0 +1,113 @@
+"""Folders as Python packages: `hermes_plugins.<slug>`, imported once for all hosts of the process.
+
+A second host of the same folder gets the same module, so that what a plugin imports late stays the code
+that it was written with. The last one's release takes it out of `sys.modules`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+from whet.contract.errors import PluginError
+from whet.plugins.calls import blamed
+from whet.plugins.hermes import put_module
+
+
+class _Held(msgspec.Struct):
+    folder: Path
+    module: ModuleType
+    count: int = 1
+
+
+_held: dict[str, _Held] = {}
+_parents: set[str] = set()
+
+
+def hold(plugin: str, name: str, folder: Path) -> ModuleType:
+    """Import `folder` as the package `name`, or give it once more. Raises PluginError."""
+    folder = folder.resolve()
+    held = _held.get(name)
+    if held is not None and held.folder != folder:
+        raise PluginError(f"another plugin is loaded as {name}, from {held.folder}", plugin=plugin)
+    if held is not None:
+        held.count += 1
+        return held.module
+    module = _import(plugin, name, folder)
+    _held[name] = _Held(folder, module)
+    return module
+
+
+def release(name: str) -> None:
+    """Give back what `hold` gave."""
+    held = _held.get(name)
+    if held is None:
+        return
+    held.count -= 1
+    if held.count == 0:
+        del _held[name]
+        _forget(name)
+
+
+def _import(plugin: str, name: str, folder: Path) -> ModuleType:
+    start = folder / "__init__.py"
+    spec = spec_from_file_location(name, start, submodule_search_locations=[str(folder)])
+    if spec is None or spec.loader is None or not start.is_file():
+        raise PluginError("it has no __init__.py", plugin=plugin, hook="import")
+    importlib.invalidate_caches()
+    _make_parents(name)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    done = False
+    try:
+        with blamed(plugin, "import"):
+            spec.loader.exec_module(module)
+        done = True
+    finally:
+        if not done:
+            _forget(name)
+    return module
+
+
+def _make_parents(name: str) -> None:
+    parts = name.split(".")[:-1]
+    for end in range(1, len(parts) + 1):
+        parent = ".".join(parts[:end])
+        if parent not in sys.modules:
+            put_module(parent, {}, is_package=True)
+            _parents.add(parent)
+    _send_records(parts[0])
+
+
+def _forget(name: str) -> None:
+    for loaded in [*sys.modules]:
+        if loaded == name or loaded.startswith(f"{name}."):
+            del sys.modules[loaded]
+    parent = name.rpartition(".")[0]
+    while parent in _parents and not any(loaded.startswith(f"{parent}.") for loaded in sys.modules):
+        _parents.discard(parent)
+        del sys.modules[parent]
+        parent = parent.rpartition(".")[0]
+
+
+class _ToOurLog(logging.Handler):
+    """Puts plugins' records into our log file; on their own they would end up on the person's screen."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand the record on."""
+        ours = logging.getLogger("whet.plugins")
+        if ours.isEnabledFor(record.levelno):
+            ours.handle(record)
+
+
+def _send_records(package: str) -> None:
+    logger = logging.getLogger(package)
+    if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):
+        logger.addHandler(_ToOurLog())
+        logger.propagate = False

@@ -1,0 +1,185 @@
+"""What plugins bring, as values: commands, engines, skills, providers, notifiers, and problems.
+
+The rest of the program sees these, never a plugin's own objects without a name and an owner beside them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from whet.config.schema import ModelSettings
+from whet.contract.context_engine import ContextEngine, EngineOffer
+from whet.contract.errors import PluginError
+from whet.contract.protocols import Provider
+from whet.contract.tools import Tool
+from whet.plugins.calls import blamed, call, fields_of, within
+
+NOTIFY_LIMIT_S = 30.0
+_BOUND = "_whet_bound"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that a person should know: which plugin, and why it or a part of it is off."""
+
+    plugin: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """One line for a person."""
+        return f"plugin {self.plugin}: {self.reason}"
+
+
+class PluginCommand(msgspec.Struct, frozen=True):
+    """A slash command; `name` has no slash, `args_hint` shows what may follow it."""
+
+    plugin: str
+    name: str
+    handler: Callable[..., object]
+    description: str = ""
+    args_hint: str = ""
+
+    async def run(self, rest: str) -> str:
+        """Run it with the text after the name and give what it says. Raises PluginError."""
+        with blamed(self.plugin, f"/{self.name}"):
+            said = await call(self.handler, rest)
+        return "" if said is None else str(said)
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """A function that is called at a point of a turn or session."""
+
+    plugin: str
+    name: str
+    function: Callable[..., object]
+
+
+class PluginSkill(msgspec.Struct, frozen=True):
+    """A skill's folder, which holds SKILL.md."""
+
+    plugin: str
+    name: str
+    folder: Path
+    description: str = ""
+
+
+class PluginProvider(msgspec.Struct, frozen=True):
+    """A model server: `open` makes the provider that `model.provider: NAME` selects."""
+
+    plugin: str
+    name: str
+    factory: Callable[[ModelSettings, Mapping[str, str]], Provider]
+    description: str = ""
+
+    def open(self, model: ModelSettings, secrets: Mapping[str, str]) -> Provider:
+        """Make it for these settings; `secrets` are the environment and .env. Raises PluginError."""
+        with blamed(self.plugin, f"provider {self.name}"):
+            return self.factory(model, secrets)
+
+
+class PluginNotifier(msgspec.Struct, frozen=True):
+    """A way to reach a person outside the terminal."""
+
+    plugin: str
+    name: str
+    send_text: Callable[..., object]
+    description: str = ""
+
+    async def send(self, title: str, text: str) -> None:
+        """Tell the person. Raises PluginError where it failed or nothing came back in 30 s."""
+        with blamed(self.plugin, f"notifier {self.name}"):
+            await within(NOTIFY_LIMIT_S, call(self.send_text, title, text))
+
+
+class MemoryProvider(msgspec.Struct, frozen=True):
+    """An external memory; `provider` is the plugin's object."""
+
+    plugin: str
+    name: str
+    provider: object
+
+
+class Registered(msgspec.Struct):
+    """What one run of register() brought."""
+
+    tools: list[Tool] = msgspec.field(default_factory=list[Tool])
+    commands: list[PluginCommand] = msgspec.field(default_factory=list[PluginCommand])
+    hooks: list[Hook] = msgspec.field(default_factory=list[Hook])
+    engines: list[ContextEngine] = msgspec.field(default_factory=list[ContextEngine])
+    memory_providers: list[MemoryProvider] = msgspec.field(default_factory=list[MemoryProvider])
+    skills: list[PluginSkill] = msgspec.field(default_factory=list[PluginSkill])
+    providers: list[PluginProvider] = msgspec.field(default_factory=list[PluginProvider])
+    notifiers: list[PluginNotifier] = msgspec.field(default_factory=list[PluginNotifier])
+    problems: list[Problem] = msgspec.field(default_factory=list[Problem])
+
+    def names(self) -> dict[str, list[str]]:
+        """Say by kind what there is, empty kinds left out."""
+        found = {
+            "engine": [engine.name for engine in self.engines],
+            "tools": [tool.name for tool in self.tools] + [n for e in self.engines for n in engine_tools(e)],
+            "commands": [f"/{command.name}" for command in self.commands],
+            "hooks": [hook.name for hook in self.hooks],
+            "memory providers": [memory.name for memory in self.memory_providers],
+            "skills": [skill.name for skill in self.skills],
+            "providers": [provider.name for provider in self.providers],
+            "notifiers": [notifier.name for notifier in self.notifiers],
+        }
+        return {kind: names for kind, names in found.items() if names}
+
+
+def engine_tools(engine: ContextEngine) -> list[str]:
+    """Give the names of an engine's own tools; none where it can't say."""
+    with contextlib.suppress(PluginError), blamed(engine.name, "get_tool_schemas"):
+        schemas = [fields_of(schema) for schema in engine.get_tool_schemas()]
+        return [
+            str(name) for schema in schemas if (name := fields_of(schema.get("function", schema)).get("name"))
+        ]
+    return []
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """What a run of register() that made a fresh engine instance brought with it: commands and hooks that
+    belong to that instance."""
+
+    plugin: str
+    commands: tuple[PluginCommand, ...]
+    hooks: tuple[Hook, ...]
+
+
+def bound_parts(engine: object) -> Bound | None:
+    """Give what belongs to this engine instance; None where it was not made by `fresh`."""
+    bound = getattr(engine, _BOUND, None)
+    return bound if isinstance(bound, Bound) else None
+
+
+class PluginEngine(msgspec.Struct, frozen=True):
+    """A context engine that `context.engine: NAME` selects. `prototype` is the registered instance."""
+
+    plugin: str
+    name: str
+    description: str
+    prototype: ContextEngine
+    register_again: Callable[[], Registered]
+
+    @property
+    def offer(self) -> EngineOffer:
+        """The engine as the host takes it."""
+        return EngineOffer(self.name, self.description, self.plugin, self.prototype, self.fresh)
+
+    def fresh(self) -> ContextEngine:
+        """Run the plugin's register() again and give the instance it makes, with its own connections.
+
+        Its commands and hooks are in `bound_parts`. Raises PluginError.
+        """
+        again = self.register_again()
+        engine = next((engine for engine in again.engines if engine.name == self.name), None)
+        if engine is None or engine is self.prototype:
+            what = "the same instance again" if engine is not None else f"no engine named {self.name}"
+            raise PluginError(f"register() gave {what}", plugin=self.plugin, hook="register_context_engine")
+        # On the instance itself: its commands hold it, so any table of ours would keep it for ever.
+        setattr(engine, _BOUND, Bound(self.plugin, tuple(again.commands), tuple(again.hooks)))
+        return engine

@@ -1,0 +1,102 @@
+"""Load plugins in a process of its own and say what happened: `python -m whet.plugins.probe HOME NAME...`.
+
+A plugin that hangs, kills its process or prints can thus be looked at safely. Prints one JSON object on the
+real stdout; whatever the plugins print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from whet.config.paths import Home
+from whet.config.schema import PluginSettings
+from whet.log import mask
+from whet.plugins.load import PluginHost, load_plugins
+
+LIMIT_S = 60.0
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What became of one plugin: what it registered by kind, its problems, how long loading took."""
+
+    name: str
+    is_loaded: bool
+    has: dict[str, list[str]] = {}
+    problems: list[str] = []
+    load_s: float = 0.0
+
+
+def look(
+    home: Home, names: Sequence[str], *, workspace: Path | None = None, limit_s: float = LIMIT_S
+) -> list[Looked]:
+    """Load these plugins together in a child process and give what became of each.
+
+    Where that process hangs or dies, each is loaded in one of its own.
+    """
+    looked = _together(home, names, workspace, limit_s)
+    if isinstance(looked, str) and len(names) > 1:
+        alone = [_together(home, [name], workspace, limit_s) for name in names]
+        pairs = zip(names, alone, strict=True)
+        return [one for name, each in pairs for one in _or_failed([name], each)]
+    return _or_failed(names, looked)
+
+
+def _or_failed(names: Sequence[str], looked: list[Looked] | str) -> list[Looked]:
+    if isinstance(looked, str):
+        return [Looked(name, False, problems=[looked]) for name in names]
+    return looked
+
+
+def _together(home: Home, names: Sequence[str], workspace: Path | None, limit_s: float) -> list[Looked] | str:
+    """Give what became of them, or why that can't be said."""
+    command = [sys.executable, "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"loading did not end in {limit_s:g} s"
+    try:
+        return msgspec.json.decode(done.stdout, type=list[Looked])
+    except msgspec.DecodeError:
+        lines = done.stderr.decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
+        return f"the process ended with {ended} while loading. {mask(last)[:200]}".strip()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Load and report; the arguments are the home, the workspace or "", and the names."""
+    report = os.dup(1)
+    os.dup2(2, 1)
+    home, workspace, *names = arguments
+    settings = PluginSettings(enabled=tuple(names), project=bool(workspace))
+    began_s = time.monotonic()
+    host = PluginHost(workspace=Path(workspace) if workspace else None)
+    loaded = load_plugins(Home(Path(home)), settings, os.environ, host)
+    load_s = time.monotonic() - began_s
+    states = {name: state for state in loaded.plugins for name in (state.manifest.name, state.key)}
+    looked = [
+        Looked(
+            name,
+            name in states and states[name].is_loaded,
+            states[name].has if name in states else {},
+            [problem.reason for problem in loaded.problems if problem.plugin == name],
+            round(load_s, 3),
+        )
+        for name in names
+    ]
+    loaded.close()
+    with os.fdopen(report, "wb") as file:
+        file.write(msgspec.json.encode(looked))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,166 @@
+"""From a plugin's schema and handler to a tool of ours.
+
+Handlers follow the field: `handler(args, **facts)` with the arguments as one dict, synchronous or not,
+giving text, JSON-able data or a `ToolOutput`. What a plugin does not declare counts as dangerous and its
+output as untrusted, so that the gate asks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict, Unpack, get_args
+
+from whet.contract.errors import BadInput, PluginError
+from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.plugins.calls import blamed, call, fields_of, fitting
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+class ToolOptions(TypedDict, total=False):
+    """What register_tool takes beyond name, toolset, schema and handler.
+
+    `check_fn` and `requires_env` say whether the tool can work here; asked once. `emoji` and `is_async` are
+    understood for plugins of other programs and change nothing: the handler itself says whether it is async.
+    """
+
+    description: str
+    effects: Iterable[Effect]
+    tags: Iterable[str]
+    parallel: bool
+    repeatable: bool
+    timeout_s: float | None
+    output_cap_chars: int
+    check_fn: Callable[[], object] | None
+    requires_env: Iterable[str] | None
+    emoji: str
+    is_async: bool
+
+
+def make_tool(
+    plugin: str,
+    name: str,
+    toolset: str,
+    schema: Mapping[str, Any],
+    handler: Callable[..., object],
+    **options: Unpack[ToolOptions],
+) -> Tool:
+    """Make a tool. `schema` is a function schema, bare or wrapped as {"type": "function", "function": ...},
+    or only the parameters' JSON schema. Raises PluginError for what can't be one.
+    """
+    if not _NAME.fullmatch(name):
+        raise _refused(plugin, f"the tool name {name[:80]!r} is not usable (letters, digits, _ and -)")
+    if not callable(handler):
+        raise _refused(plugin, f"the handler of {name} can't be called")
+    unknown = set(options) - set(ToolOptions.__annotations__)
+    if unknown:
+        raise _refused(plugin, f"register_tool does not know {', '.join(sorted(unknown))}")
+    spec = _spec(plugin, name, schema, options.get("description", ""))
+    effects = frozenset(options.get("effects", ("execute",)))
+    if strange := effects - set(get_args(Effect)):
+        raise _refused(plugin, f"{name} has the unknown effect {', '.join(sorted(strange))}")
+    return Tool(
+        spec=spec,
+        toolset=toolset or plugin,
+        effects=effects or frozenset({"execute"}),
+        run=_runner(plugin, spec, handler),
+        parallel=options.get("parallel", False),
+        repeatable=options.get("repeatable", False),
+        timeout_s=options.get("timeout_s", 120.0),
+        output_cap_chars=options.get("output_cap_chars", 30_000),
+        tags=frozenset(options.get("tags", ("untrusted",))),
+    )
+
+
+def _spec(plugin: str, name: str, schema: Mapping[str, Any], description: str) -> ToolSpec:
+    bare = fields_of(schema.get("function", schema))
+    is_only_parameters = bare.get("type") == "object" and "parameters" not in bare
+    given = bare if is_only_parameters else bare.get("parameters") or {}
+    parameters = fields_of(given)
+    if not bare or not isinstance(given, dict) or not _is_json(parameters):
+        raise _refused(plugin, f"the schema of {name} is not a function schema")
+    told = description or ("" if is_only_parameters else str(bare.get("description", "")))
+    return ToolSpec(name, told, {"type": "object", "properties": {}, **parameters})
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _runner(plugin: str, spec: ToolSpec, handler: Callable[..., object]) -> Handler:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        check_arguments(spec, arguments)
+        facts = {
+            "session_id": context.session_id,
+            "task_id": context.session_id,
+            "turn_id": context.turn_id,
+            "tool_call_id": context.call_id,
+            "workspace": str(context.workspace),
+        }
+        try:
+            with blamed(plugin, f"the tool {spec.name}"):
+                return as_output(await call(handler, arguments, **fitting(handler, facts)))
+        except PluginError as error:
+            text = f"{spec.name} of the plugin {plugin} crashed: {error.message}"
+            return ToolOutput(text, error_kind="crashed")
+
+    return run
+
+
+def as_output(value: object) -> ToolOutput:
+    """Give what a handler returned as a tool's output; an object with an `error` counts as failed."""
+    if isinstance(value, ToolOutput):
+        return value
+    if value is None:
+        return ToolOutput("done")
+    if isinstance(value, str):
+        return ToolOutput(value, error_kind="failed" if _says_error(value) else "")
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return ToolOutput(text, error_kind="failed" if _says_error(text) else "")
+
+
+def _says_error(text: str) -> bool:
+    if '"error"' not in text[:200] or not text.lstrip().startswith("{"):
+        return False
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return bool(found.get("error"))
+
+
+def check_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
+    """Raise BadInput where a required argument is missing or one has the wrong kind."""
+    properties = fields_of(spec.parameters.get("properties"))
+    for name in spec.parameters.get("required") or ():
+        if name not in arguments:
+            hint = f"it takes: {', '.join(properties)}"
+            raise BadInput(f"{spec.name} needs the argument {name!r}", hint=hint)
+    for name, value in arguments.items():
+        kind = fields_of(properties.get(name)).get("type")
+        if isinstance(kind, str) and not _is_kind(kind, value):
+            raise BadInput(f"{spec.name}: {name!r} must be of type {kind}", hint="nothing was run")
+
+
+def _is_kind(kind: str, value: object) -> bool:
+    if kind not in _KINDS or (isinstance(value, float) and kind == "integer" and value.is_integer()):
+        return True
+    return isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _refused(plugin: str, reason: str) -> PluginError:
+    return PluginError(reason, plugin=plugin, hook="register_tool")

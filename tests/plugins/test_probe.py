@@ -1,0 +1,23 @@
+"""Plugins that hang or kill their process are found out without harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.plugins.rig import TOOL, write
+from whet.config.paths import Home
+from whet.plugins.probe import look
+
+
+def test_one_that_kills_its_process_does_not_hide_the_others(home: Path) -> None:
+    write(home, "kills", "import os\nprint('last words', flush=True)\nos._exit(7)\n")
+    write(home, "good", TOOL.format(name="good"))
+    kills, good = look(Home(home), ["kills", "good"])
+    assert not kills.is_loaded and "ended with code 7 while loading. last words" in kills.problems[0]
+    assert good.is_loaded and good.has == {"tools": ["good"]} and good.problems == []
+
+
+def test_one_that_hangs_is_given_up_on(home: Path) -> None:
+    write(home, "hangs", "import threading\nthreading.Event().wait()\n")
+    (hangs,) = look(Home(home), ["hangs"], limit_s=1.0)
+    assert not hangs.is_loaded and hangs.problems == ["loading did not end in 1 s"]
