@@ -17,12 +17,15 @@ from whet.agent.session import Limits, Session
 from whet.app.children import Children
 from whet.app.contexts import Contexts
 from whet.app.practice import PracticeHost
+from whet.app.summaries import Summariser
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
+from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat
+from whet.contract.context_engine import EngineOffer
 from whet.contract.errors import NotFound
 from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.contract.tools import Tool, ToolSpec
@@ -38,6 +41,7 @@ from whet.tools.ask import ask_tools
 from whet.tools.delegate import delegate_tools
 from whet.tools.files import file_tools
 from whet.tools.process import Processes
+from whet.tools.recall import recall_tools
 from whet.tools.registry import Registry, read_specs
 from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
@@ -78,7 +82,7 @@ class App:
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
         self.tools = self._registry()
-        self.contexts = Contexts(home, settings)
+        self.contexts = Contexts(home, settings, [self._compressor()])
 
     @classmethod
     async def start(
@@ -168,6 +172,18 @@ class App:
     def _connect(self, model: ModelSettings) -> Provider:
         return connect(self._practice.reach(model), self.settings.fallback, self._secrets)
 
+    def _compressor(self) -> EngineOffer:
+        summarise = Summariser(lambda: self.provider)
+        limits = CompressorSettings(
+            max_output_tokens=self.provider.info.max_output_tokens,
+            can_recall="recall" in self.tools.by_name,
+        )
+        return EngineOffer(
+            "compressor",
+            "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
+            fresh=lambda: Compressor(summarise, self.clock, limits),
+        )
+
     async def _open_child(self, parent_id: str, title: str) -> Session:
         left_out = {"clarify", "delegate_task"}
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
@@ -253,6 +269,7 @@ class App:
                 *todo_tools(self.todo_lists),
                 *ask_tools(),
                 *session_tools(self.database),
+                *recall_tools(self.database),
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),
             )
         )

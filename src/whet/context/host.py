@@ -78,7 +78,7 @@ class EngineHost:
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
         """Give the list for the next request, compacted first where the engine asks for it."""
-        self._rows.sync(transcript)
+        self._rows.sync(transcript, self.log.seqs)
         await self._follow_model()
         if overflow_limit_tokens is None:
             await self._before_request(emit)
@@ -106,7 +106,7 @@ class EngineHost:
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
         """Compact by hand; the engine is asked first whether there is anything to compact."""
-        self._rows.sync(self.log.messages)
+        self._rows.sync(self.log.messages, self.log.seqs)
         await self._follow_model()
         engine = self.seat.engine
         has_content = getattr(engine, "has_content_to_compress", None)
@@ -125,7 +125,7 @@ class EngineHost:
 
     async def status(self) -> ContextStatus:
         """Say how full the window is; window and threshold are the engine's own."""
-        self._rows.sync(self.log.messages)
+        self._rows.sync(self.log.messages, self.log.seqs)
         await self._follow_model()
         told = (await self.seat.status()).get("threshold_tokens")
         return ContextStatus(
@@ -302,7 +302,7 @@ class EngineHost:
 
     def live_rows(self) -> list[ChatRow]:
         """Give the whole live list as an engine sees it."""
-        self._rows.sync(self.log.messages)
+        self._rows.sync(self.log.messages, self.log.seqs)
         return list(self._rows.rows)
 
     def _active(self) -> list[Seat]:

@@ -63,8 +63,12 @@ class EngineRows:
         self.sizes: list[int] = []
         self.tokens = 0
 
-    def sync(self, messages: Sequence[Message]) -> None:
-        """Follow the transcript; rows of the common beginning stay."""
+    def sync(self, messages: Sequence[Message], seqs: Sequence[int] = ()) -> None:
+        """Follow the transcript; rows of the common beginning stay.
+
+        `seqs` are the messages' numbers in the store, 0 where there is none: a row has its own as `_seq`,
+        so that an engine can say where something is to be found again.
+        """
         if not extends(self.sources, messages):
             same = 0
             for known, message in zip(self.sources, messages, strict=False):
@@ -73,8 +77,11 @@ class EngineRows:
                 same += 1
             del self.sources[same:], self.rows[same:], self.sizes[same:]
             self.tokens = sum(self.sizes)
-        for message in messages[len(self.sources) :]:
-            self._add(engine_row(message), message)
+        for index in range(len(self.sources), len(messages)):
+            row = engine_row(messages[index])
+            if index < len(seqs) and seqs[index]:
+                row["_seq"] = seqs[index]
+            self._add(row, messages[index])
 
     def adopt(self, rows: Sequence[ChatRow], messages: Sequence[Message]) -> None:
         """Take what an engine returned, row by row, as the new beginning."""
