@@ -6,7 +6,7 @@ new user message (`volatile_note`). Instructions of the project come from AGENTS
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -42,7 +42,7 @@ def system_prompt(
     sections = [_IDENTITY]
     if child:
         sections.append(_CHILD)
-    sections.append(f"System: {platform.system()} {platform.machine()}. Workspace: {workspace}")
+    sections.append(f"System: {os.uname().sysname} {os.uname().machine}. Workspace: {workspace}")
     if "file" in toolsets:
         sections[-1] += " (file tools stay inside it; relative paths start there)."
     if instructions.strip():

@@ -30,41 +30,35 @@ from whet.contract.protocols import ModelInfo
 from whet.log import mask
 
 _EXCERPT_CHARS = 500
-_OVERFLOW_WORDS = re.compile(
-    r"context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
+# Texts, not compiled patterns: the first error compiles them, and a start without one need not.
+_OVERFLOW_WORDS = (
+    r"(?i)context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
     r"|maximum model length|maximum prompt length|max_model_len|context size|context length|context limit"
     r"|prompt is too long|input is too long|too many input tokens|reduce the length of|input token count"
-    r"|input length exceeds|input tokens exceed|request too large for model|max_new_tokens\W{0,3}must be <=",
-    re.IGNORECASE,
+    r"|input length exceeds|input tokens exceed|request too large for model|max_new_tokens\W{0,3}must be <="
 )
 _OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
 _LIMITS = (
-    re.compile(r"maximum (?:context|model|prompt) length (?:is|of|:)\s*([\d,_]+)", re.IGNORECASE),
-    re.compile(r"([\d,_]+)\s+(?:tokens )?maximum(?: context length)?", re.IGNORECASE),
-    re.compile(r"exceed context limit:.*>\s*([\d,_]+)", re.IGNORECASE),
-    re.compile(r"maximum number of (?:input )?tokens (?:allowed )?\(?([\d,_]+)", re.IGNORECASE),
-    re.compile(r"context (?:size|length|window)\D{0,12}\(?([\d,_]+)", re.IGNORECASE),
-    re.compile(r"must be <= ([\d,_]+)", re.IGNORECASE),
-    re.compile(r"\bLimit:? ([\d,_]+)", re.IGNORECASE),
-    re.compile(r">\s*([\d,_]+)", re.IGNORECASE),
+    r"(?i)maximum (?:context|model|prompt) length (?:is|of|:)\s*([\d,_]+)",
+    r"(?i)([\d,_]+)\s+(?:tokens )?maximum(?: context length)?",
+    r"(?i)exceed context limit:.*>\s*([\d,_]+)",
+    r"(?i)maximum number of (?:input )?tokens (?:allowed )?\(?([\d,_]+)",
+    r"(?i)context (?:size|length|window)\D{0,12}\(?([\d,_]+)",
+    r"(?i)must be <= ([\d,_]+)",
+    r"(?i)\bLimit:? ([\d,_]+)",
+    r"(?i)>\s*([\d,_]+)",
 )
-_QUOTA = re.compile(
-    r"insufficient_quota|credit balance is too low|insufficient balance|insufficient credits"
-    r"|billing_error|billing_hard_limit|requires more credits|run out of credits",
-    re.IGNORECASE,
+_QUOTA = (
+    r"(?i)insufficient_quota|credit balance is too low|insufficient balance|insufficient credits"
+    r"|billing_error|billing_hard_limit|requires more credits|run out of credits"
 )
-_NO_MODEL = re.compile(
-    r"model_not_found|not a valid model|no such model|model .{0,80}(?:not found|does not exist|not exist)"
-    r"|not found.{0,20}pull",
-    re.IGNORECASE,
+_NO_MODEL = (
+    r"(?i)model_not_found|not a valid model|no such model|model .{0,80}(?:not found|does not exist|not exist)"
+    r"|not found.{0,20}pull"
 )
-_REFUSED = re.compile(
-    r"content_policy|content_filter|content management policy|flagged|safety system|moderation", re.IGNORECASE
-)
-_TRY_AGAIN = re.compile(
-    r"(?:try again|retry) (?:in|after) (?:(\d+)m)?([\d.]+)\s*(ms|s|seconds)", re.IGNORECASE
-)
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
+_REFUSED = r"(?i)content_policy|content_filter|content management policy|flagged|safety system|moderation"
+_TRY_AGAIN = r"(?i)(?:try again|retry) (?:in|after) (?:(\d+)m)?([\d.]+)\s*(ms|s|seconds)"
+_DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?"
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -139,11 +133,11 @@ def _by_words(info: ModelInfo, status: int, said: Said, line: str) -> ProviderEr
     text = f"{said.kind} {said.message}"
     if status in (400, 413, 422, 429, 500) and _is_overflow(said, text, status):
         return _overflow(line, said)
-    if status == 402 or _QUOTA.search(text):
+    if status == 402 or re.search(_QUOTA, text):
         return QuotaExhausted(line, hint=f"add credit at {info.provider}, or set another key or model")
-    if status in (400, 403, 404, 422) and _NO_MODEL.search(text):
+    if status in (400, 403, 404, 422) and re.search(_NO_MODEL, text):
         return BadRequest(line, hint="see what the server has: whet model list")
-    if status in (400, 403, 422) and _REFUSED.search(text):
+    if status in (400, 403, 422) and re.search(_REFUSED, text):
         return ModelRefused(line, hint="rephrase the request, or choose another model")
     return None
 
@@ -245,12 +239,12 @@ def _is_overflow(said: Said, text: str, status: int) -> bool:
     # A 429 or 500 needs plainer words than a 400, or "rate limit of input tokens" would be an overflow.
     if status in (429, 500):
         return bool(re.search(r"maximum context length|context size|context window of", text, re.IGNORECASE))
-    return bool(_OVERFLOW_WORDS.search(text))
+    return bool(re.search(_OVERFLOW_WORDS, text))
 
 
 def _limit_in(message: str) -> int | None:
     for pattern in _LIMITS:
-        found = pattern.search(message)
+        found = re.search(pattern, message)
         digits = re.sub(r"[,_]", "", found.group(1)) if found else ""
         if digits:
             return int(digits)
@@ -291,7 +285,7 @@ def _until_s(date: str, now: float) -> float | None:
 
 
 def _wait_in(message: str) -> float | None:
-    found = _TRY_AGAIN.search(message)
+    found = re.search(_TRY_AGAIN, message)
     if not found:
         return None
     amount = float(found.group(2).rstrip("."))
@@ -299,7 +293,7 @@ def _wait_in(message: str) -> float | None:
 
 
 def _duration_s(text: str) -> float | None:
-    found = _DURATION.fullmatch(text.strip())
+    found = re.fullmatch(_DURATION, text.strip())
     if not found or not text.strip():
         return _number(text)
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
