@@ -66,6 +66,7 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
         error=error.message if error else "",
         hint=error.hint if error else "",
     )
+    await session.after_turn(end)
     emit(end)
     return end
 
@@ -81,7 +82,7 @@ async def _begin(session: Session, incoming: Message | None) -> Turn:
         await session.log.end_turn(unfinished, "answered", "", session.jobs_at_end(unfinished, "answered"))
     if incoming is None:
         raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
-    return await session.log.begin_turn(incoming)
+    return await session.log.begin_turn(await session.before_turn(incoming))
 
 
 async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> EndReason:

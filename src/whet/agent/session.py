@@ -7,13 +7,13 @@ two things that may be touched while a turn runs. It knows the store and contrac
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from whet.clock import Clock
-from whet.contract.events import EndReason
+from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Tool
@@ -33,9 +33,19 @@ def no_jobs(turn: Turn, reason: EndReason) -> Sequence[NewJob]:
     return ()
 
 
+async def unchanged(message: Message) -> Message:
+    """Give a person's message as it is."""
+    return message
+
+
+async def nothing_more(end: TurnEnd) -> None:
+    """Do nothing after a turn."""
+
+
 class Session(msgspec.Struct):
     """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues; `note`
-    gives what is added to a person's message when it is made (time, folder)."""
+    gives what is added to a person's message when it is made (time, folder). `before_turn` may add to a
+    message before it is stored, `after_turn` sees each end; neither raises."""
 
     log: SessionLog
     link: ModelLink
@@ -48,6 +58,8 @@ class Session(msgspec.Struct):
     workspace: Path
     note: Callable[[], str] = str
     jobs_at_end: Callable[[Turn, EndReason], Sequence[NewJob]] = no_jobs
+    before_turn: Callable[[Message], Awaitable[Message]] = unchanged
+    after_turn: Callable[[TurnEnd], Awaitable[None]] = nothing_more
     inbox: deque[Message] = msgspec.field(default_factory=deque[Message])
 
     @property

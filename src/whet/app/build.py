@@ -7,15 +7,18 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from whet.agent.session import Limits, Session
+from whet.app import plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
+from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
 from whet.approval.gate import PolicyGate
@@ -27,6 +30,8 @@ from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat
 from whet.contract.context_engine import EngineOffer
 from whet.contract.errors import NotFound
+from whet.contract.events import TurnEnd
+from whet.contract.messages import Message, to_dict
 from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
@@ -47,6 +52,9 @@ from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
+
+if TYPE_CHECKING:
+    from whet.plugins.hooks import Hooks
 
 
 class _NewParts(msgspec.Struct, frozen=True):
@@ -74,6 +82,7 @@ class App:
         self.clock: Clock = SystemClock()
         self.source = "cli"
         self._secrets = secrets
+        self._told: list[str] = []
         self.database = Database.open(home.database, self.clock)
         self._practice = PracticeHost()
         self.provider = self._connect(settings.model)
@@ -81,8 +90,11 @@ class App:
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
-        self.tools = self._registry()
-        self.contexts = Contexts(home, settings, [self._compressor()])
+        built_in = self._built_in()
+        needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
+        self.plugins = plugged.load(needs)
+        self.tools = self._registry(built_in)
+        self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
 
     @classmethod
     async def start(
@@ -163,6 +175,10 @@ class App:
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
         await self.contexts.aclose()
+        if self.plugins is not None:
+            for host_session in self._told:
+                await self.plugins.hooks.tell("on_session_end", session_id=host_session)
+            self.plugins.close()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
@@ -240,6 +256,8 @@ class App:
         stored = Path(log.session.workspace)
         workspace = stored if log.session.workspace and stored.is_dir() else self.workspace
         link = self.provider.open(prompt, specs, log.session.id)
+        for line in self.plugins.take_news() if self.plugins else ():
+            seat.note(line)
         prefix = (prompt, msgspec.json.encode(specs).decode())
         host = self.contexts.put(log, seat, lambda: session.link.info, prefix)
         session = Session(
@@ -255,9 +273,42 @@ class App:
             note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
         )
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
+        if self.plugins is not None:
+            await self._plug_in(session, self.plugins.hooks.bound_to(seat.engine))
         return session
 
-    def _registry(self) -> Registry:
+    def _plugged_engines(self) -> list[EngineOffer]:
+        return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
+
+    async def _plug_in(self, session: Session, hooks: Hooks) -> None:
+        """Let the plugins' hooks take part in a session."""
+        facts = {
+            "session_id": session.id,
+            "conversation_id": session.log.session.conversation_id,
+            "platform": self.source,
+        }
+        around = pkgutil.resolve_name("whet.plugins.around")
+        take_news = self.plugins.take_news if self.plugins else list
+        session.gate = around.HookedGate(session.gate, hooks, take_news)
+        named = zip(session.tools, around.hooked_tools(session.tools.values(), hooks), strict=True)
+        session.tools = dict(named)
+
+        async def before(message: Message) -> Message:
+            history = [to_dict(row) for row in session.log.messages] if hooks.has("pre_llm_call") else []
+            text = await hooks.context(**facts, user_message=message.text, conversation_history=history)
+            note = "\n\n".join(filter(None, (message.note, text)))
+            return msgspec.structs.replace(message, note=note) if text else message
+
+        async def after(end: TurnEnd) -> None:
+            if hooks.has("post_llm_call"):
+                history = [to_dict(row) for row in session.log.messages]
+                await hooks.tell("post_llm_call", **facts, text=end.text, conversation_history=history)
+
+        session.before_turn, session.after_turn = before, after
+        self._told.append(session.id)
+        await hooks.tell("on_session_start", **facts, model=session.model.model)
+
+    def _built_in(self) -> Registry:
         settings = self.settings.tools
         limits = ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)
         children = Children(self._open_child)
@@ -273,7 +324,14 @@ class App:
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),
             )
         )
-        return registry.select(settings.toolsets, settings.disabled)
+        return registry
+
+    def _registry(self, registry: Registry) -> Registry:
+        settings = self.settings.tools
+        added = self.plugins.toolsets if self.plugins else []
+        for tool in self.plugins.tools if self.plugins else ():
+            registry.add(tool)
+        return registry.select([*settings.toolsets, *added], settings.disabled)
 
 
 class _Grants:

@@ -1,4 +1,4 @@
-"""Summaries for context engines: a synchronous call on an engine's thread, answered by the session's provider.
+"""Summaries for context engines: a call on an engine's thread, answered by the session's provider.
 
 The request has no tools and a short system prompt of its own, so it never touches a session's prefix. The
 model call runs on the event loop; the engine's thread waits for it, at most as long as the engine says.

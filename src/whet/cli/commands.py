@@ -6,6 +6,7 @@ the terminal works.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from whet.cli.output import age
 from whet.cli.slash import Command, Commands
 from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.config.schema import ApprovalMode
-from whet.contract.errors import ConfigError, NotFound
+from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
 from whet.store import compactions, sessions
 
@@ -202,6 +203,30 @@ async def _approvals(chat: ChatControl, rest: str) -> None:
 
 async def _quit(chat: ChatControl, rest: str) -> None:
     chat.leave()
+
+
+def add_plugin_commands(app: App, commands: Commands[ChatControl]) -> list[str]:
+    """Add the plugins' commands after the built-in ones and say which names could not be had."""
+    refused: list[str] = []
+    for command in app.plugins.commands if app.plugins else ():
+        run = _plugin_run(command.name)
+        try:
+            commands.add(Command(command.name, command.description, run, argument=command.args_hint))
+        except WhetError as error:
+            refused.append(f"plugin {command.plugin}: {error.message}")
+    return refused
+
+
+def _plugin_run(name: str) -> Callable[[ChatControl, str], Awaitable[None]]:
+    async def run(chat: ChatControl, rest: str) -> None:
+        plugins = chat.app.plugins
+        # The engine's own instance where it has one: a command of the prototype would report on nothing.
+        engine = chat.app.contexts.host(chat.session.context).seat.engine
+        command = plugins.command(name, engine) if plugins else None
+        if command is not None and (said := await command.run(rest)):
+            chat.say(said)
+
+    return run
 
 
 def builtin_commands() -> list[Command[ChatControl]]:

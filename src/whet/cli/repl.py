@@ -18,7 +18,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.cli import attach
-from whet.cli.commands import ChatControl, builtin_commands
+from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.launch import (
     ChatOptions,
     forget_empty,
@@ -54,8 +54,11 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
     screen = _open_screen(options, settings, commands, desk)
     app = await start_app(options, settings, screen.person)
     try:
+        plugin_notes = add_plugin_commands(app, commands)
         session = await open_session(app, options)
         chat = Chat(app, session, screen, commands, desk)
+        for line in plugin_notes:
+            chat.say(line, "dim")
         code = await chat.run(options.images)
         await forget_empty(app, chat.session)
         return code

@@ -1,0 +1,101 @@
+"""Plugins in a running program: loaded only where some are enabled, and what they may ask of us.
+
+`load` imports the plugin layer on demand, so that a start without plugins pays nothing. It does not know
+what a plugin brings; the composition root puts the parts where they belong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pkgutil
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, Settings
+from whet.contract.errors import ProviderError
+from whet.contract.messages import Message, from_dict
+from whet.contract.protocols import Provider, Reply
+
+if TYPE_CHECKING:
+    from whet.plugins.hermes import ModelRequest
+    from whet.plugins.load import Loaded
+
+OFFERS = frozenset({"register_tool", "register_command", "register_hook", "register_context_engine"})
+"""What this program uses of what plugins can register; the rest is absent from their ctx."""
+_LIMIT_S = 120.0
+
+
+class PluginNeeds(msgspec.Struct, frozen=True):
+    """What loading needs of the program. `connect` opens a provider for other model settings."""
+
+    home: Home
+    settings: Settings
+    workspace: Path
+    taken_tools: Collection[str]
+    connect: Callable[[ModelSettings], Provider]
+
+
+def load(needs: PluginNeeds) -> Loaded | None:
+    """Load what `plugins.enabled` names; None where that is nothing. Call it from the event loop."""
+    if not needs.settings.plugins.enabled:
+        return None
+    # Found on demand: the plugin layer costs 40 ms, and most homes have no plugin.
+    host_type = pkgutil.resolve_name("whet.plugins.load:PluginHost")
+    load_plugins = pkgutil.resolve_name("whet.plugins.load:load_plugins")
+    host = host_type(
+        ask_model=_asker(needs, asyncio.get_running_loop()),
+        offers=OFFERS,
+        taken_tools=needs.taken_tools,
+        taken_engines=("compressor", "none"),
+        workspace=needs.workspace,
+    )
+    return load_plugins(needs.home, needs.settings.plugins, os.environ, host)
+
+
+def _asker(needs: PluginNeeds, loop: asyncio.AbstractEventLoop) -> Callable[[ModelRequest], str]:
+    def ask(request: ModelRequest) -> str:
+        """Answer on the plugin's thread, which waits; the loop's own thread must not."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is loop:
+            raise RuntimeError("call_llm waits, so it can't be called from an async function")
+        limit_s = request.timeout_s or _LIMIT_S
+        return asyncio.run_coroutine_threadsafe(_within(limit_s, _answer(needs, request)), loop).result()
+
+    return ask
+
+
+async def _within(limit_s: float, work: Awaitable[str]) -> str:
+    async with asyncio.timeout(limit_s):
+        return await work
+
+
+async def _answer(needs: PluginNeeds, request: ModelRequest) -> str:
+    system, messages = _split(request)
+    model = needs.settings.model
+    wanted = msgspec.structs.replace(
+        model,
+        model=request.model or model.model,
+        max_output_tokens=request.max_tokens or model.max_output_tokens,
+    )
+    provider = needs.connect(wanted)
+    try:
+        async for item in provider.open(system, (), "plugin").stream(messages):
+            if isinstance(item, Reply):
+                return item.message.text
+    finally:
+        await provider.aclose()
+    raise ProviderError("the model gave no answer")
+
+
+def _split(request: ModelRequest) -> tuple[str, list[Message]]:
+    rows = [dict(row) for row in request.messages]
+    system = "\n\n".join(str(row.get("content", "")) for row in rows if row.get("role") == "system")
+    return system, [from_dict(row) for row in rows if row.get("role") != "system"]
