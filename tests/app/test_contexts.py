@@ -228,7 +228,7 @@ def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
         child_offer = EngineOffer("recording", "", "test", holding, broken)
         async with opened(server, tmp_path, child_offer) as app:
             seat = await app.contexts.seat(app.provider.info, foreground=False)
-            assert seat.name == "none" and "recording is not used" in seat.notices[0]
+            assert seat.name == "compressor" and "recording is not used" in seat.notices[0]
 
     with PracticeServer(script=[Reply(text="Hi.") for _ in range(4)]) as server:
         asyncio.run(main(server))
@@ -240,9 +240,9 @@ def test_an_unknown_engine_is_said_at_once(tmp_path: Path) -> None:
     with PracticeServer(script=[Reply(text="Hi.")]) as server:
         offer = recording(lambda: RecordingEngine([]))
         engine, _, notices = asyncio.run(seats(server, tmp_path, offer, "recordin"))
-    assert engine.name == "none"
+    assert engine.name == "compressor"
     assert notices == [
-        "context engine 'recordin' is not there, none is used instead; did you mean recording?"
+        "context engine 'recordin' is not there, compressor is used instead; did you mean recording?"
     ]
 
 

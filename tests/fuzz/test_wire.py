@@ -15,7 +15,7 @@ import pytest
 
 from tests.fuzz.transcripts import random_transcript
 from tests.providers import shapes
-from whet.context.host import TranscriptContext
+from whet.context.repair import Growing
 from whet.contract.messages import Message
 from whet.practice.dialects import Chat, Messages, Responses
 from whet.practice.strict import Options, Refusal
@@ -39,10 +39,10 @@ def judge(seed: int, *, with_types: bool) -> None:
     rows = random_transcript(rng)
     cuts = sorted({rng.randrange(len(rows) + 1), len(rows)})
     for name, (codec, server, adapter) in LANES.items():
-        context, cache = TranscriptContext(), shapes.cache(codec)
+        context, cache = Growing(), shapes.cache(codec)
         before = b""
         for cut in cuts:
-            view = asyncio_free(context.view(rows[:cut], lambda event: None))
+            view = context.of(rows[:cut])
             whole = cache.body(view)
             where = f"seed {seed}, {name}, {cut} of {len(rows)} rows"
             try:
@@ -68,15 +68,6 @@ def stable(codec: Codec, view: Sequence[Message], kept: int) -> bytes:
     head = view[:kept]
     whole = shapes.cache(codec).body(head)
     return whole[: len(whole) - len(codec.tail(head))]
-
-
-def asyncio_free(coroutine: object) -> Sequence[Message]:
-    """Run a coroutine that waits for nothing."""
-    try:
-        coroutine.send(None)  # type: ignore[attr-defined]
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("the view waited for something")
 
 
 def test_a_strict_server_accepts_what_any_transcript_becomes() -> None:
