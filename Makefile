@@ -25,8 +25,8 @@ soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak -x $(ARGS)
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks docs
-	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs examples
+	$(BIN)/ruff check src tests benchmarks docs examples
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tests/sizes.py
