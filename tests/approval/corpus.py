@@ -1,4 +1,4 @@
-"""Shell commands and the level that each must have. The workspace is /work/proj, the home /home/u."""
+"""Shell commands and the level that each must have. The workspace is /code/proj, the home /home/u."""
 
 SAFE = r"""
 ls -la

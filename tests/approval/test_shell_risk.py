@@ -18,11 +18,11 @@ from tests.approval.corpus import EXPECTED
 from whet.approval.risk import Place, ShellRisk, rank
 from whet.approval.shell_risk import analyse
 
-PLACE = Place("/work/proj", "/home/u", "/home/u/.whet")
+PLACE = Place("/code/proj", "/home/u", "/home/u/.whet")
 
 
 def judge(command: str, stdin: str = "") -> ShellRisk:
-    return analyse(command, "/work/proj", PLACE, stdin)
+    return analyse(command, "/code/proj", PLACE, stdin)
 
 
 @pytest.mark.parametrize(("level", "command"), EXPECTED, ids=lambda value: repr(value)[:60])
