@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
@@ -29,7 +29,7 @@ from whet.providers.json_text import (
     wire_name,
 )
 from whet.providers.usage import count_usage
-from whet.providers.wire import Deltas, Dialect, RequestOptions, images_before
+from whet.providers.wire import Deltas, Dialect, RequestOptions, content_json, images_before
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
 _SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
@@ -76,7 +76,7 @@ class ChatCompletions:
             )
         images = _image_message(messages, index)
         if message.role == "user":
-            return images + b',{"role":"user","content":' + _content(message) + b"}"
+            return images + b',{"role":"user","content":' + content_json(message, _part) + b"}"
         return images + self._assistant(message)
 
     def tail(self, messages: Sequence[Message]) -> bytes:
@@ -145,13 +145,6 @@ def _effort(dialect: Dialect, effort: str) -> dict[str, Any]:
     if dialect.effort == "thinking":
         return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
     return {"reasoning_effort": effort}
-
-
-def _content(message: Message) -> bytes:
-    content = sent_content(message)
-    if isinstance(content, str):
-        return quote(content)
-    return b"[" + b",".join(map(_part, content)) + b"]" if content else b'""'
 
 
 def _part(part: TextPart | ImagePart) -> bytes:

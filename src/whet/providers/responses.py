@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
+from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
 from whet.providers.json_text import encode, is_object, object_or_empty, quote, unique_ids, wire_id, wire_name
 from whet.providers.usage import count_usage
-from whet.providers.wire import Deltas, Dialect, RequestOptions
+from whet.providers.wire import Deltas, Dialect, RequestOptions, content_json
 
 _IDS = re.compile(r"[\x21-\x7e]{1,64}")
 # These models refuse the request for encrypted reasoning, for they have none.
@@ -56,13 +56,13 @@ class Responses:
         """Encode one message as one or more input items."""
         message = messages[index]
         if message.role == "user":
-            return b',{"role":"user","content":' + _content(message) + b"}"
+            return b',{"role":"user","content":' + content_json(message, _part) + b"}"
         if message.role == "tool":
             return (
                 b',{"type":"function_call_output","call_id":'
                 + quote(_id(message.tool_call_id))
                 + b',"output":'
-                + _content(message)
+                + content_json(message, _part)
                 + b"}"
             )
         return b"," + (_replayed(message) or _assistant(message))
@@ -84,13 +84,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "parameters": tool.parameters,
         "strict": False,
     }
-
-
-def _content(message: Message) -> bytes:
-    content = sent_content(message)
-    if isinstance(content, str):
-        return quote(content)
-    return b"[" + b",".join(map(_part, content)) + b"]" if content else b'""'
 
 
 def _part(part: TextPart | ImagePart) -> bytes:

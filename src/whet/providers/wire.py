@@ -7,15 +7,16 @@ what was added after the common prefix (compared by identity), so that a call co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message
+from whet.contract.messages import ImagePart, Message, Part, sent_content
 from whet.contract.protocols import ModelInfo, Reply
 from whet.contract.tools import ToolSpec
+from whet.providers.json_text import quote
 
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
@@ -142,3 +143,11 @@ def images_before(messages: Sequence[Message], end: int) -> list[ImagePart]:
         if not isinstance(message.content, str):
             images.extend(part for part in message.content if isinstance(part, ImagePart))
     return images
+
+
+def content_json(message: Message, part: Callable[[Part], bytes]) -> bytes:
+    """Give what the model reads as the content: a string, or a list of parts that `part` encodes."""
+    content = sent_content(message)
+    if isinstance(content, str):
+        return quote(content)
+    return b"[" + b",".join(map(part, content)) + b"]" if content else b'""'
