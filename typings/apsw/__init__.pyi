@@ -5,6 +5,8 @@ from typing import Any
 
 SQLITE_OK: int
 SQLITE_OPEN_READWRITE: int
+SQLITE_OPEN_READONLY: int
+SQLITE_OPEN_URI: int
 SQLITE_CHECKPOINT_PASSIVE: int
 
 Value = None | int | float | str | bytes
