@@ -23,7 +23,6 @@ from whet.contract.errors import StoreBusy, StoreError
 from whet.store.faults import as_store_error
 
 
-
 class Statement(msgspec.Struct, frozen=True, eq=False):
     """One SQL statement for plain rows; `conflict` and `hint` say to a person what it means when a row is
     already there."""
@@ -49,6 +48,7 @@ Deliver = Callable[[Sequence[Outcome]], None]
 
 CHECKPOINT_PAGES = 1000
 _GROUP_MAX = 256
+_LOOK_EVERY = 16  # commits; counting the log's pages after each one by a hook costs a tenth of an append
 _QUICK_COMMIT_S = 0.002
 _WRITTEN: Outcome = (None, None)
 
@@ -58,7 +58,7 @@ def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
     outcomes: list[Outcome] = []
     rows: dict[Statement, list[tuple[Any, ...]]] = {}
     for work in works:
-        if isinstance(work, tuple):
+        if not callable(work):
             for statement, values in work:
                 if statement in rows:
                     rows[statement].append(values)
@@ -113,9 +113,9 @@ class Lane:
         self._patience_ms = patience_ms
         self._timeout_ms = -1
         self._pace_s = 0.0
-        self._wal_pages = 0
-        self._checkpoint_queued = False
-        connection.set_wal_hook(self._note_wal)
+        self._commits = 0
+        self._checkpointed_pages = 0
+        connection.wal_autocheckpoint(0)
 
     def put(self, works: Sequence[Work], deliver: Deliver) -> None:
         """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""
@@ -141,12 +141,13 @@ class Lane:
         try:
             self._wait_at_most(0)
             outcomes = self._commit(works)
+            self._commits += 1
+            wants_checkpoint = self._commits % _LOOK_EVERY == 0 and self._wants_checkpoint()
         except _NotBegun:
             return None
         finally:
             self._held.release()
-        if self._wal_pages >= CHECKPOINT_PAGES and not self._checkpoint_queued:
-            self._checkpoint_queued = True
+        if wants_checkpoint:
             self.put((), lambda _outcomes: None)
         return outcomes
 
@@ -177,7 +178,7 @@ class Lane:
             item = self._queue.get()
         with self._held:
             outcomes = self._commit_patiently(works) if works else []
-            if self._wal_pages >= CHECKPOINT_PAGES:
+            if self._wants_checkpoint():
                 self._checkpoint()
         begin = 0
         for group, deliver in items:
@@ -214,10 +215,11 @@ class Lane:
 
     def _run_all(self, works: Sequence[Work]) -> list[Outcome]:
         connection = self._connection
-        lone = works[0] if len(works) == 1 else ()
+        first = works[0]
         try:
-            if isinstance(lone, tuple) and len(lone) == 1:
-                lone[0][0].write(connection, lone[0][1:])  # a transaction by itself, two statements fewer
+            if len(works) == 1 and not callable(first) and len(first) == 1:
+                statement, values = first[0]
+                statement.write(connection, (values,))  # a transaction by itself, two statements fewer
                 return [_WRITTEN]
             connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError as error:
@@ -242,13 +244,14 @@ class Lane:
             return known
         return error or StoreError("a write gave neither result nor error")
 
-    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
+    def _pages_written(self) -> int:
+        return self._connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
+
+    def _wants_checkpoint(self) -> bool:
+        return self._pages_written() - self._checkpointed_pages >= CHECKPOINT_PAGES
 
     def _checkpoint(self) -> None:
-        """Move the log into the file; a failure costs nothing, the next commit tries again."""
-        self._wal_pages = 0
-        self._checkpoint_queued = False
+        """Move the log into the file; a failure costs nothing, a later one moves what it left."""
+        self._checkpointed_pages = self._pages_written()
         with _Capture():
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

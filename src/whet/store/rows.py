@@ -93,9 +93,7 @@ def insert(connection: apsw.Connection, key: int, seq: int, turn: int, values: P
     MESSAGE.write(connection, [(row_id(key, seq), turn, *values)])
 
 
-def pack(
-    message: Message, at_ms: int, usage: Usage | None = None, model: str = ""
-) -> Packed:
+def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = "") -> Packed:
     """Give (role, at, content, extra) of a message."""
     content = message.content
     plain = isinstance(content, str)
