@@ -17,8 +17,8 @@ from whet.contract.errors import (
     StoreError,
     StoreUnwritable,
 )
+from whet.sqlite.lane import Statement
 from whet.store.database import Database
-from whet.store.lane import Statement
 from whet.store.migrations import STEPS
 
 
@@ -266,7 +266,7 @@ from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreUnwritable
 from whet.store.database import Database
-from whet.store.lane import Statement
+from whet.sqlite.lane import Statement
 if os.getuid() == 0:
     os.setuid(65534)
 try:
@@ -303,7 +303,7 @@ from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreFull
 from whet.store.database import Database
-from whet.store.lane import Statement
+from whet.sqlite.lane import Statement
 db = Database.open(Path(sys.argv[1]), SystemClock())
 db.write_now(lambda c: c.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, x)"))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -337,7 +337,7 @@ import sys
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.store.database import Database
-from whet.store.lane import Statement
+from whet.sqlite.lane import Statement
 db = Database.open(Path(sys.argv[1]), SystemClock())
 for n in range(1000, 1300):
     db.write_now(lambda c: c.execute("INSERT INTO t VALUES (?)", (n,)))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from whet.contract.errors import StoreError
-from whet.store.lane import Lane, Outcome, Work
+from whet.sqlite.lane import Lane, Outcome, Work
 
 After = Callable[[Any, BaseException | None], object]
 
