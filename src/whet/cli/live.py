@@ -226,7 +226,7 @@ class TurnView:
         self.say("\n" + wording.footer(end))
 
     def _asking(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
-        """Keep in mind who is being asked; the person here answers elsewhere, at a service it is said where."""
+        """Keep in mind who is asked: the person here, or humans at a service."""
         self._asked = event.call_id if isinstance(event, ApprovalAsked) else ""
         self._decides_until_s = None
         if isinstance(event, ApprovalDecided):
