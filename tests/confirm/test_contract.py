@@ -25,9 +25,15 @@ class Sides:
         self.person = server.client() if is_open else server.client("approve", "alice")
 
 
-@pytest.fixture(params=["tokens", "open"])
-def sides(request, tmp_path):
-    with Running(tmp_path, is_open=request.param == "open") as server:
+@pytest.fixture(params=["tokens", "open"], scope="module")
+def sides(request, tmp_path_factory):
+    with Running(tmp_path_factory.mktemp("shared"), is_open=request.param == "open", rate=10_000) as server:
+        yield Sides(server)
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    with Running(tmp_path) as server:
         yield Sides(server)
 
 
@@ -136,37 +142,37 @@ def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(tmp_path):
         assert agent.post("/confirm", json={"action": "deploy"}).status_code == 400  # fields come first
 
 
-def test_audit_lists_newest_first_with_details_as_text(sides):
-    ids = [submit(sides, action=f"act{n}").json()["id"] for n in range(3)]
-    page = sides.person.get("/audit").json()
+def test_audit_lists_newest_first_with_details_as_text(fresh):
+    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(3)]
+    page = fresh.person.get("/audit").json()
     assert page["count"] == 3 and [entry["id"] for entry in page["entries"]] == ids[::-1]
     entry = page["entries"][0]
     assert entry.keys() >= AUDIT_KEYS and entry["details"] == '{"version":"1.4.2"}'
 
 
-@pytest.mark.parametrize(("limit", "count"), [("1", 1), ("0", 1), ("-4", 1), ("2", 2), ("x", 3), ("9999", 3)])
-def test_audit_limits_are_clamped(sides, limit, count):
+def test_audit_limits_are_clamped(fresh):
     for number in range(3):
-        submit(sides, action=f"act{number}")
-    assert sides.person.get(f"/audit?limit={limit}").json()["count"] == count
+        submit(fresh, action=f"act{number}")
+    for limit, count in (("1", 1), ("0", 1), ("-4", 1), ("2", 2), ("x", 3), ("9999", 3)):
+        assert fresh.person.get(f"/audit?limit={limit}").json()["count"] == count
 
 
-def test_audit_pages_go_through_everything_once(sides):
-    ids = [submit(sides, action=f"act{n}").json()["id"] for n in range(7)]
+def test_audit_pages_go_through_everything_once(fresh):
+    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(7)]
     seen, query = [], "limit=3"
     while query:
-        page = sides.person.get(f"/audit?{query}").json()
+        page = fresh.person.get(f"/audit?{query}").json()
         seen += [entry["id"] for entry in page["entries"]]
         query = f"limit=3&{page['next']}" if "next" in page else ""
     assert seen == ids[::-1]
 
 
-def test_health_needs_no_token_and_counts_what_is_pending(sides):
-    made = submit(sides).json()
-    stranger = sides.server.client()
+def test_health_needs_no_token_and_counts_what_is_pending(fresh):
+    made = submit(fresh).json()
+    stranger = fresh.server.client()
     health = stranger.get("/health").json()
     assert health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
-    sides.person.post(made["deny_url"])
+    fresh.person.post(made["deny_url"])
     assert stranger.get("/health").json()["pending_count"] == 0
 
 
