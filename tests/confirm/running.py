@@ -92,7 +92,6 @@ class Running:
         """Send bytes and give everything that comes back until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=wait_s) as sock:
             sock.sendall(data)
-            sock.shutdown(socket.SHUT_WR)
             parts = []
             while part := sock.recv(65_536):
                 parts.append(part)

@@ -267,7 +267,7 @@ def test_16_an_oversized_or_malformed_body_approves_nothing(server, agent, alice
     assert alice.post(made["approve_url"], content=b" " * 3_000_000).status_code == 413
     for body in (b"{", b"[]", b"approve", b'{"approver":5}', b'{"reason":{}}', b"\x00"):
         assert alice.post(made["approve_url"], content=body).status_code == 400, body
-    chunks = b"".join(b"8000\r\n" + b" " * 0x8000 + b"\r\n" for _ in range(40))
+    chunks = b"".join(b"8000\r\n" + b" " * 0x8000 + b"\r\n" for _ in range(40)) + b"0\r\n\r\n"
     head = request(server.port, "POST", made["approve_url"], b"", "Transfer-Encoding: chunked",
                    f"Authorization: {alice.headers['authorization']}")  # fmt: skip
     try:
