@@ -7,11 +7,13 @@ from typing import Any
 import apsw
 
 from whet.confirm import whitelist
+from whet.confirm.callbacks import revive
 from whet.confirm.http import shapes
 from whet.confirm.http.guard import need
 from whet.confirm.http.wire import Refusal, Scope, parse_object, query, text_field
 from whet.confirm.records import Principal
 from whet.confirm.service import Service
+from whet.contract.errors import NotFound
 
 Answer = tuple[int, dict[str, Any]]
 Call = tuple[str, bytes, bytes]
@@ -44,11 +46,21 @@ async def call(service: Service, who: Principal, called: Call, scope: Scope) -> 
         entry = path.rpartition(b"/")[2].decode("latin-1")
         if not entry.isascii() or not entry.isdigit() or len(entry) > 15:
             raise Refusal(404, "there is no such entry")
-        await service.change(lambda tx: whitelist.remove(tx, int(entry), who.name))
+        try:
+            await service.change(lambda tx: whitelist.remove(tx, int(entry), who.name))
+        except NotFound as error:
+            raise Refusal(404, error.message) from error
         return 200, {"id": int(entry), "status": "removed"}
     if path == b"/callbacks" and method == "GET":
         need(who, "audit")
         return 200, {"callbacks": service.database.read(_dead_letters)}
+    if path.startswith(b"/callbacks/") and path.endswith(b"/retry") and method == "POST":
+        need(who, "admin")
+        entry = path.split(b"/")[2].decode("latin-1")
+        number = int(entry) if entry.isascii() and entry.isdigit() and len(entry) < 16 else 0
+        if not await service.change(lambda tx: revive(tx.connection, number, tx.now_s)):
+            raise Refusal(404, "there is no dead letter of that number")
+        return 200, {"id": number, "status": "waiting"}
     if path.startswith((b"/whitelist", b"/callbacks", b"/audit")):
         raise Refusal(405, f"{method} is not answered here")
     raise Refusal(404, "there is nothing here")
