@@ -384,7 +384,10 @@ def test_24_pending_count_is_what_is_pending(tmp_path):
 
 
 def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as silent, Running(tmp_path, private_callbacks=True) as server:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Running(tmp_path, private_callbacks=True) as server,
+    ):
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         made = asked(agent, callback_url=f"http://127.0.0.1:{silent.getsockname()[1]}/hook")
         alice.post(made["approve_url"])

@@ -102,8 +102,8 @@ class Confirmations:
         left_s = float(self._settings.timeout_s)
         if isinstance(expires_at, int | float):
             left_s = max(0.0, expires_at - self._clock.now().timestamp())
-        page_url = str(record.get("page_url") or "")
-        emit(ConfirmationAsked(case.call.call.id, case.action, case.subject, ticket.id, page_url, left_s))
+        seen = (case.call.call.id, case.action, case.subject, ticket.id, ticket.page_url, left_s)
+        emit(ConfirmationAsked(*seen))
         return await self._client.wait(ticket.id, left_s + _GRACE_S)
 
     async def _withdraw(self, request_id: str) -> None:

@@ -180,7 +180,9 @@ def make_web(service: Service, settings: Settings) -> ASGIApp | None:
     return None
 
 
-def background(service: Service, where: Places, settings: Settings) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+def background(
+    service: Service, where: Places, settings: Settings
+) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Give what runs beside the listeners."""
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)

@@ -106,16 +106,7 @@ class Database:
         Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
         thread before the waiter does, and also where that was cancelled.
         """
-        gather = self._gather_here()
-        done = gather.at_once(work)
-        if done is None:
-            return await gather.queue(work, after)
-        result, error = done
-        if after is not None:
-            after(result, error)
-        if error is not None:
-            raise error
-        return result
+        return await self._gather_here().small(work, after)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
