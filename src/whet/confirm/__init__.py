@@ -1,0 +1,1 @@
+"""The confirmation service: a high-risk action waits until a person decides."""
