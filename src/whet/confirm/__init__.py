@@ -1,1 +1,1 @@
-"""The confirmation service: a high-risk action waits until a person decides."""
+"""The confirmation service: an action waits until a person approves or denies it, or time runs out."""

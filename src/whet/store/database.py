@@ -19,9 +19,9 @@ import apsw
 
 from whet.clock import Clock, iso
 from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
-from whet.store.faults import DISK_FULL, as_store_error
-from whet.store.gather import After, Gather
-from whet.store.lane import Lane, Outcome
+from whet.sqlite.faults import DISK_FULL, as_store_error
+from whet.sqlite.gather import After, Gather
+from whet.sqlite.lane import Lane, Outcome
 from whet.store.migrations import is_current, migrate
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from typing import Any
 import apsw
 
 from whet.contract.errors import StoreError
-from whet.store.faults import as_store_error
+from whet.sqlite.faults import as_store_error
 
 Work = Callable[[apsw.Connection], Any]
 Outcome = tuple[Any, BaseException | None]

@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from whet.contract.errors import StoreError
-from whet.store.lane import Lane, Outcome
+from whet.sqlite.lane import Lane, Outcome
 
 After = Callable[[Any, BaseException | None], object]
 

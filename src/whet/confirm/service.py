@@ -1,0 +1,248 @@
+"""The confirmation service as calls: what the HTTP API, the web page and the channels are built on.
+
+Every change is one transaction and is on disk when the call returns. Used on one event loop's thread. It
+does not know HTTP, and takes the caller's word for who `who` is: `authenticate` gives that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from whet.confirm import decide, outbox, requests, submit, tokens
+from whet.confirm.database import Database
+from whet.confirm.decide import Ballot
+from whet.confirm.hub import Hub
+from whet.confirm.keys import SigningKey
+from whet.confirm.ledger import Tx
+from whet.confirm.policy_file import PolicyFile
+from whet.confirm.records import AuditState, Event, OutboxItem, Outcome, Principal, Request, Vote
+from whet.confirm.requests import Filter
+from whet.confirm.submit import Submission, Submitted
+from whet.confirm.timeline import Timeline
+
+T = TypeVar("T")
+_EVENT_COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
+_PAGE = 500
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much one caller may have: submissions of one action an hour, and pending at once (0: a
+    thousand, or ten times the rate limit where that is more)."""
+
+    rate: int = 10
+    pending: int = 0
+
+    @property
+    def most_pending(self) -> int:
+        """The pending requests that one principal may have."""
+        return self.pending or max(1000, 10 * self.rate)
+
+
+class Service:
+    """Requests, decisions, events. Make it with `Service.start`."""
+
+    def __init__(
+        self,
+        database: Database,
+        key: SigningKey,
+        policy_file: PolicyFile,
+        *,
+        limits: Limits,
+        timeline: Timeline,
+    ) -> None:
+        self.database = database
+        self.key = key
+        self.policy_file = policy_file
+        self.limits = limits
+        self.timeline = timeline
+        self.hub = Hub(database.read(_last_event_id), self._events_between)
+        self.pending_by: dict[str, int] = {}
+        self.recount()
+
+    # --- who is calling
+
+    def authenticate(self, secret: str) -> Principal | None:
+        """Give the principal of a bearer token, None for one that is unknown, revoked or too old."""
+        row = self.database.read_one(tokens.LOOKUP, (tokens.hash_of(secret),))
+        return tokens.as_principal(row, self.timeline.now_s())
+
+    # --- requests
+
+    async def submit(self, who: Principal, submission: Submission) -> Submitted:
+        """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
+        made = submit.draft(submission, who, self.policy_file.policy, self.timeline.now_s())
+        if self.pending_by.get(who.name, 0) >= self.limits.most_pending:
+            most = self.limits.most_pending
+            return Submitted(
+                "too_many_pending", refused=f"{most} of your requests are pending", retry_after_s=60.0
+            )
+        return await self.change(lambda tx: submit.store(tx, made, self.limits.rate))
+
+    def get(self, request_id: str) -> Request | None:
+        """Give one request as it is now."""
+        row = self.database.read_one(requests.ONE, (request_id,))
+        return requests.as_request(row, self.timeline.now_s()) if row else None
+
+    def votes(self, request_id: str) -> list[Vote]:
+        """Give the votes on a request, oldest first."""
+        return self.database.read(lambda db: requests.votes_of(db, request_id))
+
+    def list(self, wanted: Filter) -> list[Request]:
+        """Give requests, newest first; go on with `before_seq` of the last one."""
+        now_s = self.timeline.now_s()
+        return self.database.read(lambda db: [*requests.select(db, wanted, now_s)])
+
+    def count_pending(self) -> int:
+        """How many requests can be decided now."""
+        now_s = self.timeline.now_s()
+        return self.database.read(lambda db: requests.count_pending(db, now_s))
+
+    async def decide(self, ballot: Ballot, who: Principal) -> Outcome:
+        """Approve or deny. `who` must hold the role approve; the caller has checked that."""
+        return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
+
+    async def amend(
+        self, request_id: str, who: Principal, details: dict[str, Any], reason: str = ""
+    ) -> Outcome:
+        """Change a pending request's details (where its submitter accepts edits); votes so far are void."""
+        return await self.change(lambda tx: decide.amend(tx, request_id, who, details, reason))
+
+    async def cancel(self, request_id: str, who: Principal, reason: str = "") -> Outcome:
+        """Take a request back."""
+        return await self.change(lambda tx: decide.cancel(tx, request_id, who, reason))
+
+    async def consume(self, request_id: str, who: Principal, digest: str) -> Outcome:
+        """Use an approval up, exactly once."""
+        valid_s = self.policy_file.policy.approval_valid_s
+        return await self.change(lambda tx: decide.consume(tx, request_id, who, digest, valid_s))
+
+    async def report(self, request_id: str, who: Principal, result: str, note: str = "") -> Outcome:
+        """Note what came of running it: `result` is executed or failed."""
+        return await self.change(lambda tx: decide.report(tx, request_id, who, result, note))
+
+    async def mark_viewed(self, request_id: str, who: Principal) -> None:
+        """Note that somebody who may decide has looked at it; the first look counts."""
+        seen = self.database.read(lambda db: requests.viewed_at(db, request_id, who.name))
+        if seen is None:
+            await self.change(lambda tx: decide.view(tx, request_id, who))
+
+    async def wait(self, request_id: str, timeout_s: float) -> Request | None:
+        """Give the request when it has ended, or as it is after `timeout_s`; None where there is none."""
+        request = self.get(request_id)
+        if request is None or not request.is_pending or timeout_s <= 0:
+            return request
+        future = self.hub.begin(request_id)
+        request = self.get(request_id)
+        if request is None or not request.is_pending:
+            self.hub.drop(future, request_id)
+            return request
+        # The deadline ends the wait also where no sweeper runs.
+        left_s = request.expires_at - self.timeline.now_s()
+        await self.hub.wait(future, request_id, max(0.0, min(timeout_s, left_s + 0.002)))
+        return self.get(request_id)
+
+    # --- events
+
+    async def events(self, after_id: int) -> AsyncIterator[Event]:
+        """Give every event after `after_id` as it comes, in order; ends when the service stops."""
+        while not self.hub.is_closed:
+            kept = self.hub.after(after_id)
+            found = self.history(after_id=after_id) if kept is None else kept
+            for event in found:
+                after_id = event.id
+                yield event
+            if not found:
+                future = self.hub.next_event()
+                try:
+                    await future
+                finally:
+                    self.hub.forget(future)
+
+    def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[Event]:
+        """Give events, oldest first: of one request, or of all, after `after_id`."""
+        where = "request_id = ? AND id > ?" if request_id else "id > ?"
+        values = (request_id, after_id, limit) if request_id else (after_id, limit)
+        sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE {where} ORDER BY id LIMIT ?"
+        return self.database.read(lambda db: [Event(*row) for row in db.execute(sql, values)])
+
+    async def record(
+        self, kind: str, request_id: str = "", principal: str = "", data: dict[str, object] | None = None
+    ) -> None:
+        """Append an event of the caller's own: notified, login_failed and the like."""
+        request = self.get(request_id) if request_id else None
+        owner = request.principal if request else ""
+        await self.change(lambda tx: tx.record(kind, request_id, principal, owner, data))
+
+    def audit_state(self) -> AuditState:
+        """How far the audit log and its signed checkpoints go."""
+
+        def look(db: apsw.Connection) -> AuditState:
+            last = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
+            mark = db.execute("SELECT size, at FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
+            size, head = (last[0], last[1].hex()) if last else (0, "")
+            return AuditState(size, head, *(mark or (0, None)), self.key.id)
+
+        return self.database.read(look)
+
+    # --- the outbox
+
+    async def lease_outbox(self, owner: str, *, limit: int = 50, lease_s: float = 60.0) -> list[OutboxItem]:
+        """Take items that are due; whoever does not finish them within `lease_s` loses them again."""
+        return await self.change(lambda tx: outbox.lease(tx.connection, tx.now_s, owner, limit, lease_s))
+
+    async def finish_outbox(self, ids: Sequence[int]) -> None:
+        """Take items off the outbox."""
+        gone = [*ids]
+        await self.change(lambda tx: outbox.finish(tx.connection, gone))
+
+    async def postpone_outbox(self, item_id: int, after_s: float) -> None:
+        """Give an item back, to be tried again in `after_s` seconds."""
+        await self.change(lambda tx: outbox.postpone(tx.connection, item_id, tx.now_s + after_s))
+
+    # --- inside
+
+    async def change(self, work: Callable[[Tx], T]) -> T:
+        """Run `work` in a transaction; when it is on disk, tell those who wait, then give its result."""
+
+        def run(connection: apsw.Connection) -> tuple[T, list[Event]]:
+            tx = Tx(connection, self.timeline.now_s(), self.key)
+            return work(tx), tx.events
+
+        result, _ = await self.database.write(run, self._publish)
+        return result
+
+    def recount(self) -> None:
+        """Count pending requests by principal anew."""
+        sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
+        self.pending_by = self.database.read(lambda db: dict(db.execute(sql).fetchall()))
+
+    def _publish(self, result: tuple[object, list[Event]] | None, error: BaseException | None) -> None:
+        if error is not None or result is None or not result[1]:
+            return
+        for event in result[1]:
+            self._count(event)
+        self.hub.publish(result[1])
+
+    def _count(self, event: Event) -> None:
+        if event.kind == "submitted":
+            self.pending_by[event.owner] = self.pending_by.get(event.owner, 0) + 1
+        elif event.kind in ("decided", "expired", "cancelled"):
+            left = self.pending_by.get(event.owner, 0) - 1
+            if left > 0:
+                self.pending_by[event.owner] = left
+            else:
+                self.pending_by.pop(event.owner, None)
+
+    def _events_between(self, after_id: int, before_id: int) -> list[Event]:
+        sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE id > ? AND id < ? ORDER BY id"
+        values = (after_id, before_id)
+        return self.database.read(lambda db: [Event(*row) for row in db.execute(sql, values)])
+
+
+def _last_event_id(db: apsw.Connection) -> int:
+    row = db.execute("SELECT id FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    return int(row[0]) if row else 0
