@@ -85,7 +85,16 @@ CREATE INDEX callbacks_due ON callbacks (run_after) WHERE status = 'waiting';
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (_FIRST,)
+_PEOPLE = """
+CREATE INDEX deliveries_due ON deliveries (channel, run_after) WHERE status IN ('queued', 'failed');
+-- Who is signed in on the page. `id_hash` is the hash of the cookie's random number.
+CREATE TABLE web_sessions (
+    id_hash TEXT PRIMARY KEY, account_key TEXT NOT NULL, csrf TEXT NOT NULL,
+    created_at REAL NOT NULL, expires_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The part of Discord's REST API and gateway that a confirmation bot uses, as strict as Discord is about it."""
+"""The part of Discord's REST API and gateway that a confirmation bot uses, as strict as Discord."""
 
 from __future__ import annotations
 
@@ -143,6 +143,9 @@ class DiscordServer(Host):
         self._sequence += 1
         await self._sockets[-1].send_json({"op": 0, "s": self._sequence, "t": kind, "d": event})
 
+    def _joined(self, where: list[dict[str, Any]], event: dict[str, Any], socket: WebSocket) -> None:
+        self.note(lambda: (where.append(event), self._sockets.append(socket)))
+
     async def _gateway(self, socket: WebSocket) -> None:
         await socket.accept()
         await socket.send_json({"op": 10, "d": {"heartbeat_interval": self._heartbeat_ms}})
@@ -163,11 +166,11 @@ class DiscordServer(Host):
                         "resume_gateway_url": f"ws://127.0.0.1:{self.port}/ws",
                     }
                     await socket.send_json({"op": 0, "s": self._sequence, "t": "READY", "d": ready})
-                    self.note(lambda: (self.identified.append(event["d"]), self._sockets.append(socket)))
+                    self._joined(self.identified, event["d"], socket)
                 elif event["op"] == 6:
                     self._sequence += 1
                     await socket.send_json({"op": 0, "s": self._sequence, "t": "RESUMED", "d": {}})
-                    self.note(lambda: (self.resumed.append(event["d"]), self._sockets.append(socket)))
+                    self._joined(self.resumed, event["d"], socket)
         except WebSocketDisconnect:
             if socket in self._sockets:
                 self._sockets.remove(socket)

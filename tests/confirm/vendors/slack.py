@@ -1,4 +1,4 @@
-"""The part of Slack's Web API and Socket Mode that a confirmation app uses, as strict as Slack is about it."""
+"""The part of Slack's Web API and Socket Mode that a confirmation app uses, as strict as Slack."""
 
 from __future__ import annotations
 

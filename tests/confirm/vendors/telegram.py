@@ -121,12 +121,12 @@ class TelegramServer(Host):
             return _error(404, "Not Found")
         return await handler(body)
 
-    async def _sendMessage(self, body: dict[str, Any]) -> JSONResponse:  # noqa: N802 the API's name
+    async def _sendMessage(self, body: dict[str, Any]) -> JSONResponse:
         if str(body.get("chat_id")) != "-1001":
             return _error(400, "Bad Request: chat not found")
         return self._put(body, 0)
 
-    async def _editMessageText(self, body: dict[str, Any]) -> JSONResponse:  # noqa: N802
+    async def _editMessageText(self, body: dict[str, Any]) -> JSONResponse:
         number = body.get("message_id")
         old = self.messages.get(number) if isinstance(number, int) else None
         if old is None or str(body.get("chat_id")) != "-1001":
@@ -154,7 +154,7 @@ class TelegramServer(Host):
                 if "localhost" in button.get("url", ""):
                     return _error(
                         400,
-                        f"Bad Request: inline keyboard button URL '{button['url']}' is invalid: Wrong HTTP URL",
+                        "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL",
                     )
         if not number:
             self._number += 1
@@ -170,7 +170,7 @@ class TelegramServer(Host):
         self.note(lambda: self.messages.__setitem__(number, message))
         return JSONResponse({"ok": True, "result": message})
 
-    async def _getUpdates(self, body: dict[str, Any]) -> JSONResponse:  # noqa: N802
+    async def _getUpdates(self, body: dict[str, Any]) -> JSONResponse:
         offset = body.get("offset", 0)
         self._updates = [u for u in self._updates if u["update_id"] >= offset]
         for _ in range(int(min(body.get("timeout", 0), 5) * 100)):
@@ -179,7 +179,7 @@ class TelegramServer(Host):
             await asyncio.sleep(0.01)  # the long poll of a server, not of a test
         return JSONResponse({"ok": True, "result": list(self._updates)})
 
-    async def _answerCallbackQuery(self, body: dict[str, Any]) -> JSONResponse:  # noqa: N802
+    async def _answerCallbackQuery(self, body: dict[str, Any]) -> JSONResponse:
         if len(body.get("text", "")) > 200:
             return _error(400, "Bad Request: MESSAGE_TOO_LONG")
         self.note(lambda: self.answers.__setitem__(body["callback_query_id"], body))

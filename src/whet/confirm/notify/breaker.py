@@ -47,5 +47,5 @@ class Breaker:
 
 
 def retry_delay_s(attempts: int, spread: float) -> float:
-    """How long to wait after this many failed attempts: 1, 2, 4 ... 60 s, less up to a quarter by `spread`."""
+    """How long to wait after this many failures: 1, 2, 4 ... 60 s, less up to a quarter by `spread`."""
     return min(2.0 ** max(attempts - 1, 0), 60.0) * (1 - 0.25 * spread)

@@ -16,7 +16,7 @@ CALL_TIMEOUT_S = 15.0
 
 
 class SendFailed(Exception):
-    """A message did not get through. Final: trying again can't help. The reason is for the page and the log."""
+    """A message did not get through. Final: trying again can't help. People see the reason."""
 
     def __init__(self, reason: str, *, is_final: bool = False, retry_after_s: float | None = None) -> None:
         super().__init__(reason)

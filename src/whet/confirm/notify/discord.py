@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import msgspec
+
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.channel import OnPress, Press, Reply, SendFailed
-from whet.confirm.notify.discord_gateway import Gateway
+from whet.confirm.notify.discord_gateway import Gateway, Interaction
 from whet.confirm.notify.notice import AGENT_MARK, Notice
-from whet.confirm.notify.vendor_http import VendorAnswer, VendorHttp, refused, seconds
+from whet.confirm.notify.vendor_http import VendorHttp, read, refused
 
 BASE_URL = "https://discord.com/api/v10"
 _LOG = logging.getLogger(__name__)
@@ -22,6 +24,15 @@ _STYLES = {"approve": 3, "deny": 4}
 _COLORS = {"pending": 0xD97706, "approved": 0x15803D, "denied": 0xB91C1C}
 _GREY = 0x6B7280
 _EPHEMERAL = 64
+
+
+class _Message(msgspec.Struct):
+    id: str
+
+
+class _Problem(msgspec.Struct):
+    message: str = ""
+    retry_after: float | None = None
 
 
 class Discord:
@@ -40,8 +51,8 @@ class Discord:
         """Post the message; give its number. Raises SendFailed."""
         # With the nonce a retry after a lost answer gives back the first message instead of a second one.
         body = {**self._message(notice), "nonce": notice.request_id[:25], "enforce_nonce": True}
-        result = await self._call("POST", f"/channels/{self._chat}/messages", body)
-        return f"{self._chat}/{result['id']}"
+        sent = read(await self._call("POST", f"/channels/{self._chat}/messages", body), _Message)
+        return f"{self._chat}/{sent.id}" if sent else ""
 
     async def update(self, where: str, notice: Notice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
@@ -51,7 +62,7 @@ class Discord:
     async def listen(self, on_press: OnPress) -> None:
         """Hear presses until cancelled. Raises SendFailed when Discord refuses the bot for good."""
 
-        async def handle(event: dict[str, Any]) -> None:
+        async def handle(event: Interaction) -> None:
             await self._answer(event, on_press)
 
         await Gateway(self.name, self._token, self._http, handle).run()
@@ -60,15 +71,14 @@ class Discord:
         """Close connections."""
         await self._http.aclose()
 
-    async def _answer(self, event: dict[str, Any], on_press: OnPress) -> None:
-        user = (event.get("member") or {}).get("user") or event.get("user") or {}
-        data = str((event.get("data") or {}).get("custom_id") or "")
-        press = Press(self.name, "discord", str(user.get("id", "")), str(user.get("username") or ""), data)
+    async def _answer(self, event: Interaction, on_press: OnPress) -> None:
+        user = event.who
+        press = Press(self.name, "discord", user.id, user.username, event.data.custom_id)
         reply = Reply("Something went wrong here; the request is undecided. Use the page.")
         try:
             reply = await on_press(press)
         finally:
-            body = {
+            body: dict[str, Any] = {
                 "type": 4,
                 "data": {
                     "content": plain(reply.text)[:1900],
@@ -77,17 +87,16 @@ class Discord:
                 },
             }
             try:
-                await self._call(
-                    "POST", f"/interactions/{event.get('id')}/{event.get('token')}/callback", body
-                )
+                await self._call("POST", f"/interactions/{event.id}/{event.token}/callback", body)
             except SendFailed as error:
                 _LOG.warning("channel %s could not answer a press: %s", self.name, error.reason)
 
-    async def _call(self, method: str, path: str, body: object) -> dict[str, Any]:
+    async def _call(self, method: str, path: str, body: object) -> bytes:
         answer = await self._http.call(method, path, body)
         if 200 <= answer.status < 300:
             return answer.body
-        raise _refused(answer)
+        said = answer.read(_Problem) or _Problem()
+        raise refused("Discord", answer, said.message, said.retry_after)
 
     def _message(self, notice: Notice) -> dict[str, Any]:
         buttons: list[dict[str, Any]] = [
@@ -143,9 +152,3 @@ def block(text: str) -> str:
         run = 0 if run == 3 else run
     # A back-tick at either end would join the fence.
     return "```\n" + "".join(kept) + "\n```"
-
-
-def _refused(answer: VendorAnswer) -> SendFailed:
-    return refused(
-        "Discord", answer, str(answer.body.get("message", "")), seconds(answer.body.get("retry_after"))
-    )

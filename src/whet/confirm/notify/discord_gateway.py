@@ -8,8 +8,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from whet.confirm.notify.channel import SendFailed
-from whet.confirm.notify.vendor_http import VendorHttp, refused
+from whet.confirm.notify.vendor_http import VendorHttp, read, refused
 from whet.confirm.notify.vendor_socket import Socket, SocketClosed, converse
 
 _VERSION = "?v=10&encoding=json"
@@ -24,7 +26,60 @@ _RETRY_S = 5.0
 _COMPONENT = 3
 _LOG = logging.getLogger(__name__)
 
-OnInteraction = Callable[[dict[str, Any]], Awaitable[None]]
+
+class User(msgspec.Struct):
+    """Who pressed."""
+
+    id: str = ""
+    username: str = ""
+
+
+class _Member(msgspec.Struct):
+    user: User = msgspec.field(default_factory=User)
+
+
+class _Component(msgspec.Struct):
+    custom_id: str = ""
+
+
+class Interaction(msgspec.Struct):
+    """A press: in a server's channel it has a member, in a private one a user."""
+
+    id: str
+    token: str
+    type: int
+    data: _Component = msgspec.field(default_factory=_Component)
+    member: _Member | None = None
+    user: User | None = None
+
+    @property
+    def who(self) -> User:
+        """Give the user who pressed."""
+        return self.member.user if self.member else self.user or User()
+
+
+class _Event(msgspec.Struct):
+    op: int = -1
+    s: int | None = None
+    t: str | None = None
+    d: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Hello(msgspec.Struct):
+    heartbeat_interval: float = 41_250
+
+
+class _Ready(msgspec.Struct):
+    session_id: str = ""
+    resume_gateway_url: str = ""
+
+
+class _Place(msgspec.Struct):
+    url: str = ""
+    message: str = ""
+
+
+OnInteraction = Callable[[Interaction], Awaitable[None]]
 
 
 class Gateway:
@@ -62,20 +117,22 @@ class Gateway:
         if self._resume_url:
             return self._resume_url.rstrip("/") + "/"
         answer = await self._http.call("GET", "/gateway/bot")
-        url = answer.body.get("url")
-        if answer.status != 200 or not isinstance(url, str):
-            raise refused("Discord", answer, str(answer.body.get("message", "")))
-        return url.rstrip("/") + "/"
+        said = answer.read(_Place) or _Place()
+        if answer.status != 200 or not said.url:
+            raise refused("Discord", answer, said.message)
+        return said.url.rstrip("/") + "/"
 
     async def _talk(self, socket: Socket) -> None:
-        hello = await socket.receive(30)
-        interval_s = float((hello.get("d") or {}).get("heartbeat_interval", 41_250)) / 1000
+        first = read(await socket.receive(30), _Event) or _Event()
+        interval_s = (read(bytes(first.d), _Hello) or _Hello()).heartbeat_interval / 1000
         self._acknowledged = True
         await socket.send(self._opening())
         heart = asyncio.create_task(self._beat(socket, interval_s))
         try:
-            while await self._handle(socket, await socket.receive(interval_s * 2)):
-                pass
+            going = True
+            while going:
+                text = await socket.receive(interval_s * 2)
+                going = await self._handle(socket, read(text, _Event) or _Event())
         except TimeoutError:
             pass  # neither events nor acknowledgements: a dead connection
         finally:
@@ -98,30 +155,32 @@ class Gateway:
             self._acknowledged = False
             await socket.send({"op": _HEARTBEAT, "d": self._sequence})
 
-    async def _handle(self, socket: Socket, event: dict[str, Any]) -> bool:
+    async def _handle(self, socket: Socket, event: _Event) -> bool:
         """Take one event in; False ends the connection."""
-        operation = event.get("op")
-        if isinstance(event.get("s"), int):
-            self._sequence = event["s"]
+        operation = event.op
+        if event.s is not None:
+            self._sequence = event.s
         if operation == _ACK:
             self._acknowledged = True
         elif operation == _HEARTBEAT:
             await socket.send({"op": _HEARTBEAT, "d": self._sequence})
-        elif operation == _INVALID and not event.get("d"):
+        elif operation == _INVALID and bytes(event.d) != b"true":
             self._forget()
             return False
         elif operation in (_RECONNECT, _INVALID):
             return False
         elif operation == _DISPATCH:
-            await self._dispatch(str(event.get("t")), event.get("d") or {})
+            await self._dispatch(event.t or "", bytes(event.d))
         return True
 
-    async def _dispatch(self, kind: str, data: dict[str, Any]) -> None:
+    async def _dispatch(self, kind: str, data: bytes) -> None:
         if kind == "READY":
-            self._session_id = str(data.get("session_id", ""))
-            self._resume_url = str(data.get("resume_gateway_url", ""))
-        elif kind == "INTERACTION_CREATE" and data.get("type") == _COMPONENT:
-            await self._on_interaction(data)
+            ready = read(data, _Ready) or _Ready()
+            self._session_id, self._resume_url = ready.session_id, ready.resume_gateway_url
+        elif kind == "INTERACTION_CREATE":
+            event = read(data, Interaction)
+            if event is not None and event.type == _COMPONENT:
+                await self._on_interaction(event)
 
     def _forget(self) -> None:
         self._session_id = self._resume_url = ""

@@ -11,7 +11,7 @@ import importlib
 import logging
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -24,19 +24,16 @@ from whet.contract.errors import ConfigError
 from whet.lanes import Lane, LaneTimeout
 
 _LOG = logging.getLogger(__name__)
-_SECRET_PREFIX = "whsec_"  # noqa: S105 the prefix of the standard's secrets
+_SECRET_PREFIX = "whsec_"
 
 
 class OneWay:
     """What the channels here share: nothing comes back."""
 
+    can_update = False
+
     def __init__(self, name: str) -> None:
         self.name = name
-
-    @property
-    def can_update(self) -> bool:
-        """Whether outcomes are sent too."""
-        return False
 
     async def update(self, where: str, notice: Notice) -> None:
         """Do nothing: what was sent stays as it is."""
@@ -78,13 +75,12 @@ class Apprise(OneWay):
             raise ConfigError(f"channel {name} has no Apprise URL", hint="name a variable with urls_env")
 
     async def send(self, notice: Notice) -> str:
-        """Send to all URLs. Raises SendFailed where one of them failed, without saying which: it does not."""
+        """Send to all URLs. Raises SendFailed where one of them failed; Apprise does not say which."""
         body = plain.body(notice)
-        notify: Callable[[], Any] = (
-            lambda: self._sender.notify(  # noqa: E731 a call with its arguments
-                title=plain.title(notice)[:200], body=body, body_format="text"
-            )
-        )
+
+        def notify() -> Any:
+            return self._sender.notify(title=plain.title(notice)[:200], body=body, body_format="text")
+
         try:
             outcome = await self._lane.run(notify, CALL_TIMEOUT_S * 2)
         except LaneTimeout as error:
@@ -133,7 +129,7 @@ class Webhook(OneWay):
         headers = {"content-type": "application/json", **signed(self._key, message_id, at_s, body)}
         answer = await self._http.raw("POST", "", body, headers, CALL_TIMEOUT_S)
         if not 200 <= answer.status < 300:
-            raise refused("the webhook", answer, str(answer.body.get("error", "")))
+            raise refused("the webhook", answer, "")
 
 
 def signed(key: bytes, message_id: str, at_s: int, body: bytes) -> dict[str, str]:

@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from whet.config.files import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
 from whet.confirm.notify.channel import Channel
 from whet.confirm.notify.one_way import Apprise, Webhook
 from whet.confirm.notify.telegram import Telegram
-from whet.config.files import read_small
 from whet.contract.errors import ConfigError
 
 Kind = Literal["telegram", "discord", "slack", "apprise", "webhook"]

@@ -11,11 +11,13 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
+
 from whet.confirm.notify import plain
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.channel import OnPress, Press, Reply, SendFailed
 from whet.confirm.notify.notice import AGENT_MARK, Notice
-from whet.confirm.notify.vendor_http import VendorHttp, refused
+from whet.confirm.notify.vendor_http import VendorHttp, read, refused
 from whet.confirm.notify.vendor_socket import Socket, SocketClosed, converse
 
 BASE_URL = "https://slack.com/api"
@@ -25,6 +27,40 @@ _TRANSIENT = frozenset(
 )
 _STYLES = {"approve": "primary", "deny": "danger"}
 _LOG = logging.getLogger(__name__)
+
+
+class _Answer(msgspec.Struct):
+    ok: bool = False
+    error: str = ""
+    channel: str = ""
+    ts: str = ""
+    url: str = ""
+
+
+class _User(msgspec.Struct):
+    id: str = ""
+    username: str = ""
+
+
+class _Action(msgspec.Struct):
+    value: str = ""
+
+
+class _Room(msgspec.Struct):
+    id: str = ""
+
+
+class _Payload(msgspec.Struct):
+    type: str = ""
+    user: _User = msgspec.field(default_factory=_User)
+    channel: _Room = msgspec.field(default_factory=_Room)
+    actions: list[_Action] = msgspec.field(default_factory=list[_Action])
+
+
+class _Envelope(msgspec.Struct):
+    type: str = ""
+    envelope_id: str = ""
+    payload: _Payload = msgspec.field(default_factory=_Payload)
 
 
 class Slack:
@@ -45,7 +81,7 @@ class Slack:
         """Post the message; give channel and time stamp. Raises SendFailed."""
         body = {"channel": self._chat, **self._message(notice)}
         result = await _call(self._bot, "chat.postMessage", body)
-        return f"{result['channel']}/{result['ts']}"
+        return f"{result.channel}/{result.ts}"
 
     async def update(self, where: str, notice: Notice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
@@ -56,13 +92,13 @@ class Slack:
         """Hear presses until cancelled. Raises SendFailed when Slack refuses the app for good."""
 
         async def talk(socket: Socket) -> None:
-            while await self._hear(socket, await socket.receive(), on_press):
+            while await self._hear(socket, read(await socket.receive(), _Envelope), on_press):
                 pass
 
         while True:
             try:
                 opened = await _call(self._app, "apps.connections.open", {})
-                await converse(self._app.client, str(opened.get("url", "")), talk)
+                await converse(self._app.client, opened.url, talk)
                 continue  # Slack asked for a new connection, as it does every few hours
             except SocketClosed as error:
                 _LOG.warning("channel %s hears no presses: %s", self.name, error)
@@ -79,30 +115,29 @@ class Slack:
         await self._bot.aclose()
         await self._app.aclose()
 
-    async def _hear(self, socket: Socket, envelope: dict[str, Any], on_press: OnPress) -> bool:
-        if envelope.get("type") == "disconnect":
+    async def _hear(self, socket: Socket, envelope: _Envelope | None, on_press: OnPress) -> bool:
+        if envelope is None:
+            return True
+        if envelope.type == "disconnect":
             return False
-        if "envelope_id" in envelope:
+        if envelope.envelope_id:
             # Within three seconds, or Slack sends it again; deciding twice is harmless, a late answer is not.
-            await socket.send({"envelope_id": envelope["envelope_id"]})
-        payload = envelope.get("payload")
-        if envelope.get("type") == "interactive" and isinstance(payload, dict):
-            await self._answer(payload, on_press)  # pyright: ignore[reportUnknownArgumentType]
+            await socket.send({"envelope_id": envelope.envelope_id})
+        if envelope.type == "interactive":
+            await self._answer(envelope.payload, on_press)
         return True
 
-    async def _answer(self, payload: dict[str, Any], on_press: OnPress) -> None:
-        actions = payload.get("actions") or [{}]
-        if payload.get("type") != "block_actions" or "value" not in actions[0]:
-            return  # the link button says so too
-        user = payload.get("user") or {}
-        user_id = str(user.get("id", ""))
-        press = Press(self.name, "slack", user_id, str(user.get("username") or ""), str(actions[0]["value"]))
+    async def _answer(self, payload: _Payload, on_press: OnPress) -> None:
+        data = payload.actions[0].value if payload.actions else ""
+        if payload.type != "block_actions" or not data:
+            return  # the link button comes as a press too
+        press = Press(self.name, "slack", payload.user.id, payload.user.username, data)
         reply = Reply("Something went wrong here; the request is undecided. Use the page.")
         try:
             reply = await on_press(press)
         finally:
-            chat = str((payload.get("channel") or {}).get("id") or self._chat)
-            body = {"channel": chat, "user": user_id, "text": escape(reply.text)[:2900]}
+            chat = payload.channel.id or self._chat
+            body = {"channel": chat, "user": payload.user.id, "text": escape(reply.text)[:2900]}
             try:
                 await _call(self._bot, "chat.postEphemeral", body)
             except SendFailed as error:
@@ -149,7 +184,7 @@ def _blocks(notice: Notice) -> list[dict[str, Any]]:
     if notice.link and not notice.has_public_link:
         lines.append(f"Page (on that machine): {escape(notice.link)}")
     said = [f"{notice.requester}: {notice.description}", notice.details]
-    # Ids and digests are letters and digits of ours; escaping would put unseen characters into what is copied.
+    # Letters and digits of ours; escaping would put unseen characters into what is copied.
     footer = f"request `{notice.request_id}` digest `{notice.digest[:12]}`"
     return [
         {"type": "header", "text": {"type": "plain_text", "text": f"{notice.headline}{risk}"[:150]}},
@@ -166,17 +201,18 @@ def _verbatim(text: str) -> dict[str, Any]:
 
 
 def escape(text: str) -> str:
-    """Write text for mrkdwn: no mention, link or channel of it; its markup characters are taken out of play."""
+    """Write text for mrkdwn so that none of it is a mention, a link or markup."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # Slack has no escape for these; a zero-width space after each keeps them as they look.
     return "".join(f"{c}\u200b" if c in "*_~`@" else c for c in text)
 
 
-async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> _Answer:
     answer = await http.call("POST", f"/{method}", body)
-    if answer.status == 200 and answer.body.get("ok") is True:
-        return answer.body
-    reason = str(answer.body.get("error", ""))
+    said = answer.read(_Answer) or _Answer()
+    if answer.status == 200 and said.ok:
+        return said
+    reason = said.error
     if answer.status == 200:  # Slack says most errors with 200
         raise SendFailed(
             f"Slack answered: {reason or 'something that is not its protocol'}",

@@ -13,15 +13,54 @@ import html
 import logging
 from typing import Any
 
+import msgspec
+
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.channel import OnPress, Press, Reply, SendFailed
 from whet.confirm.notify.notice import AGENT_MARK, Notice
-from whet.confirm.notify.vendor_http import VendorAnswer, VendorHttp, refused, seconds
+from whet.confirm.notify.vendor_http import VendorHttp, read, refused
 
 BASE_URL = "https://api.telegram.org"
 _POLL_S = 50
 _RETRY_S = 5.0
 _LOG = logging.getLogger(__name__)
+
+
+class _Chat(msgspec.Struct):
+    id: int
+
+
+class _Message(msgspec.Struct):
+    message_id: int
+    chat: _Chat
+
+
+class _User(msgspec.Struct):
+    id: int
+    username: str = ""
+    first_name: str = ""
+
+
+class _Query(msgspec.Struct):
+    id: str
+    user: _User = msgspec.field(name="from")
+    data: str = ""
+
+
+class _Update(msgspec.Struct):
+    update_id: int
+    callback_query: _Query | None = None
+
+
+class _Parameters(msgspec.Struct):
+    retry_after: float | None = None
+
+
+class _Answer(msgspec.Struct):
+    ok: bool = False
+    description: str = ""
+    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
+    result: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Telegram:
@@ -38,8 +77,8 @@ class Telegram:
     async def send(self, notice: Notice) -> str:
         """Send the message; give its number. Raises SendFailed."""
         body = {"chat_id": self._chat, **self._message(notice)}
-        result = await self._call("sendMessage", body)
-        return f"{result['chat']['id']}/{result['message_id']}"
+        sent = read(await self._call("sendMessage", body), _Message)
+        return f"{sent.chat.id}/{sent.message_id}" if sent else ""
 
     async def update(self, where: str, notice: Notice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
@@ -56,7 +95,7 @@ class Telegram:
         offset = 0
         while True:
             try:
-                updates = await self._call(
+                answer = await self._call(
                     "getUpdates",
                     {"offset": offset, "timeout": _POLL_S, "allowed_updates": ["callback_query"]},
                     timeout_s=_POLL_S + 10.0,
@@ -67,40 +106,34 @@ class Telegram:
                 _LOG.warning("channel %s hears no presses: %s", self.name, error.reason)
                 await asyncio.sleep(error.retry_after_s or _RETRY_S)
                 continue
-            for update in updates:
-                # Confirmed by the next poll: a press that a crash interrupts comes again, and decides nothing twice.
-                offset = max(offset, int(update["update_id"]) + 1)
-                query = update.get("callback_query")
-                if isinstance(query, dict):
-                    await self._answer(query, on_press)
+            for update in read(answer, list[_Update]) or []:
+                # Confirmed by the next poll: a press that a crash interrupts comes again and decides once.
+                offset = max(offset, update.update_id + 1)
+                if update.callback_query is not None:
+                    await self._answer(update.callback_query, on_press)
 
     async def aclose(self) -> None:
         """Close connections."""
         await self._http.aclose()
 
-    async def _answer(self, query: dict[str, Any], on_press: OnPress) -> None:
-        user = query.get("from") or {}
-        press = Press(
-            self.name,
-            "telegram",
-            str(user.get("id", "")),
-            str(user.get("username") or user.get("first_name") or ""),
-            str(query.get("data") or ""),
-        )
+    async def _answer(self, query: _Query, on_press: OnPress) -> None:
+        user = query.user
+        press = Press(self.name, "telegram", str(user.id), user.username or user.first_name, query.data)
         reply = Reply("Something went wrong here; the request is undecided. Use the page.")
         try:
             reply = await on_press(press)
         finally:
             # Always, or the button spins for the person; too old a query can't be answered, which is no harm.
             with contextlib.suppress(SendFailed):
-                body = {"callback_query_id": query.get("id"), "text": reply.text[:200], "show_alert": True}
+                body = {"callback_query_id": query.id, "text": reply.text[:200], "show_alert": True}
                 await self._call("answerCallbackQuery", body)
 
-    async def _call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> Any:
+    async def _call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
         answer = await self._http.call("POST", f"/{method}", body, timeout_s=timeout_s)
-        if answer.status == 200 and answer.body.get("ok") is True:
-            return answer.body.get("result")
-        raise _refused(answer)
+        said = answer.read(_Answer) or _Answer()
+        if answer.status == 200 and said.ok:
+            return bytes(said.result)
+        raise refused("Telegram", answer, said.description, said.parameters.retry_after)
 
     def _message(self, notice: Notice) -> dict[str, Any]:
         row = [{"text": b.label, "callback_data": b.data} for b in self._buttons.of(notice)]
@@ -136,9 +169,3 @@ def text(notice: Notice) -> str:
 
 def _e(part: str) -> str:
     return html.escape(part, quote=False)
-
-
-def _refused(answer: VendorAnswer) -> SendFailed:
-    parameters = answer.body.get("parameters")
-    after_s = seconds(parameters.get("retry_after")) if isinstance(parameters, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return refused("Telegram", answer, str(answer.body.get("description", "")), after_s)

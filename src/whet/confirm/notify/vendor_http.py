@@ -6,7 +6,7 @@ Tokens are part of addresses and headers; no error text here quotes either.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -15,15 +15,20 @@ import msgspec
 from whet.confirm.notify.channel import CALL_TIMEOUT_S, SendFailed
 from whet.log import mask
 
+T = TypeVar("T")
 _MOST_BYTES = 1_000_000
 
 
 class VendorAnswer(msgspec.Struct, frozen=True):
-    """What the vendor said: its status, its JSON object (empty where it sent none), and Retry-After."""
+    """What the vendor said: its status, its body, and Retry-After."""
 
     status: int
-    body: dict[str, Any]
+    body: bytes
     retry_after_s: float | None
+
+    def read(self, shape: type[T]) -> T | None:
+        """Read the body as this shape; None where it is not."""
+        return read(self.body, shape)
 
 
 class VendorHttp:
@@ -62,8 +67,8 @@ class VendorHttp:
             raise SendFailed(f"{self._vendor}: can't reach {self._host} ({type(error).__name__})") from error
         return VendorAnswer(
             response.status_code,
-            _object(response.content[:_MOST_BYTES]),
-            seconds(response.headers.get("retry-after")),
+            response.content[:_MOST_BYTES],
+            _seconds(response.headers.get("retry-after")),
         )
 
     @property
@@ -89,17 +94,17 @@ def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float
     return SendFailed(f"{vendor} answered {status}: {text}", is_final=is_final, retry_after_s=after_s)
 
 
-def seconds(value: object) -> float | None:
-    """Read a number of seconds; None for anything else."""
+def read(body: bytes | str, shape: type[T]) -> T | None:
+    """Read JSON as a shape whose unknown fields don't matter; None where it does not fit."""
     try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
         return None
     return number if 0 <= number < 1e6 else None
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}

@@ -6,7 +6,6 @@ Imported only for channels that use it: it needs wsproto, which the extras `disc
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import httpx2
 import msgspec
@@ -26,23 +25,19 @@ class SocketClosed(Exception):
 
 
 class Socket:
-    """JSON objects in and out."""
+    """Text in, JSON objects out."""
 
     def __init__(self, session: websockets.AsyncWebSocketSession) -> None:
         self._session = session
 
-    async def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """Give the next object; {} for what is none. Raises SocketClosed, TimeoutError."""
+    async def receive(self, timeout_s: float | None = None) -> str:
+        """Give the next message. Raises SocketClosed, TimeoutError."""
         try:
-            text = await self._session.receive_text(timeout_s)
+            return await self._session.receive_text(timeout_s)
         except _BROKEN as error:
             if isinstance(error, TimeoutError):  # an OSError too
                 raise
             raise _closed(error) from error
-        try:
-            return msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.DecodeError:
-            return {}
 
     async def send(self, value: object) -> None:
         """Send an object. Raises SocketClosed."""
