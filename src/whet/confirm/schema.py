@@ -61,9 +61,10 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_age ON idempotency (at);
 
--- What people are to be told. Written with what causes it; leased and done by the notifier.
+-- What people are to be told. Written with what causes it; leased and done by the notifier. An id is never
+-- used again: deliveries outlive the item that they came from.
 CREATE TABLE outbox (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0, run_after REAL NOT NULL DEFAULT 0, leased_until REAL NOT NULL DEFAULT 0,
     leased_by TEXT NOT NULL DEFAULT ''
 ) STRICT;

@@ -70,6 +70,8 @@ class Notifier:
 
     async def run(self) -> None:
         """Work until cancelled; then close every connection."""
+        # It logs every address, and Telegram's holds the bot's token.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
         channels: list[Channel] = [*(seat.channel for seat in self._seats), self._log]
         try:
             async with asyncio.TaskGroup() as group:
