@@ -54,11 +54,6 @@ class Hub:
             return None
         return [event for event in self.recent if event.id > event_id]
 
-    async def ended(self, request_id: str, timeout_s: float) -> None:
-        """Return when the request has ended, the time is up or the hub closes. Look at the request after
-        this was called and before it is awaited for nothing: `begin` makes that possible."""
-        await self.wait(self.begin(request_id), request_id, timeout_s)
-
     def begin(self, request_id: str) -> asyncio.Future[None]:
         """Start listening for a request's end; what ends from now on is not missed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,13 +62,6 @@ class Hub:
         else:
             self._waiters.setdefault(request_id, set()).add(future)
         return future
-
-    async def wait(self, future: asyncio.Future[None], request_id: str, timeout_s: float) -> None:
-        """Wait for what `begin` gave."""
-        try:
-            await asyncio.wait((future,), timeout=timeout_s)
-        finally:
-            self.drop(future, request_id)
 
     def drop(self, future: asyncio.Future[None], request_id: str) -> None:
         """Stop listening."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.config.files import replace
+from whet.config.files import read_small, replace
 from whet.config.paths import Home
 from whet.confirm import tokens
 from whet.confirm.database import Database
@@ -65,8 +65,8 @@ def open_service(
             where.key.rename(where.key.with_suffix(".old"))
         signed_before = database.read(_has_checkpoints)
         key = load_key(where.key, may_make=new_key or not signed_before)
-        replace(where.public_key, key.public.text + "\n", mode=0o644)
-        timeline = Timeline(database.read(_newest_time))
+        _publish(where.public_key, key)
+        timeline = Timeline(database.read(newest_time))
         service = Service(database, key, policy_file, limits=limits, timeline=timeline)
         database.write_now(lambda db: _note_start(Tx(db, timeline.now_s(), key), service))
         service.hub.last_id = service.audit_state().size
@@ -94,11 +94,19 @@ def make_first_tokens(service: Service, where: Places) -> list[Path]:
     return [where.token(role) for role in made]
 
 
+def _publish(path: Path, key: SigningKey) -> None:
+    """Keep every public key that was ever in use, one a line: old checkpoints are checked with old keys."""
+    known = (read_small(path) or "").split()
+    if key.public.text not in known:
+        replace(path, "\n".join([*known, key.public.text]) + "\n", mode=0o644)
+
+
 def _has_checkpoints(db: apsw.Connection) -> bool:
     return db.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone() is not None
 
 
-def _newest_time(db: apsw.Connection) -> float:
+def newest_time(db: apsw.Connection) -> float:
+    """Give the time of the newest event, 0.0 where there is none."""
     row = db.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
     return float(row[0]) if row else 0.0
 

@@ -42,8 +42,10 @@ CREATE TABLE events (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, request_id TEXT NOT NULL,
     principal TEXT NOT NULL, owner TEXT NOT NULL, data TEXT NOT NULL, hash BLOB NOT NULL
 ) STRICT;
+CREATE INDEX events_by_request ON events (request_id) WHERE request_id != '';
 CREATE TABLE checkpoints (
-    size INTEGER PRIMARY KEY, head TEXT NOT NULL, at REAL NOT NULL, key_id TEXT NOT NULL, signature TEXT NOT NULL
+    size INTEGER PRIMARY KEY, head TEXT NOT NULL, at REAL NOT NULL, key_id TEXT NOT NULL,
+    signature TEXT NOT NULL
 ) STRICT;
 
 CREATE TABLE tokens (
@@ -65,8 +67,8 @@ CREATE INDEX idempotency_age ON idempotency (at);
 -- used again: deliveries outlive the item that they came from.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
-    attempts INTEGER NOT NULL DEFAULT 0, run_after REAL NOT NULL DEFAULT 0, leased_until REAL NOT NULL DEFAULT 0,
-    leased_by TEXT NOT NULL DEFAULT ''
+    attempts INTEGER NOT NULL DEFAULT 0, run_after REAL NOT NULL DEFAULT 0,
+    leased_until REAL NOT NULL DEFAULT 0, leased_by TEXT NOT NULL DEFAULT ''
 ) STRICT;
 -- How far each channel got with an outbox item; `ref` is what the channel needs to edit its message (JSON).
 CREATE TABLE deliveries (

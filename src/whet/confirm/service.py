@@ -6,8 +6,10 @@ does not know HTTP, and takes the caller's word for who `who` is: `authenticate`
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import apsw
 import msgspec
@@ -61,6 +63,7 @@ class Service:
         self.timeline = timeline
         self.hub = Hub(database.read(_last_event_id), self._events_between)
         self.pending_by: dict[str, int] = {}
+        self.event_counts: Counter[str] = Counter()
         self.recount()
 
     # --- who is calling
@@ -130,8 +133,11 @@ class Service:
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request_id, who))
 
-    async def wait(self, request_id: str, timeout_s: float) -> Request | None:
-        """Give the request when it has ended, or as it is after `timeout_s`; None where there is none."""
+    async def wait(
+        self, request_id: str, timeout_s: float, gone: asyncio.Future[None] | None = None
+    ) -> Request | None:
+        """Give the request when it has ended, or as it is after `timeout_s` or once `gone` is done; None where
+        there is none."""
         request = self.get(request_id)
         if request is None or not request.is_pending or timeout_s <= 0:
             return request
@@ -142,7 +148,14 @@ class Service:
             return request
         # The deadline ends the wait also where no sweeper runs.
         left_s = request.expires_at - self.timeline.now_s()
-        await self.hub.wait(future, request_id, max(0.0, min(timeout_s, left_s + 0.002)))
+        try:
+            await asyncio.wait(
+                (future, gone) if gone else (future,),
+                timeout=max(0.0, min(timeout_s, left_s + 0.002)),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            self.hub.drop(future, request_id)
         return self.get(request_id)
 
     # --- events
@@ -150,8 +163,7 @@ class Service:
     async def events(self, after_id: int) -> AsyncIterator[Event]:
         """Give every event after `after_id` as it comes, in order; ends when the service stops."""
         while not self.hub.is_closed:
-            kept = self.hub.after(after_id)
-            found = self.history(after_id=after_id) if kept is None else kept
+            found = self.newer(after_id)
             for event in found:
                 after_id = event.id
                 yield event
@@ -162,9 +174,14 @@ class Service:
                 finally:
                     self.hub.forget(future)
 
+    def newer(self, after_id: int) -> Sequence[Event]:
+        """Give the next events after `after_id`: from memory while they are there, else from the database."""
+        kept = self.hub.after(after_id)
+        return self.history(after_id=after_id) if kept is None else kept
+
     def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[Event]:
         """Give events, oldest first: of one request, or of all, after `after_id`."""
-        where = "request_id = ? AND id > ?" if request_id else "id > ?"
+        where = "request_id = ? AND request_id != '' AND id > ?" if request_id else "id > ?"
         values = (request_id, after_id, limit) if request_id else (after_id, limit)
         sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE {where} ORDER BY id LIMIT ?"
         return self.database.read(lambda db: [Event(*row) for row in db.execute(sql, values)])
@@ -184,7 +201,8 @@ class Service:
             last = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
             mark = db.execute("SELECT size, at FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
             size, head = (last[0], last[1].hex()) if last else (0, "")
-            return AuditState(size, head, *(mark or (0, None)), self.key.id)
+            marked, marked_at = mark or (0, None)
+            return AuditState(size, head, marked, marked_at, self.key.id)
 
         return self.database.read(look)
 
@@ -202,6 +220,43 @@ class Service:
     async def postpone_outbox(self, item_id: int, after_s: float) -> None:
         """Give an item back, to be tried again in `after_s` seconds."""
         await self.change(lambda tx: outbox.postpone(tx.connection, item_id, tx.now_s + after_s))
+
+    # --- upkeep
+
+    def has_due(self) -> bool:
+        """Whether a request's deadline has passed and nobody has written that down."""
+        sql = "SELECT 1 FROM requests WHERE status = 'pending' AND expires_at <= ? LIMIT 1"
+        return self.database.read_one(sql, (self.timeline.now_s(),)) is not None
+
+    def has_escalations(self) -> bool:
+        """Whether the next group is to be told of a request."""
+        sql = (
+            "SELECT 1 FROM requests WHERE status = 'pending' AND escalates_at IS NOT NULL"
+            " AND escalated_at IS NULL AND escalates_at <= ? LIMIT 1"
+        )
+        return self.database.read_one(sql, (self.timeline.now_s(),)) is not None
+
+    def wants_checkpoint(self, after_s: float) -> bool:
+        """Whether there are events that have waited `after_s` for a signed checkpoint."""
+        sql = "SELECT at FROM events WHERE id = 1 + (SELECT coalesce(max(size), 0) FROM checkpoints)"
+        row = self.database.read_one(sql, ())
+        return row is not None and self.timeline.now_s() - cast("float", row[0]) >= after_s
+
+    def checkpoints_after(self, size: int) -> Sequence[dict[str, object]]:
+        """Give the signed checkpoints of more than `size` events, oldest first."""
+        names = ("size", "head", "at", "key_id", "signature")
+        sql = f"SELECT {', '.join(names)} FROM checkpoints WHERE size > ? ORDER BY size LIMIT 1000"
+        return self.database.read(
+            lambda db: [dict(zip(names, row, strict=True)) for row in db.execute(sql, (size,))]
+        )
+
+    def catch_up(self) -> None:
+        """Publish what other processes have written."""
+        found = self.history(after_id=self.hub.last_id)
+        if found:
+            self.timeline.raise_floor(found[-1].at)
+            self.event_counts.update(event.kind for event in found)
+            self.hub.publish(found)
 
     # --- inside
 
@@ -228,6 +283,7 @@ class Service:
         self.hub.publish(result[1])
 
     def _count(self, event: Event) -> None:
+        self.event_counts[event.kind] += 1
         if event.kind == "submitted":
             self.pending_by[event.owner] = self.pending_by.get(event.owner, 0) + 1
         elif event.kind in ("decided", "expired", "cancelled"):

@@ -1,0 +1,177 @@
+"""Run the service: two listeners on one event loop, the upkeep beside them, a clean end at SIGTERM.
+
+It knows how the parts are put together and nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import resource
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from whet.confirm.callbacks import Callbacks, load_secret
+from whet.confirm.http.app import Api, ASGIApp
+from whet.confirm.http.guard import Guard
+from whet.confirm.http.protocol import LimitedProtocol
+from whet.confirm.open import Places
+from whet.confirm.service import Service
+from whet.confirm.upkeep import Upkeep, follow
+from whet.contract.errors import ConfigError
+
+DRAIN_S = 10.0
+_BACKLOG = 4096
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host."""
+
+    host: str = "127.0.0.1"
+    port: int = 6000
+    web_port: int = 6080
+    hosts: tuple[str, ...] = ()
+    is_open: bool = False
+    allow_private_callbacks: bool = False
+
+
+class Server(uvicorn.Server):
+    """uvicorn that ends with exit code 0 when told to stop, and wakes those who wait first."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at SIGTERM and SIGINT; a second signal does not wait for anybody."""
+        loop = asyncio.get_running_loop()
+        handled = (signal.SIGTERM, signal.SIGINT)
+        for number in handled:
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        self._on_ready()
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._service.hub.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Raises ConfigError that says how to find who has the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} on {host} is taken",
+                hint=f"see by whom: ss -ltnp 'sport = :{port}' (or lsof -i :{port}); or choose --port and --web-port",
+            ) from error
+        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
+    sock.setblocking(False)
+    return sock
+
+
+def check(settings: Settings) -> None:
+    """Refuse (ConfigError) to run without tokens where others could reach it."""
+    if settings.is_open and settings.host not in _LOCAL:
+        raise ConfigError(
+            f"--insecure-no-auth is for this machine only, not for {settings.host}",
+            hint="leave --insecure-no-auth out, or listen on 127.0.0.1",
+        )
+
+
+async def serve(
+    service: Service, where: Places, settings: Settings, on_ready: Callable[[Sequence[int]], None]
+) -> None:
+    """Serve until told to stop; `on_ready` gets the ports once they listen. Raises ConfigError."""
+    check(settings)
+    sockets = [listen(settings.host, settings.port)]
+    if settings.web_port >= 0:
+        try:
+            sockets.append(listen(settings.host, settings.web_port))
+        except ConfigError:
+            sockets[0].close()
+            raise
+    ports = [int(sock.getsockname()[1]) for sock in sockets]
+    _raise_file_limit()
+    guard = Guard(service, hosts=frozenset({settings.host, *settings.hosts}), is_open=settings.is_open)
+    web = make_web(service, settings)
+    api = Api(service, guard, web=web, web_port=ports[-1])
+    config = uvicorn.Config(
+        api,
+        loop="none",
+        http=LimitedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(DRAIN_S),
+        backlog=_BACKLOG,
+    )
+    server = Server(config, service, lambda: on_ready(ports))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work()) for work in background(service, where, settings)]
+        try:
+            await server.serve(sockets=sockets)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def make_web(service: Service, settings: Settings) -> ASGIApp | None:
+    """Give the application for everything on the web port that is not the API; None where there is none."""
+    return None
+
+
+def background(service: Service, where: Places, settings: Settings) -> list[Callable[[], Awaitable[None]]]:
+    """Give what runs beside the listeners."""
+    secret = load_secret(where.folder / "webhook.secret")
+    callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
+    return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system lets us: each that waits is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+
+
+def first_lines(settings: Settings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:
+    """Give what is said when the service is ready."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    lines = [f"confirmation service: http://{host}:{ports[0]}"]
+    if len(ports) > 1:
+        lines.append(f"web page and browsers: http://{host}:{ports[1]}")
+    if settings.is_open:
+        lines.append("WARNING: --insecure-no-auth: anybody on this machine can approve anything")
+    for path in made:
+        lines.append(f"made a first token ({path.stem}): {path}")
+    return lines
