@@ -1,4 +1,4 @@
-"""A service in a temporary folder, a person, an agent, and a running notifier: what tests of channels share."""
+"""A service in a temporary folder, its people, and a running notifier: what tests of channels share."""
 
 from __future__ import annotations
 

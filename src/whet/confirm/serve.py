@@ -21,10 +21,14 @@ from whet.confirm.callbacks import Callbacks, load_secret
 from whet.confirm.http.app import Api, ASGIApp
 from whet.confirm.http.guard import Guard
 from whet.confirm.http.protocol import LimitedProtocol
+from whet.confirm.notify.notifier import Notifier
+from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places
 from whet.confirm.service import Service
 from whet.confirm.upkeep import Upkeep, follow
+from whet.confirm.web.app import make_page
 from whet.contract.errors import ConfigError
+from whet.web.guard import Place, place
 
 DRAIN_S = 10.0
 _BACKLOG = 4096
@@ -32,7 +36,8 @@ _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host."""
+    """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host;
+    `public_url` is where people reach the page, if not on this machine; `channels` is the channels file."""
 
     host: str = "127.0.0.1"
     port: int = 6000
@@ -40,6 +45,9 @@ class Settings(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     is_open: bool = False
     allow_private_callbacks: bool = False
+    public_url: str = ""
+    channels: Path | None = None
+    secrets: dict[str, str] = {}
 
 
 class Server(uvicorn.Server):
@@ -118,7 +126,8 @@ async def serve(
     ports = [int(sock.getsockname()[1]) for sock in sockets]
     _raise_file_limit()
     guard = Guard(service, hosts=frozenset({settings.host, *settings.hosts}), is_open=settings.is_open)
-    web = make_web(service, settings)
+    people = make_people(service, where, settings, ports[-1])
+    web = make_web(service, settings, people, ports[-1])
     api = Api(service, guard, web=web, web_port=ports[-1])
     config = uvicorn.Config(
         api,
@@ -136,7 +145,7 @@ async def serve(
     )
     server = Server(config, service, lambda: on_ready(ports))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work()) for work in background(service, where, settings)]
+        tasks = [group.create_task(work()) for work in (*background(service, where, settings), people.run)]
         try:
             await server.serve(sockets=sockets)
         finally:
@@ -144,9 +153,29 @@ async def serve(
                 task.cancel()
 
 
-def make_web(service: Service, settings: Settings) -> ASGIApp | None:
-    """Give the application for everything on the web port that is not the API; None where there is none."""
-    return None
+def make_web(service: Service, settings: Settings, people: Notifier, port: int) -> ASGIApp | None:
+    """Give the page, for everything on the web port that is not the API; None where there is none."""
+    if settings.web_port < 0:
+        return None
+    return make_page(service, people, _where(settings), port=port, is_open=settings.is_open)
+
+
+def make_people(service: Service, where: Places, settings: Settings, port: int) -> Notifier:
+    """Open the channels to people. Raises ConfigError."""
+    channels = read_channels(settings.channels or where.folder / "channels.toml", settings.channels is not None)
+    return Notifier(service, channels, settings.secrets, page_url(settings, port))
+
+
+def page_url(settings: Settings, port: int) -> str:
+    """Give the address of the page as people are sent it; "" where there is none."""
+    if settings.public_url or settings.web_port < 0:
+        return settings.public_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _where(settings: Settings) -> Place:
+    return place(settings.host, settings.public_url, settings.hosts)
 
 
 def background(service: Service, where: Places, settings: Settings) -> list[Callable[[], Awaitable[None]]]:

@@ -60,15 +60,15 @@ class Presses:
     async def _refuse(self, press: Press, request: Request) -> Reply:
         await self._note(press, request, "not a person who may decide")
         return Reply(
-            f"You can't decide here: {press.kind} user {press.user_id} is not in the service's list of people, "
-            "or has no approve token in use."
+            f"You can't decide here: {press.kind} user {press.user_id} is not in the service's list "
+            "of people, or has no approve token in use."
         )
 
     async def _not_bound(self, press: Press, request: Request, who: Principal) -> Reply:
         if not request.is_pending:
             return Reply(_ended(request))
         await self._note(press, request, f"button of {who.name} does not fit the request")
-        return Reply("This button is for another version of the request. Use the newest message or the page.")
+        return Reply("This button is for another version of the request. See the newest message or the page.")
 
     async def _note(self, press: Press, request: Request, why: str) -> None:
         data: dict[str, object] = {"channel": press.channel, "user": press.user_id[:64], "why": why}

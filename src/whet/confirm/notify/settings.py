@@ -85,13 +85,14 @@ class People:
         return self._names.get((kind, user_id))
 
 
-def read_channels(path: Path | None) -> ChannelsText:
-    """Read the file; none is an empty one. Raises ConfigError naming the place."""
-    text = read_small(path) if path else None
+def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
+    """Read the file; where there is none and nobody named it, there are no channels. Raises ConfigError."""
+    text = read_small(path)
+    if text is None and is_named:
+        raise ConfigError(f"there is no channels file {path}", hint="docs/confirm-channels.md shows one")
     if text is None:
         return ChannelsText()
     try:
-        # str_keys and strict=False are not used: a chat id may be a number, everything else is as it stands.
         return msgspec.convert(tomllib.loads(text), ChannelsText)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}", hint="docs/confirm-channels.md shows the file") from error

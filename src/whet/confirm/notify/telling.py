@@ -85,7 +85,7 @@ def _outcome(request: Request) -> str:
 
 def _progress(request: Request, votes: Sequence[Vote]) -> str:
     plan = request.plan
-    if not request.is_pending or (len(plan.quorum) == 1 and sum(n.count for n in plan.quorum[0]) == 1):
+    if not request.is_pending or describe(plan.quorum) == "1 of anyone":
         return ""
     said = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in votes]
     return f"Takes {describe(plan.quorum)}. So far: {', '.join(said) or 'nobody'}."

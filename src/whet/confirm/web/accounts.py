@@ -36,7 +36,9 @@ class TokenAccounts:
         self._failures.pop(client, None)
         if not who.may("approve", "audit"):
             return Account("", who.name, frozenset((who.role,)))
-        await self._service.record("login", principal=who.name, data={"client": client, "token": who.token_id})
+        await self._service.record(
+            "login", principal=who.name, data={"client": client, "token": who.token_id}
+        )
         return Account(who.token_id, who.name, frozenset((who.role,)))
 
     async def find(self, key: str) -> Account | None:

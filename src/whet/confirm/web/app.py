@@ -81,8 +81,7 @@ class Door:
             if visit is not None:
                 return await handler(request, visit)
             if _came_by_link(request):
-                # A strict cookie is not sent along with a link from a chat. This page comes from us, so its own
-                # reload brings it.
+                # A strict cookie is not sent along with a link from a chat; a reload by our own page is.
                 return self._pages.answer("bounce.html", url=_next(request))
             return RedirectResponse(f"/login?next={quote(_next(request), safe='')}", 303)
 
@@ -121,13 +120,17 @@ class Door:
         try:
             account = await self._sessions.sign_in(request, form.get("token", ""), response)
         except TooManyAttempts as error:
-            page = self._login_page(target, 429, f"Too many wrong tokens. Try again in {error.retry_after_s} s.")
+            page = self._login_page(
+                target, 429, f"Too many wrong tokens. Try again in {error.retry_after_s} s."
+            )
             page.headers["retry-after"] = str(error.retry_after_s)
             return page
         if account is None:
             return self._login_page(target, 403, "This token is not known, was revoked, or has run out.")
         if not account.key:
-            return self._login_page(target, 403, "This token can only submit. Deciding needs one that approves.")
+            return self._login_page(
+                target, 403, "This token can only submit. Deciding needs one that approves."
+            )
         return response
 
     async def logout(self, request: Http, visit: Visit) -> Response:
@@ -139,7 +142,9 @@ class Door:
     async def not_found(self, request: Http, error: Exception) -> Response:
         """Say that there is no such page."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return self._problem(status, "There is no such page." if status == 404 else "That can't be done here.")
+        return self._problem(
+            status, "There is no such page." if status == 404 else "That can't be done here."
+        )
 
     def _login_page(self, target: str, status: int = 200, problem: str = "") -> HTMLResponse:
         return self._pages.answer(

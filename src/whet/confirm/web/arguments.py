@@ -1,4 +1,4 @@
-"""The details of a request as rows that a person can take in at a glance: changes as diffs, long texts folded.
+"""The details of a request as rows to take in at a glance: changes as diffs, long texts folded.
 
 Everything is redacted and made visible. Nothing is left out: what is folded is there to unfold, and what is
 beyond any reading is cut with its size named.
@@ -29,7 +29,20 @@ _PAIRS = (
     ("old_value", "new_value"),
 )
 _PATCHES = ("patch", "diff")
-_FIRST = ("command", "cmd", "sql", "query", "code", "path", "file", "file_path", "url", "to", "amount", "table")
+_FIRST = (
+    "command",
+    "cmd",
+    "sql",
+    "query",
+    "code",
+    "path",
+    "file",
+    "file_path",
+    "url",
+    "to",
+    "amount",
+    "table",
+)
 _MARKS: Mapping[str, DiffKind] = {"+": "added", "-": "removed", "@": "place", " ": "same"}
 
 
@@ -105,7 +118,7 @@ def _row(name: str, value: object) -> Row:
 
 def _written(value: object) -> str:
     flat = json.dumps(value, ensure_ascii=False)
-    return flat if len(flat) <= 70 or not isinstance(value, dict | list) else pretty(value)
+    return flat if len(flat) <= 70 else pretty(value)
 
 
 def _diff_row(name: str, lines: tuple[DiffLine, ...]) -> Row:

@@ -1,4 +1,4 @@
-"""When the audit log was last verified and what came of it: at a look where that is quick, else when asked."""
+"""When the audit log was last verified at a look where that is quick, else when asked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AuditWatch:
         self._lock = asyncio.Lock()
 
     async def look(self, *, is_asked: bool = False) -> Verified | None:
-        """Give the newest check: a fresh one where the log is short or `is_asked`; None where there is none."""
+        """Give the newest check, a fresh one where the log is short or `is_asked`; None: never checked."""
         async with self._lock:
             known, now_s = self._known, self._service.timeline.now_s()
             is_quick = self._service.audit_state().size <= QUICK_EVENTS

@@ -13,7 +13,7 @@ from whet.confirm.ids import SHAPE
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.notifier import ChannelState, Notifier
 from whet.confirm.records import Outcome, Principal, Request
-from whet.confirm.requests import Filter
+from whet.confirm.requests import Filter, viewed_at
 from whet.confirm.service import Service
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
@@ -61,9 +61,9 @@ class Desk:
             return self._problem(400, visit, "Nothing was decided: the form is not complete.")
         if not who.may("approve"):
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
-        if verdict == "approve" and found.is_high_risk and found.is_pending and form.get("sure") != "yes":
-            if digest == found.digest:
-                return self._page("sure.html", visit, {"detail": self._detail(found, who), "reason": reason})
+        is_risky = verdict == "approve" and found.is_high_risk and found.is_pending
+        if is_risky and digest == found.digest and form.get("sure") != "yes":
+            return self._page("sure.html", visit, {"detail": self._detail(found, who), "reason": reason})
         try:
             ballot = Ballot(found.id, verdict, reason, digest, via_web=True)
             outcome = await self._service.decide(ballot, who)
@@ -113,7 +113,8 @@ class Desk:
 
     def _detail(self, request: Request, who: Principal) -> view.Detail:
         service = self._service
-        viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s())
+        seen_at = service.database.read(lambda db: viewed_at(db, request.id, who.name))
+        viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s(), seen_at)
         told = service.database.read(lambda db: deliveries.of_request(db, request.id))
         events = service.history(request_id=request.id)
         return view.detail(request, viewer, service.votes(request.id), told, events)

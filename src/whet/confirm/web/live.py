@@ -39,7 +39,9 @@ class Live:
         newest = self._service.hub.last_id
         after = min(int(asked), newest) if asked.isascii() and asked.isdigit() and len(asked) < 16 else newest
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(self._stream(request, after), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(
+            self._stream(request, after), media_type="text/event-stream", headers=headers
+        )
 
     async def _stream(self, request: Http, after: int) -> AsyncIterator[bytes]:
         self._open += 1

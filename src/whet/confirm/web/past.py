@@ -44,7 +44,7 @@ class Past:
             visit=visit,
             cards=[view.card(one, now_s) for one in found[:_PAGE]],
             q=query,
-            status=status,
+            wanted=status,
             statuses=STATUSES,
             more=found[_PAGE - 1].seq if len(found) > _PAGE else 0,
             is_first=not before_seq,
@@ -71,7 +71,9 @@ def search(db: apsw.Connection, query: str, wanted: requests.Filter, now_s: floa
     words = query.casefold().split()[:8]
     found: list[Request] = []
     while len(found) < wanted.limit:
-        step = requests.Filter(wanted.status, wanted.principal, wanted.before_seq, 500 if words else wanted.limit)
+        step = requests.Filter(
+            wanted.status, wanted.principal, wanted.before_seq, 500 if words else wanted.limit
+        )
         page = list(requests.select(db, step, now_s))
         found += [one for one in page if _has(one, words)]
         if len(page) < step.limit or not words:

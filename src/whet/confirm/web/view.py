@@ -1,4 +1,4 @@
-"""What the templates show of a request: texts made visible, times as numbers and words, the state of each part."""
+"""What the templates show of a request: texts made visible, times as numbers and as words."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _EVENT_WORDS = {
 
 
 class Card(msgspec.Struct, frozen=True):
-    """A request in a list. Times are Unix seconds; `left_part` is the part of its time that is left, 0 to 1."""
+    """A request in a list. Times are Unix seconds."""
 
     id: str
     action: str
@@ -119,6 +119,7 @@ class Detail(msgspec.Struct, frozen=True):
     my_vote: str
     barrier: str
     min_review_s: float
+    review_left_s: float
     accepts_edits: bool
     edits: tuple[DiffLine, ...]
     edited_by: str
@@ -130,11 +131,12 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """Who looks, under which policy, when."""
+    """Who looks, under which policy, when, and since when they have had it before them."""
 
     who: Principal
     policy: Policy
     now_s: float
+    seen_at: float | None = None
 
 
 def card(request: Request, now_s: float) -> Card:
@@ -184,11 +186,12 @@ def detail(
         session_key=one_line(request.session_key, 200)[0],
         rule=one_line(plan.rule, 80)[0],
         needs=describe(plan.quorum),
-        is_quorum=len(plan.quorum) > 1 or sum(need.count for need in plan.quorum[0]) > 1,
+        is_quorum=describe(plan.quorum) != "1 of anyone",
         votes=[_ballot(vote) for vote in votes],
         my_vote=next((vote.verdict for vote in votes if vote.principal == viewer.who.name), ""),
         barrier=barrier(request, viewer),
         min_review_s=plan.min_review_s,
+        review_left_s=max((viewer.seen_at or viewer.now_s) + plan.min_review_s - viewer.now_s, 0.0),
         accepts_edits=request.accepts_edits,
         edits=edits,
         edited_by=one_line(request.edited_by, 60)[0],
@@ -211,7 +214,9 @@ def barrier(request: Request, viewer: Viewer) -> str:
         return ""
     if who.name == request.principal:
         return "You asked for this yourself, so somebody else must decide."
-    if not (viewer.policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, viewer.policy.groups)):
+    if not (
+        viewer.policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, viewer.policy.groups)
+    ):
         return f"This one is for others to decide: {describe(plan.quorum)}."
     return ""
 
@@ -252,7 +257,11 @@ def happened(event: Event) -> Happened:
     """Write an event as a line for a person."""
     word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
     data: dict[str, Any] = msgspec.json.decode(event.data)
-    extra = [str(data[name]) for name in ("verdict", "status", "channel", "why", "result", "reason") if data.get(name)]
+    extra = [
+        str(data[name])
+        for name in ("verdict", "status", "channel", "why", "result", "reason")
+        if data.get(name)
+    ]
     said = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
     return Happened(moment(event.at), said, one_line(event.principal, 60)[0])
 
