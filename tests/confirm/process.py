@@ -36,7 +36,13 @@ class Served:
         return self
 
     def call(
-        self, method: str, path: str, body: dict[str, Any] | None = None, *, role: str = "", timeout_s: float = 30
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        role: str = "",
+        timeout_s: float = 30,
     ) -> tuple[int, dict[str, Any]]:
         """One call on a connection of its own; raises OSError where nobody answers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)

@@ -173,7 +173,9 @@ def restamped(places: Places, copy: Path) -> None:
 
 def test_a_cut_log_is_found_by_a_checkpoint_that_was_kept_elsewhere(places, tmp_path):
     db = apsw.Connection(str(places.database))
-    kept = [audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size DESC LIMIT 1")]
+    kept = [
+        audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size DESC LIMIT 1")
+    ]
     db.close()
     copy = tmp_path / "copy.db"
     restamped(places, copy)

@@ -171,7 +171,9 @@ def test_health_needs_no_token_and_counts_what_is_pending(fresh):
     made = submit(fresh).json()
     stranger = fresh.server.client()
     health = stranger.get("/health").json()
-    assert health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
+    assert (
+        health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
+    )
     fresh.person.post(made["deny_url"])
     assert stranger.get("/health").json()["pending_count"] == 0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-import stat
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -339,10 +339,18 @@ def test_21_an_approval_is_bound_to_its_digest_and_used_once(server, agent, alic
     alice.post(made["approve_url"], json={"digest": made["digest"]})
     assert agent.post(use, json={"digest": "0" * 64}).status_code == 409
     assert agent.post(use).status_code == 400
-    assert agent.post(use, json={"digest": made["digest"]}).status_code == 200
+    first = agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "run 7"})
+    assert first.status_code == 200
     assert agent.post(use, json={"digest": made["digest"]}).status_code == 409
+    assert (
+        agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "x"}).status_code == 409
+    )
+    assert (
+        agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "run 7"}).status_code
+        == 200
+    )
     kinds = [event.kind for event in server.service.history(request_id=made["id"])]
-    assert kinds.count("consumed") == 1 and kinds.count("consume_refused") == 2
+    assert kinds.count("consumed") == 1 and kinds.count("consume_refused") == 3
     other = server.client("submit", "other")
     assert other.post(use, json={"digest": made["digest"]}).status_code == 404
 
@@ -384,7 +392,10 @@ def test_24_pending_count_is_what_is_pending(tmp_path):
 
 
 def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as silent, Running(tmp_path, private_callbacks=True) as server:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Running(tmp_path, private_callbacks=True) as server,
+    ):
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         made = asked(agent, callback_url=f"http://127.0.0.1:{silent.getsockname()[1]}/hook")
         alice.post(made["approve_url"])

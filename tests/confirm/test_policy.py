@@ -18,7 +18,9 @@ def policy(text, tmp_path, name="p.toml"):
     return load_policy(path)
 
 
-def facts(action="deploy", details=None, *, requester="agent", principal="agent", session="", now_s=NOON_MONDAY):
+def facts(
+    action="deploy", details=None, *, requester="agent", principal="agent", session="", now_s=NOON_MONDAY
+):
     key = action_key(action)
     return Facts(key, principal, requester, session, details or {}, is_high_risk(key), now_s)
 
@@ -69,7 +71,9 @@ def test_conditions_on_details(tmp_path, condition, details, fits):
     assert (rules.judge(facts(details=details)).effect == "deny") is fits
 
 
-@pytest.mark.parametrize(("hours", "fits"), [("09:00-18:00", True), ("13:00-18:00", False), ("22:00-13:00", True)])
+@pytest.mark.parametrize(
+    ("hours", "fits"), [("09:00-18:00", True), ("13:00-18:00", False), ("22:00-13:00", True)]
+)
 def test_time_of_day(tmp_path, hours, fits):
     rules = policy(f'[[rules]]\neffect="deny"\nhours="{hours}"\ndays=["mon"]\ntimezone="UTC"\n', tmp_path)
     assert (rules.judge(facts()).effect == "deny") is fits
@@ -175,7 +179,9 @@ def test_quorum_over_http(ruled):
     second = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
     assert bob.post(f"/confirm/{second['id']}/deny").status_code == 202
     assert carol.post(f"/confirm/{second['id']}/deny").json()["status"] == "denied"
-    long = agent.post("/confirm", json={"action": "deploy", "description": "d", "timeout_seconds": 90_000}).json()
+    long = agent.post(
+        "/confirm", json={"action": "deploy", "description": "d", "timeout_seconds": 90_000}
+    ).json()
     assert long["timeout_seconds"] == 86_400
 
 

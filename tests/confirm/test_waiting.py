@@ -188,7 +188,10 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
 
 def test_a_webhook_that_never_arrives_becomes_a_dead_letter(tmp_path):
     hands = Hands()
-    with Receiver(500, 500, 200) as receiver, Running(tmp_path, private_callbacks=True, hands=hands) as server:
+    with (
+        Receiver(500, 500, 200) as receiver,
+        Running(tmp_path, private_callbacks=True, hands=hands) as server,
+    ):
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         alice.post(asked(agent, callback_url=receiver.url)["deny_url"])
         wait_until(lambda: server.rows("SELECT attempts FROM callbacks") == [(1,)])
@@ -265,7 +268,11 @@ def test_odd_requests_get_an_answer(server, raw, status):
 def test_an_encoded_slash_in_an_id_leads_nowhere(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
     made = asked(agent)
-    for path in (f"/confirm/{made['id']}%2Fapprove", f"/confirm%2F{made['id']}/approve", f"/confirm/{made['id']}/"):
+    for path in (
+        f"/confirm/{made['id']}%2Fapprove",
+        f"/confirm%2F{made['id']}/approve",
+        f"/confirm/{made['id']}/",
+    ):
         raw = request(server.port, "POST", path, b"{}", f"Authorization: {alice.headers['authorization']}")
         assert answered(server.raw(raw))[0] in (404, 405)
     assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"

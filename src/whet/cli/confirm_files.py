@@ -258,7 +258,7 @@ def allow(
         except ValueError as error:
             raise ConfigError(str(error)) from error
     click.echo(
-        f"{made['action']} of {principal} passes until {iso(made['expires_at'])} (entry {made['id']})."
+        f"{made['action']} of {principal} passes until {iso(float(str(made['expires_at'])))} (entry {made['id']})."
     )
 
 

@@ -46,7 +46,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 def load_secret(path: Path) -> str:
-    """Give the secret that receivers check webhooks with; made (0600) at the first use. Raises ConfigError."""
+    """Give the secret that receivers check webhooks with; made (0600) at first. Raises ConfigError."""
     text = read_small(path)
     if text is None:
         text = SECRET_PREFIX + base64.b64encode(os.urandom(32)).decode()

@@ -13,10 +13,10 @@ from whet.confirm.ledger import Tx
 from whet.confirm.records import BY_TIMEOUT, Plan, Principal, Request, Status, Verdict, Vote
 
 _COLUMNS = (
-    "seq, id, action, description, details, requester, session_key, principal, status, created_at, expires_at,"
-    " timeout_seconds, resolved_at, resolved_by, reason, digest, plan, policy_version, is_high_risk,"
-    " accepts_edits, original, edited_by, callback_url, escalated_at, consumed_at, consumed_by, executed_at,"
-    " execution, execution_note"
+    "seq, id, action, description, details, requester, session_key, principal, status, created_at,"
+    " expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan, policy_version,"
+    " is_high_risk, accepts_edits, original, edited_by, callback_url, escalated_at, consumed_at, consumed_by,"
+    " consume_key, executed_at, execution, execution_note"
 )
 ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
 _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN = 8, 10, 12, 13, 16
@@ -62,8 +62,8 @@ def insert(tx: Tx, request: Request, action_key: str, rate_number: int | None) -
         else None
     )
     tx.connection.execute(
-        "INSERT INTO requests (id, action, action_key, description, details, requester, session_key, principal,"
-        " status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan,"
+        "INSERT INTO requests (id, action, action_key, description, details, requester, session_key,"
+        " principal, status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan,"
         " policy_version, is_high_risk, accepts_edits, callback_url, escalates_at, rate_number)"
         " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
@@ -138,7 +138,8 @@ def _queue_callback(tx: Tx, request: Request) -> None:
         }
     )
     tx.connection.execute(
-        "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after) VALUES (?,?,?,?,?,?)",
+        "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
+        " VALUES (?,?,?,?,?,?)",
         (f"msg_{request.id}", request.id, request.callback_url, body.decode(), tx.now_s, tx.now_s),
     )
 

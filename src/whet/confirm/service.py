@@ -118,10 +118,10 @@ class Service:
         """Take a request back."""
         return await self.change(lambda tx: decide.cancel(tx, request_id, who, reason))
 
-    async def consume(self, request_id: str, who: Principal, digest: str) -> Outcome:
-        """Use an approval up, exactly once."""
+    async def consume(self, request_id: str, who: Principal, digest: str, key: str = "") -> Outcome:
+        """Use an approval up, exactly once; the same `key` (not "") gets the same answer again."""
         valid_s = self.policy_file.policy.approval_valid_s
-        return await self.change(lambda tx: decide.consume(tx, request_id, who, digest, valid_s))
+        return await self.change(lambda tx: decide.consume(tx, request_id, who, (digest, key), valid_s))
 
     async def report(self, request_id: str, who: Principal, result: str, note: str = "") -> Outcome:
         """Note what came of running it: `result` is executed or failed."""
