@@ -270,10 +270,7 @@ def test_16_an_oversized_or_malformed_body_approves_nothing(server, agent, alice
     chunks = b"".join(b"8000\r\n" + b" " * 0x8000 + b"\r\n" for _ in range(40)) + b"0\r\n\r\n"
     head = request(server.port, "POST", made["approve_url"], b"", "Transfer-Encoding: chunked",
                    f"Authorization: {alice.headers['authorization']}")  # fmt: skip
-    try:
-        assert answered(server.raw(head + chunks))[0] == 413
-    except ConnectionError:
-        pass  # cut off while still sending is an answer too
+    assert answered(server.raw(head + chunks))[0] == 413
     assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
 
 
@@ -417,10 +414,11 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
         server.service.database.write_now(
             lambda db: db.execute(
                 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)"
-                " INSERT INTO requests (id, action, action_key, description, details, requester, session_key,"
-                " principal, status, created_at, expires_at, timeout_seconds, digest, plan, policy_version,"
-                " is_high_risk, accepts_edits, rate_number) SELECT 'r' || i, 'deploy', 'deploy', '', '{}', '',"
-                " '', 'agent', 'denied', ?, 0, 30, '', '{}', '', 0, 0, i FROM n",
+                " INSERT INTO requests (id, action, action_key, description, details, requester,"
+                " session_key, principal, status, created_at, expires_at, timeout_seconds, digest, plan,"
+                " policy_version, is_high_risk, accepts_edits, rate_number)"
+                " SELECT 'r' || i, 'deploy', 'deploy', '', '{}', '', '', 'agent', 'denied', ?, 0, 30, '',"
+                " '{}', '', 0, 0, i FROM n",
                 (server.service.timeline.now_s() - 60,),
             )
         )

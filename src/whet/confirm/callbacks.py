@@ -13,7 +13,6 @@ import hmac
 import logging
 import os
 from pathlib import Path
-from typing import cast
 
 import apsw
 import httpx2
@@ -157,4 +156,4 @@ def revive(db: apsw.Connection, callback_id: int, now_s: float) -> bool:
         " WHERE id = ? AND status = 'dead'",
         (now_s, now_s, callback_id),
     )
-    return cast("int", db.changes()) == 1
+    return db.changes() == 1

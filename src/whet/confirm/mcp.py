@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from importlib.metadata import version
 from typing import Any, cast
 
 import msgspec
 
-from whet import __version__
 from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed, Unreachable
 from whet.contract.errors import WhetError
 
@@ -111,7 +111,7 @@ async def answer_call(client: ConfirmClient, message: dict[str, Any]) -> dict[st
         return {
             "protocolVersion": asked if asked in _VERSIONS else _VERSIONS[0],
             "capabilities": {"tools": {}},
-            "serverInfo": {"name": "whet-confirm", "version": __version__},
+            "serverInfo": {"name": "whet-confirm", "version": version("whet")},
         }
     if method == "ping":
         return {}

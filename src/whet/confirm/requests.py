@@ -63,7 +63,8 @@ def insert(tx: Tx, request: Request, action_key: str, rate_number: int | None) -
     )
     tx.connection.execute(
         "INSERT INTO requests (id, action, action_key, description, details, requester, session_key,"
-        " principal, status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan,"
+        " principal, status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason,"
+        " digest, plan,"
         " policy_version, is_high_risk, accepts_edits, callback_url, escalates_at, rate_number)"
         " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
@@ -207,7 +208,7 @@ def replace_details(tx: Tx, request: Request, who: Principal, details_json: str,
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which requests: of a status ("" for any), of a principal ("" for any), below `before_seq` (0: newest)."""
+    """Which requests: of a status and a principal ("" for any), below `before_seq` (0: newest)."""
 
     status: str = ""
     principal: str = ""
@@ -246,7 +247,8 @@ def count_pending(db: apsw.Connection, now_s: float) -> int:
 
 def due(db: apsw.Connection, now_s: float, limit: int) -> list[Request]:
     """Give requests whose deadline has passed and whose row still says pending, as they were."""
-    sql = f"SELECT {_COLUMNS} FROM requests WHERE status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    where = "status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE {where}"
     return [as_request(row, 0.0) for row in db.execute(sql, (now_s, limit))]
 
 

@@ -109,7 +109,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
                 f"port {port} on {host} is taken",
-                hint=f"see by whom: ss -ltnp 'sport = :{port}' (or lsof -i :{port}); or choose --port and --web-port",
+                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose --port and --web-port",
             ) from error
         raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
     sock.setblocking(False)

@@ -136,8 +136,8 @@ class Service:
     async def wait(
         self, request_id: str, timeout_s: float, gone: asyncio.Future[None] | None = None
     ) -> Request | None:
-        """Give the request when it has ended, or as it is after `timeout_s` or once `gone` is done; None where
-        there is none."""
+        """Give the request when it has ended, or as it is after `timeout_s` or once `gone` is done; None
+        where there is none."""
         request = self.get(request_id)
         if request is None or not request.is_pending or timeout_s <= 0:
             return request
