@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+SERVE = [sys.executable, "-m", "whet", "confirm", "serve"]
+
 
 class Served:
     """A running service in `folder`; its first tokens are its callers."""
@@ -29,7 +31,7 @@ class Served:
         """Start it and wait until it listens."""
         environ = os.environ | {"WHET_HOME": str(self.home)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "whet", "confirm", "serve", "--port", "0", "--web-port", "-1", *self._options],
+            [*SERVE, "--port", "0", "--web-port", "-1", *self._options],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ,
         )  # fmt: skip
         self.port = self._read_port()

@@ -1,4 +1,4 @@
-"""The contract of existing clients, over real sockets: with tokens and without, before and after a restart."""
+"""The contract of existing clients, over real sockets: with tokens and without, across a restart."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from whet.approval.subject import visible
 from whet.clock import Clock
 from whet.config.files import read_small
 from whet.config.paths import Home
@@ -22,6 +21,7 @@ from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed,
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
+from whet.visible import visible
 
 _SHOWN_CHARS = 20_000
 _LINE_CHARS = 200

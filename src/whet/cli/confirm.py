@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from whet.cli.confirm_files import audit, policy, prune, token
 from whet.cli.output import Column, emit_json, styled
 from whet.cli.wording import clip, exact, printable
 from whet.config.paths import Home
+from whet.config.secrets import load_secrets
 from whet.confirm.client import BlockingClient, ConfirmClient, Failed
 from whet.contract.errors import ConfigError, NotFound, WhetError
 
@@ -70,6 +72,10 @@ for command in (token, policy, audit, prune):
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name for Host; * for any."
 )
+@click.option("--public-url", default="", metavar="URL", help="Where people reach the page, for links.")
+@click.option(
+    "--channels", type=click.Path(path_type=Path, dir_okay=False), help="Else confirm/channels.toml."
+)
 @click.option("--allow-private-callbacks", is_flag=True, help="Let webhooks go to private addresses.")
 @click.option("--new-key", is_flag=True, help="Sign with a new key from here on.")
 @click.option(
@@ -96,6 +102,9 @@ def serve(home: Home, **options: Any) -> None:
         hosts=options["hosts"],
         is_open=options["insecure_no_auth"],
         allow_private_callbacks=options["allow_private_callbacks"],
+        public_url=options["public_url"],
+        channels=options["channels"],
+        secrets=load_secrets(home, os.environ),
     )
     check(settings)
     home.ensure()
@@ -241,7 +250,7 @@ def _decide(request_id: str, verdict: str, given: tuple[str, str, str, bool]) ->
 
 def _explained(error: Failed) -> WhetError:
     if error.status == 401:
-        return ConfigError(error.message, hint="set WHET_CONFIRM_TOKEN to a token of role approve")
+        return ConfigError(error.message, hint="set CONFIRMATION_TOKEN to a token of role approve")
     if error.status == 404:
         return NotFound(error.message, hint="whet confirm list")
     return error

@@ -15,13 +15,14 @@ CREATE TABLE requests (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
     action TEXT NOT NULL, action_key TEXT NOT NULL, description TEXT NOT NULL, details TEXT NOT NULL,
     requester TEXT NOT NULL, session_key TEXT NOT NULL, principal TEXT NOT NULL,
-    status TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL, timeout_seconds INTEGER NOT NULL,
+    status TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
+    timeout_seconds INTEGER NOT NULL,
     resolved_at REAL, resolved_by TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
     digest TEXT NOT NULL, plan TEXT NOT NULL, policy_version TEXT NOT NULL,
     is_high_risk INTEGER NOT NULL, accepts_edits INTEGER NOT NULL,
     original TEXT NOT NULL DEFAULT '', edited_by TEXT NOT NULL DEFAULT '',
     callback_url TEXT NOT NULL DEFAULT '', escalates_at REAL, escalated_at REAL,
-    consumed_at REAL, consumed_by TEXT NOT NULL DEFAULT '',
+    consumed_at REAL, consumed_by TEXT NOT NULL DEFAULT '', consume_key TEXT NOT NULL DEFAULT '',
     executed_at REAL, execution TEXT NOT NULL DEFAULT '', execution_note TEXT NOT NULL DEFAULT '',
     rate_number INTEGER
 ) STRICT;
@@ -63,9 +64,10 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_age ON idempotency (at);
 
--- What people are to be told. Written with what causes it; leased and done by the notifier.
+-- What people are to be told. Written with what causes it; leased and done by the notifier. An id is never
+-- used again: deliveries outlive the item that they came from.
 CREATE TABLE outbox (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0, run_after REAL NOT NULL DEFAULT 0,
     leased_until REAL NOT NULL DEFAULT 0, leased_by TEXT NOT NULL DEFAULT ''
 ) STRICT;
@@ -87,7 +89,16 @@ CREATE INDEX callbacks_due ON callbacks (run_after) WHERE status = 'waiting';
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (_FIRST,)
+_PEOPLE = """
+CREATE INDEX deliveries_due ON deliveries (channel, run_after) WHERE status IN ('queued', 'failed');
+-- Who is signed in on the page. `id_hash` is the hash of the cookie's random number.
+CREATE TABLE web_sessions (
+    id_hash TEXT PRIMARY KEY, account_key TEXT NOT NULL, csrf TEXT NOT NULL,
+    created_at REAL NOT NULL, expires_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

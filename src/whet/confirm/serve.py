@@ -13,8 +13,8 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -23,10 +23,14 @@ from whet.confirm.callbacks import Callbacks, load_secret
 from whet.confirm.http.app import Api, ASGIApp
 from whet.confirm.http.guard import Guard
 from whet.confirm.http.protocol import LimitedProtocol
+from whet.confirm.notify.notifier import Notifier
+from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places
 from whet.confirm.service import Service
 from whet.confirm.upkeep import Upkeep, follow
+from whet.confirm.web.app import make_page
 from whet.contract.errors import ConfigError
+from whet.web.guard import Place, place
 
 DRAIN_S = 10.0
 _BACKLOG = 4096
@@ -34,7 +38,8 @@ _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host."""
+    """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host;
+    `public_url` is where people reach the page, if not on this machine; `channels` is the channels file."""
 
     host: str = "127.0.0.1"
     port: int = 6000
@@ -42,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     is_open: bool = False
     allow_private_callbacks: bool = False
+    public_url: str = ""
+    channels: Path | None = None
+    secrets: dict[str, str] = {}
 
 
 class Server(uvicorn.Server):
@@ -101,7 +109,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
                 f"port {port} on {host} is taken",
-                hint=f"see by whom: ss -ltnp 'sport = :{port}' (or lsof -i :{port}); or choose --port and --web-port",
+                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose --port and --web-port",
             ) from error
         raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
     sock.setblocking(False)
@@ -141,8 +149,9 @@ async def serve(
     ports = [int(sock.getsockname()[1]) for sock in sockets]
     _raise_file_limit()
     guard = Guard(service, hosts=frozenset({settings.host, *settings.hosts}), is_open=settings.is_open)
-    web = make_web(service, settings)
-    api = Api(service, guard, web=web, web_port=ports[-1])
+    people = make_people(service, where, settings, ports[-1])
+    web = make_web(service, settings, people, ports[-1])
+    api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
     config = uvicorn.Config(
         api,
         loop="none",
@@ -158,7 +167,7 @@ async def serve(
         backlog=_BACKLOG,
     )
     server = Server(config, service, lambda: on_ready(ports))
-    works = background(service, where, settings) if beside is None else beside
+    works = [*background(service, where, settings), people.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work()) for work in works]
         if stop is not None:
@@ -175,9 +184,31 @@ async def _stop_at(stop: asyncio.Event, server: Server) -> None:
     server.stop()
 
 
-def make_web(service: Service, settings: Settings) -> ASGIApp | None:
-    """Give the application for everything on the web port that is not the API; None where there is none."""
-    return None
+def make_web(service: Service, settings: Settings, people: Notifier, port: int) -> ASGIApp | None:
+    """Give the page, for everything on the web port that is not the API; None where there is none."""
+    if settings.web_port < 0:
+        return None
+    return make_page(service, people, _where(settings), port=port, is_open=settings.is_open)
+
+
+def make_people(service: Service, where: Places, settings: Settings, port: int) -> Notifier:
+    """Open the channels to people. Raises ConfigError."""
+    channels = read_channels(
+        settings.channels or where.folder / "channels.toml", settings.channels is not None
+    )
+    return Notifier(service, channels, settings.secrets, page_url(settings, port))
+
+
+def page_url(settings: Settings, port: int) -> str:
+    """Give the address of the page as people are sent it; "" where there is none."""
+    if settings.public_url or settings.web_port < 0:
+        return settings.public_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _where(settings: Settings) -> Place:
+    return place(settings.host, settings.public_url, settings.hosts)
 
 
 def background(

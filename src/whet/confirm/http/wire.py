@@ -104,7 +104,7 @@ def query(scope: Scope) -> dict[str, str]:
 def parse_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object. Raises Refusal (400) that says what is wrong."""
     try:
-        value = _DECODER.decode(body.decode("utf-8"))
+        value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise Refusal(400, "Invalid JSON body: not UTF-8") from error
     except RecursionError as error:
@@ -113,9 +113,10 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise Refusal(400, f"Invalid JSON body: {str(error)[:200]}") from error
     if not isinstance(value, dict):
         raise Refusal(400, "Invalid JSON body: not an object")
-    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(value, DEPTH_LIMIT):
+    found = cast("dict[str, Any]", value)
+    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(found, DEPTH_LIMIT):
         raise Refusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}")
-    return cast("dict[str, Any]", value)
+    return found
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
