@@ -19,6 +19,7 @@ from whet.contract.errors import (
 )
 from whet.store.database import Database
 from whet.store.lane import Statement
+from whet.store.migrations import STEPS
 
 
 def _table(connection):
@@ -255,7 +256,7 @@ def test_migrations_are_recorded_once(tmp_path, clock):
     for _ in range(2):
         db = Database.open(tmp_path / "state.db", clock)
         names = db.read_now(lambda c: c.execute("SELECT name FROM migrations").fetchall())
-        assert names == [("m001_sessions",)]
+        assert names == [(step.__name__,) for step in STEPS]
         db.close()
 
 
