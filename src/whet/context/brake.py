@@ -40,10 +40,14 @@ class Brake:
         self._again_at = tokens + max(4096, window // 20)
         return self._strike("nothing could be made smaller")
 
-    def compacted(self) -> None:
-        """The list was made smaller; the next count of the server tells what it was worth."""
+    def compacted(self, *, grew: bool = False) -> bool:
+        """The list was replaced; the next count of the server tells what it was worth.
+
+        One that has `grew` was worth nothing; True where automatic compaction stops now.
+        """
         self._in_turn += 1
-        self._unmeasured = True
+        self._unmeasured = not grew
+        return grew and self._strike("its compactions made the conversation larger")
 
     def measured(self, tokens: int, threshold: int) -> bool:
         """The server counted; True where automatic compaction stops now."""
