@@ -134,8 +134,8 @@ def chat(home: Path, lines: Sequence[str], *options: str) -> str:
 
 
 def test_one_row_per_message_in_a_real_run_with_compactions_and_new(installed: Path) -> None:
-    """Failures 34, 35, 36, 38a: several compactions, some of which made the list larger; /new; then resume, where
-    this version of the plugin stores the list that is loaded once more (a known limit of it)."""
+    """Failures 34, 35, 36, 38a: several compactions, some of which made the list larger; /new; then resume,
+    where this version of the plugin stores the list that is loaded once more (a known limit of it)."""
     with (installed / ".env").open("a") as file:
         file.write("LCM_FRESH_TAIL_COUNT=8\n")
     story = [f"note {number}: " + f"word{number} and so on " * 60 for number in range(40)]

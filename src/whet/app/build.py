@@ -7,10 +7,10 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 
@@ -18,7 +18,9 @@ from whet.agent.session import Limits, Session
 from whet.app import plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
+from whet.app.notify import Bell, NotifiedPerson
 from whet.app.plugged import PluginNeeds
+from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
 from whet.approval.gate import PolicyGate
@@ -27,11 +29,9 @@ from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
-from whet.context.seat import Seat
+from whet.context.seat import Seat, no_scope
 from whet.contract.context_engine import EngineOffer
 from whet.contract.errors import NotFound
-from whet.contract.events import TurnEnd
-from whet.contract.messages import Message, to_dict
 from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
@@ -53,9 +53,6 @@ from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
 
-if TYPE_CHECKING:
-    from whet.plugins.hooks import Hooks
-
 
 class _NewParts(msgspec.Struct, frozen=True):
     """What a session is begun with."""
@@ -73,26 +70,33 @@ class App:
     """One process's resources, and the sessions opened on them. Close it with `aclose`."""
 
     def __init__(
-        self, home: Home, settings: Settings, secrets: Mapping[str, str], person: Person, workspace: Path
+        self,
+        home: Home,
+        settings: Settings,
+        secrets: Mapping[str, str],
+        person: Person,
+        workspace: Path,
+        source: str,
     ) -> None:
         self.home = home
         self.settings = settings
         self.workspace = workspace
-        self.person = person
+        self.person: Person = NotifiedPerson(person, lambda: self._bell, settings.notify)
         self.clock: Clock = SystemClock()
-        self.source = "cli"
+        self.source = source
         self._secrets = secrets
-        self._told: list[str] = []
+        self._bell: Bell | None = None
         self.database = Database.open(home.database, self.clock)
         self._practice = PracticeHost()
-        self.provider = self._connect(settings.model)
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
-        self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
+        self.gate = PolicyGate(settings.approval, self.person, _Grants(self.database, self.clock), home.root)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
+        self._plugged = PluginSessions(self.plugins, self.source) if self.plugins else None
+        self.provider = self._connect(settings.model)
         self.tools = self._registry(built_in)
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
 
@@ -109,8 +113,8 @@ class App:
     ) -> Self:
         """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
         home.ensure()
-        app = cls(home, settings, secrets, person, workspace)
-        app.source = source
+        app = cls(home, settings, secrets, person, workspace, source)
+        app._bell = plugged.bell(app.plugins, settings.notify)
         server = SERVERS.get(settings.model.provider)
         if server is not None and server.local and settings.model.provider != "practice":
             await learn_windows(app.provider)
@@ -175,9 +179,10 @@ class App:
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
         await self.contexts.aclose()
-        if self.plugins is not None:
-            for host_session in self._told:
-                await self.plugins.hooks.tell("on_session_end", session_id=host_session)
+        if self._bell is not None:
+            await self._bell.aclose()
+        if self.plugins is not None and self._plugged is not None:
+            await self._plugged.aclose()
             self.plugins.close()
         self.processes.close()
         self.pool.close()
@@ -186,7 +191,8 @@ class App:
         self.database.close()
 
     def _connect(self, model: ModelSettings) -> Provider:
-        return connect(self._practice.reach(model), self.settings.fallback, self._secrets)
+        others = partial(plugged.provider, self.plugins, secrets=self._secrets)
+        return connect(self._practice.reach(model), self.settings.fallback, self._secrets, others=others)
 
     def _compressor(self) -> EngineOffer:
         summarise = Summariser(lambda: self.provider)
@@ -259,7 +265,8 @@ class App:
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
         prefix = (prompt, msgspec.json.encode(specs).decode())
-        host = self.contexts.put(log, seat, lambda: session.link.info, prefix)
+        scope = self.plugins.scope if self.plugins else no_scope
+        host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)
         session = Session(
             log=log,
             link=link,
@@ -271,47 +278,20 @@ class App:
             clock=self.clock,
             workspace=workspace,
             note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
+            after_turn=self._bell.after(host.turn_ended) if self._bell else host.turn_ended,
         )
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
-        if self.plugins is not None:
-            await self._plug_in(session, self.plugins.hooks.bound_to(seat.engine))
+        if self._plugged is not None:
+            await self._plugged.enter(session, seat.engine, leaving.id if leaving else "")
         return session
 
     def _plugged_engines(self) -> list[EngineOffer]:
         return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
 
-    async def _plug_in(self, session: Session, hooks: Hooks) -> None:
-        """Let the plugins' hooks take part in a session."""
-        facts = {
-            "session_id": session.id,
-            "conversation_id": session.log.session.conversation_id,
-            "platform": self.source,
-        }
-        around = pkgutil.resolve_name("whet.plugins.around")
-        take_news = self.plugins.take_news if self.plugins else list
-        session.gate = around.HookedGate(session.gate, hooks, take_news)
-        named = zip(session.tools, around.hooked_tools(session.tools.values(), hooks), strict=True)
-        session.tools = dict(named)
-
-        async def before(message: Message) -> Message:
-            history = [to_dict(row) for row in session.log.messages] if hooks.has("pre_llm_call") else []
-            text = await hooks.context(**facts, user_message=message.text, conversation_history=history)
-            note = "\n\n".join(filter(None, (message.note, text)))
-            return msgspec.structs.replace(message, note=note) if text else message
-
-        async def after(end: TurnEnd) -> None:
-            if hooks.has("post_llm_call"):
-                history = [to_dict(row) for row in session.log.messages]
-                await hooks.tell("post_llm_call", **facts, text=end.text, conversation_history=history)
-
-        session.before_turn, session.after_turn = before, after
-        self._told.append(session.id)
-        await hooks.tell("on_session_start", **facts, model=session.model.model)
-
     def _built_in(self) -> Registry:
         settings = self.settings.tools
         limits = ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)
-        children = Children(self._open_child)
+        children = Children(self._open_child, lambda: self._plugged)
         registry = Registry(
             (
                 *file_tools(self.pool),

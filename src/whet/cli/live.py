@@ -99,10 +99,13 @@ class TurnView:
     _asked: str = ""
     _began_s: float | None = None
     _after_call: bool = False
+    _doing: str = ""
 
-    def begin(self) -> None:
-        """Start a turn: the status line runs until its TurnEnd or `stop`."""
+    def begin(self, doing: str = "") -> None:
+        """Start a turn, or other work that is shown as `doing`: the status line runs until its TurnEnd or
+        `stop`."""
         self._began_s = self.now_s()
+        self._doing = doing
         self._after_call = False
 
     def stop(self) -> None:
@@ -169,7 +172,8 @@ class TurnView:
         spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
         if self._asked:
             return "waiting for your answer"
-        doing = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
+        turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
+        doing = self._doing or turn
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
 
     def _call_rows(self, call: _Running, width: int) -> list[list[Fragment]]:

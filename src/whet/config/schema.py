@@ -126,6 +126,15 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
 
 
+class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the notifiers that plugins bring are told."""
+
+    turns_over_s: Seconds = 60.0
+    """A turn that took longer is told when it ends."""
+    questions: bool = True
+    """Whether a question that waits for you is told."""
+
+
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the terminal shows."""
 
@@ -146,4 +155,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: ContextSettings = ContextSettings()
     store: StoreSettings = StoreSettings()
     plugins: PluginSettings = PluginSettings()
+    notify: NotifySettings = NotifySettings()
     ui: UiSettings = UiSettings()

@@ -24,6 +24,8 @@ from whet.lanes import Lane, LaneTimeout, Outcome, attempt
 from whet.log import mask
 
 T = TypeVar("T")
+Scope = Callable[[str, str], AbstractContextManager[object]]
+"""Marks, while it is entered, which session (id, conversation) is served."""
 log = logging.getLogger("whet.context")
 Origin = Literal["clone", "copy", "fresh", "shared"]
 
@@ -51,7 +53,7 @@ class HostFacts(msgspec.Struct, frozen=True):
     base_url: str = ""
     api_mode: str = ""
     fixed_tokens: int = 0
-    scope: Callable[[str, str], AbstractContextManager[object]] = no_scope
+    scope: Scope = no_scope
 
 
 class Seat:

@@ -19,8 +19,8 @@ _REASON_CHARS = 200
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What an engine is asked before a request. `first`: of its turn. `may`: whether a compaction may be tried
-    at all. `is_rough`: no server has counted any of these rows yet."""
+    """What an engine is asked before a request. `first`: of its turn. `may`: whether a compaction may be
+    tried at all. `is_rough`: no server has counted any of these rows yet."""
 
     rows: ChatRows
     tokens: int
@@ -119,7 +119,7 @@ def prunes(engine: object) -> bool:
 def turn_complete(
     engine: object, rows: ChatRows, usage: dict[str, Any], facts: dict[str, Any]
 ) -> Callable[[], object] | None:
-    """Give the call that tells the engine of a turn's end, with a copy of the list; None where it has none."""
+    """Give the call that tells the engine of a turn's end, with a copy of the list; None without the verb."""
     hook = _verb(engine, "on_turn_complete")
     if hook is None:
         return None
