@@ -31,7 +31,7 @@ from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat, no_scope
 from whet.contract.context_engine import EngineOffer
-from whet.contract.errors import NotFound
+from whet.contract.errors import NotFound, WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
@@ -41,6 +41,7 @@ from whet.store import grants, sessions
 from whet.store.database import Database
 from whet.store.grants import Grant
 from whet.store.sessions import NewSession, SessionKind
+from whet.store.trail import arguments_of
 from whet.store.transcript import SessionLog
 from whet.tools.ask import ask_tools
 from whet.tools.delegate import delegate_tools
@@ -96,7 +97,12 @@ class App:
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
         self._plugged = PluginSessions(self.plugins, self.source) if self.plugins else None
-        self.provider = self._connect(settings.model)
+        try:
+            self.provider = self._connect(settings.model)
+            self._summary_provider = self._connect_for_summaries()
+        except WhetError:
+            self._let_go()
+            raise
         self.tools = self._registry(built_in)
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
 
@@ -143,9 +149,7 @@ class App:
         log = await SessionLog.open(self.database, session_id, self.clock)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
         specs = read_specs(tools_json.encode())
-        done = [
-            call.arguments for message in log.messages for call in message.tool_calls if call.name == "todo"
-        ]
+        done = await self.database.read(lambda db: arguments_of(db, session_id, "todo"))
         self.todo_lists.restore(session_id, done)
         return await self._session(log, prompt, specs, leaving=leaving)
 
@@ -181,29 +185,45 @@ class App:
         await self.contexts.aclose()
         if self._bell is not None:
             await self._bell.aclose()
-        if self.plugins is not None and self._plugged is not None:
+        if self._plugged is not None:
             await self._plugged.aclose()
-            self.plugins.close()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
+        if self._summary_provider is not None:
+            await self._summary_provider.aclose()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.plugins is not None:
+            self.plugins.close()
         self._practice.close()
         self.database.close()
+
+    def _connect_for_summaries(self) -> Provider | None:
+        model, wanted = self.settings.model, self.settings.context.summary_model
+        if not wanted:
+            return None
+        return self._connect(
+            msgspec.structs.replace(model, model=wanted, window_tokens=0, max_output_tokens=0)
+        )
 
     def _connect(self, model: ModelSettings) -> Provider:
         others = partial(plugged.provider, self.plugins, secrets=self._secrets)
         return connect(self._practice.reach(model), self.settings.fallback, self._secrets, others=others)
 
     def _compressor(self) -> EngineOffer:
-        summarise = Summariser(lambda: self.provider)
+        own, other = Summariser(lambda: self.provider), self._summary_provider
         limits = CompressorSettings(
             max_output_tokens=self.provider.info.max_output_tokens,
+            summary_window_tokens=other.info.window_tokens if other else 0,
             can_recall="recall" in self.tools.by_name,
         )
+        summarise, again = (Summariser(lambda: other), own) if other else (own, None)
         return EngineOffer(
             "compressor",
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
-            fresh=lambda: Compressor(summarise, self.clock, limits),
+            fresh=lambda: Compressor(summarise, self.clock, limits, summarise_again=again),
         )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
@@ -282,7 +302,7 @@ class App:
         )
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
         if self._plugged is not None:
-            await self._plugged.enter(session, seat.engine, leaving.id if leaving else "")
+            await self._plugged.enter(session, host, leaving.id if leaving else "")
         return session
 
     def _plugged_engines(self) -> list[EngineOffer]:

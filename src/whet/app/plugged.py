@@ -136,7 +136,7 @@ async def _answer(needs: PluginNeeds, request: ModelRequest) -> str:
     model = needs.settings.model
     wanted = msgspec.structs.replace(
         model,
-        model=request.model or model.model,
+        model=request.model or needs.settings.context.summary_model or model.model,
         max_output_tokens=request.max_tokens or model.max_output_tokens,
     )
     provider = needs.connect(wanted)

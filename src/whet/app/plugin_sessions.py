@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whet.agent.session import Session
-from whet.contract.events import TurnEnd
+from whet.context.host import EngineHost
+from whet.contract.events import Compaction, TurnEnd
 from whet.contract.messages import Message, to_dict
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ class PluginSessions:
         self._platform = platform
         self._open: dict[str, Hooks] = {}
 
-    async def enter(self, session: Session, engine: object, left: str = "") -> None:
+    async def enter(self, session: Session, host: EngineHost, left: str = "") -> None:
         """Let the plugins' hooks take part in a session. `left` is the session that it follows in a chat."""
         row = session.log.session
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
-        hooks = self._plugins.hooks.bound_to(engine).within(scope)
+        hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
         facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self._platform}
         around = pkgutil.resolve_name("whet.plugins.around")
         session.gate = around.HookedGate(session.gate, hooks, self._plugins.take_news)
@@ -43,6 +44,11 @@ class PluginSessions:
         tools = [around.scoped(tool, scope) if name in own else tool for name, tool in session.tools.items()]
         session.tools = dict(zip(session.tools, around.hooked_tools(tools, hooks), strict=True))
         _around_turns(session, hooks, facts)
+
+        async def compacted(done: Compaction) -> None:
+            await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
+
+        host.compacted = compacted
         if left:
             await self.leave(left)
             await hooks.tell("on_session_reset", **facts, old_session_id=left)

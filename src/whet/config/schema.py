@@ -102,6 +102,9 @@ class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     engine: str = "compressor"
     """The context engine's name; `whet context engines` lists them."""
+    summary_model: str = ""
+    """The model of the same provider that writes summaries; the session's own takes over where it fails.
+    Empty: the session's own."""
     compress_timeout_s: Seconds = 300.0
     """An engine's limit for one compaction or tool call; past it the built-in engine stands in."""
     hook_timeout_s: Seconds = 10.0

@@ -52,7 +52,8 @@ class _Begun(msgspec.Struct):
 
 
 class EngineHost:
-    """One session's context. `spare` makes the built-in engine's seat when it is needed."""
+    """One session's context. `spare` makes the built-in engine's seat when it is needed; `compacted`, where
+    it is set, is told of each compaction after it is recorded."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class EngineHost:
         self._begun: _Begun | None = None
         self._astray: list[Seat] = []  # their engines know another list than the live one
         self._closed = False
+        self.compacted: Callable[[Compaction], Awaitable[None]] | None = None
 
     @property
     def closed(self) -> bool:
@@ -373,7 +375,10 @@ class EngineHost:
         self._live.adopt(rows)
         if counts and self._brake.compacted(grew=after > before):
             self._say_stopped()
-        emit(Compaction(seat.name, count, len(rows), tokens_before, tokens_after))
+        done = Compaction(seat.name, count, len(rows), tokens_before, tokens_after)
+        emit(done)
+        if self.compacted is not None:
+            await self.compacted(done)
         for other in self._active():
             if other is not seat:
                 self._stray(other)

@@ -28,6 +28,7 @@ NAMES = (
     "on_session_reset",
     "subagent_start",
     "subagent_stop",
+    "on_compaction",
 )
 LIMIT_S = 10.0
 _STRIKES = 3
