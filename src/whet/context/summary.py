@@ -32,6 +32,7 @@ _RECALL = (
 )
 _ASK_TITLE, _PARTS_TITLE, _TODO_TITLE = "## 1. Latest request", "## Parts", "## To-do list, as it stands"
 _HEADER = re.compile(re.escape(OPEN) + r"(?: #(\d+)(?:-(\d+))?)?, reference only\]")
+_PLACE = re.compile(r"\[#(\d+)\]")
 _ITEM = re.compile(r"^\[[ >x-]\] ", re.MULTILINE)
 _HEADING = re.compile(r"^## \d+\. .*$", re.MULTILINE)
 _SHORT_ASK = 40
@@ -144,11 +145,14 @@ def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int = 600) -
     if _is_answered(rows):
         lines[0] += "\nIt was answered; nothing is open from it."
     if len(asks[-1][1]) < _SHORT_ASK:
-        earlier = next((ask for ask in reversed(asks[:-1]) if len(ask[1]) >= _SHORT_ASK), None)
-        if earlier:
-            lines.append(f"It goes on with: {_quote(*earlier, cap_chars)}")
-        elif previous and previous.ask:
-            lines.append(f"It goes on with: {_governing(previous.ask)}")
+        governing = _governing(previous.ask) if previous else ""
+        place = _PLACE.match(governing)
+        known = int(place[1]) if place else 0
+        newer = [ask for ask in asks[:-1] if len(ask[1]) >= _SHORT_ASK and ask[0] >= known]
+        if newer:
+            lines.append(f"It goes on with: {_quote(*newer[-1], cap_chars)}")
+        elif governing:
+            lines.append(f"It goes on with: {governing}")
     return "\n".join(lines)
 
 
