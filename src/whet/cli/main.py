@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "approvals": ("whet.cli.approvals:approvals", "List what was allowed for good, and take it back."),
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
+    "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
