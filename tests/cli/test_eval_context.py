@@ -16,10 +16,10 @@ from whet.practice.server import PracticeServer
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 
 
-def test_engines_side_by_side_as_a_table_a_chart_and_json(tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLES / "last-words", tmp_path / "home" / "plugins" / "last-words")
+def test_engines_side_by_side_as_a_table_a_chart_and_json(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "last-words", home / "plugins" / "last-words")
     assert run(["config", "set", "plugins.enabled", "last-words"], tmp_path)[0] == 0
-    arguments = ["eval", "context", "--messages", "120", "--window", "8000"]
+    arguments = ["eval", "context", "--messages", "60", "--window", "6000"]
     code, out, err = run([*arguments, "--chart", str(tmp_path / "chart.svg")], tmp_path)
     assert code == 0, err
     assert out.splitlines()[2].split() == ["compressor", "last-words"]
