@@ -105,6 +105,7 @@ class App:
             raise
         self.tools = self._registry(built_in)
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
+        self.contexts.broken.update(self.plugins.broken if self.plugins else {})
 
     @classmethod
     async def start(

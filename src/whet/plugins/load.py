@@ -111,6 +111,14 @@ class Loaded:
         """The toolsets of the plugins' tools; they are on where their plugin is."""
         return list(dict.fromkeys(tool.toolset for tool in self.tools))
 
+    @property
+    def broken(self) -> dict[str, str]:
+        """Give the plugins that were wanted and are not loaded, with the reason."""
+        loaded = {
+            name for state in self.plugins if state.is_loaded for name in (state.manifest.name, state.key)
+        }
+        return {one.plugin: one.reason for one in self.problems if one.plugin not in loaded}
+
     def command(self, name: str, engine: object = None) -> PluginCommand | None:
         """Give the command of that name as it belongs to the engine instance in use, where it has its own."""
         bound = bound_parts(engine)
