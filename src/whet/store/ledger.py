@@ -43,8 +43,8 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class LedgerRow(msgspec.Struct, frozen=True):
-    """One change. `before` and `after` are a memory entry, or the text of a skill's changed file; `hash` is
-    the item's with the change made, `base_hash` without it. `undoes` names the row that this one takes back."""
+    """One change. `before` and `after` are a memory entry, or the text of a skill's changed file; `hash`
+    is the item's with the change made, `base_hash` without it; `undoes` is the row that this takes back."""
 
     id: int
     profile: str
@@ -130,7 +130,9 @@ def get(connection: apsw.Connection, row_id: int, profile: str | None = None) ->
     """Give a row. Raises NotFound, also for another profile's."""
     found = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (row_id,)).fetchone()
     if found is None or (profile is not None and found[1] != profile):
-        raise NotFound(f"there is no change {row_id}", hint="`whet memory log` and `whet skills log` list them")
+        raise NotFound(
+            f"there is no change {row_id}", hint="`whet memory log` and `whet skills log` list them"
+        )
     return _row(found)
 
 
@@ -146,10 +148,13 @@ def by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> 
 def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Filter]) -> list[LedgerRow]:
     """Give rows, the newest first; all of them where `limit` is 0."""
     where, values = ["1"], list[Any]()
-    for column in ("profile", "kind", "item", "task_id"):
-        if column in filters and (column == "profile" or filters[column]):
+    if (profile := filters.get("profile")) is not None:
+        where.append("profile = ?")
+        values.append(profile)
+    for column in ("kind", "item", "task_id"):
+        if value := filters.get(column):
             where.append(f"{column} = ?")
-            values.append(filters[column])
+            values.append(value)
     if states := filters.get("states"):
         where.append(f"state IN ({', '.join('?' * len(states))})")
         values += states
@@ -196,16 +201,9 @@ def counts(connection: apsw.Connection, profile: str = "") -> dict[str, int]:
 
 
 def _row(row: tuple[Any, ...]) -> LedgerRow:
-    head, origin = row[:17], row[17:]
-    return LedgerRow(
-        *head[:9],
-        _changes.decode(head[9]),
-        head[10],
-        head[11],
-        _quotes.decode(head[12]),
-        *head[13:17],
-        Origin(*origin),
-    )
+    head, origin = list(row[:17]), row[17:]
+    head[9], head[12] = _changes.decode(head[9]), _quotes.decode(head[12])
+    return LedgerRow(*head, Origin(*origin))  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
 def _json(value: object) -> str:
