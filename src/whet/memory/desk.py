@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
@@ -68,12 +69,15 @@ class Desk:
         self.limits, self.review = settings
         self.journal = Journal(database, clock, folder, profile)
         self.library = Library(folder / "skills")
+        self.local_tools: Collection[str] = transcript.LOCAL
         self.listeners: list[Callable[[LedgerRow], None]] = []
         self._settling = Settling(profile, self.limits, self.review)
 
     def for_person(self, name: str, folder: Path) -> Desk:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
-        return Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
+        desk = Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
+        desk.local_tools = self.local_tools
+        return desk
 
     async def memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
         """Make one change to the notes: durable, and in its file or waiting for it, on return.
@@ -116,9 +120,9 @@ class Desk:
         """Bring a waiting change into force. Raises NotFound, CannotUndo."""
         return await self._decide(row_id, lambda db, row: undo.accept(db, row, self._settling))
 
-    async def reject(self, row_id: int) -> LedgerRow:
+    async def reject(self, row_id: int, reason: str = "rejected by the person") -> LedgerRow:
         """Drop a waiting change. Raises NotFound, CannotUndo."""
-        return await self._decide(row_id, undo.reject)
+        return await self._decide(row_id, lambda db, row: undo.reject(db, row, reason))
 
     async def _decide(
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
@@ -199,7 +203,7 @@ class Desk:
                 hash=digest(edit.after) if edit.after else "",
                 evidence=verdict.evidence,
                 trust=verdict.trust,
-                reason=verdict.why,
+                reason=request.reason or verdict.why,
                 profile=self.profile,
             )
             try:
@@ -242,6 +246,8 @@ class Desk:
         self.journal.settle([request.name])
         for _ in range(_TRIES):
             files = self._read(lambda db: overlay.skill_files(db, self.profile, request.name, origin.task_id))
+            if origin.write_origin in ("user", "import") and not request.base_hash:
+                request = msgspec.structs.replace(request, base_hash=skill_changes.of(files))
             made = skill_changes.plan(files, request)
             self._check_owner(request, origin)
             verdict = self._judge_skill(request, origin, made)
@@ -284,7 +290,7 @@ class Desk:
             hash=skill_changes.of({path: text for path, text in after.items() if text is not None}),
             evidence=verdict.evidence,
             trust=verdict.trust,
-            reason=verdict.why,
+            reason=request.reason or verdict.why,
             profile=self.profile,
         )
 
@@ -331,7 +337,7 @@ class Desk:
             gate.check_text(claim)
             return Verdict("user")
         session_id = origin.evidence_session_id
-        messages = self._read(lambda db: transcript.load(db, session_id))
+        messages = self._read(lambda db: transcript.load(db, session_id, self.local_tools))
         return gate.judge(claim, messages, foreground=origin.write_origin == "foreground")
 
     def _state(self, verdict: Verdict, origin: Origin) -> State:
