@@ -15,6 +15,7 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
+from whet.memory.builtin import add_builtin
 from whet.memory.desk import Desk
 from whet.memory.prompt_part import PromptPart
 from whet.memory.sources import LOCAL
@@ -28,6 +29,7 @@ class Learning:
 
     def __init__(self, database: Database, clock: Clock, home: Home, settings: Settings) -> None:
         self.desk = Desk(database, clock, home.root, (settings.memory, settings.review))
+        add_builtin(self.desk.library)
         self.platform = "cli"
         self._bound: dict[str, tuple[Desk, Origin]] = {}
 
