@@ -18,6 +18,8 @@ from whet.agent.session import Limits, Session
 from whet.app import confirmed, plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
+from whet.app.learning import Learning
+from whet.app.memories import Told, offer_skills
 from whet.app.notify import Bell, NotifiedPerson
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
@@ -94,6 +96,7 @@ class App:
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, self.person, _Grants(self.database, self.clock), home.root)
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
+        self.learning = Learning(self.database, self.clock, home, settings)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -105,6 +108,8 @@ class App:
             self._let_go()
             raise
         self.tools = self._registry(built_in)
+        self.learning.trust(self.tools.by_name.values())
+        self._told_memories = self._join_memories()
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
 
@@ -123,6 +128,7 @@ class App:
         home.ensure()
         app = cls(home, settings, secrets, person, workspace, source)
         app._bell = plugged.bell(app.plugins, settings.notify)
+        app.learning.platform = source
         server = SERVERS.get(settings.model.provider)
         if server is not None and server.local and settings.model.provider != "practice":
             await learn_windows(app.provider)
@@ -136,8 +142,12 @@ class App:
         After `leaving` it goes on in the same conversation (/new) and takes its context engine over.
         """
         tools = list(self.tools.by_name.values())
+        learned = await self.learning.prompt_part(self.tools.by_name)
         prompt = system_prompt(
-            self.workspace, self.settings.tools.toolsets, instructions=self.settings.agent.instructions
+            self.workspace,
+            self.settings.tools.toolsets,
+            instructions=self.settings.agent.instructions,
+            learned=learned.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
         parts = _NewParts(prompt, tools, private=private, title=title, conversation_id=conversation_id)
@@ -199,6 +209,8 @@ class App:
         await self.contexts.aclose()
         if self._bell is not None:
             await self._bell.aclose()
+        if self._told_memories is not None:
+            await self._told_memories.aclose()
         if self._plugged is not None:
             await self._plugged.aclose()
         if self._confirmations is not None:
@@ -243,7 +255,7 @@ class App:
         )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
-        left_out = {"clarify", "delegate_task"}
+        left_out = {"clarify", "delegate_task", "memory", "skill_manage"}
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
         prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
         parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
@@ -321,6 +333,13 @@ class App:
             await self._plugged.enter(session, host, leaving.id if leaving else "")
         return session
 
+    def _join_memories(self) -> Told | None:
+        """Have plugins' memories and skills take part; None where no plugin brings a memory."""
+        if self.plugins is None:
+            return None
+        offer_skills(self.plugins, self.learning)
+        return Told(self.plugins.memories, self.learning) if self.plugins.memories else None
+
     def _plugged_engines(self) -> list[EngineOffer]:
         return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
 
@@ -335,6 +354,7 @@ class App:
                 *web_tools(self.pool, WebLimits(allow_private=settings.web_allow_private)),
                 *todo_tools(self.todo_lists),
                 *ask_tools(),
+                *self.learning.tools(),
                 *session_tools(self.database),
                 *recall_tools(self.database),
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),
