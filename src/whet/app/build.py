@@ -7,10 +7,11 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -23,10 +24,11 @@ from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
-from whet.approval.gate import PolicyGate
+from whet.approval.gate import PolicyGate, Service
+from whet.approval.high_risk import HighRisk
 from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings
+from whet.config.schema import ConfirmSettings, ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat, no_scope
@@ -53,6 +55,9 @@ from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
+
+if TYPE_CHECKING:
+    from whet.app.confirming import Confirmations
 
 
 class _NewParts(msgspec.Struct, frozen=True):
@@ -93,6 +98,7 @@ class App:
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, self.person, _Grants(self.database, self.clock), home.root)
+        self._confirmations = self._confirm_at(settings.confirm) if settings.confirm.url else None
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -148,11 +154,23 @@ class App:
         It takes the context engine of `leaving` over.
         """
         log = await SessionLog.open(self.database, session_id, self.clock)
+        seat = await self._seat(leaving, foreground=True)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        if not prompt and not tools_json:  # it was made by another program
+            prompt, tools_json = await self._freeze(session_id, seat)
         specs = read_specs(tools_json.encode())
         done = await self.database.read(lambda db: arguments_of(db, session_id, "todo"))
         self.todo_lists.restore(session_id, done)
-        return await self._session(log, prompt, specs, leaving=leaving)
+        return await self._session(log, prompt, specs, seat=seat, leaving=leaving)
+
+    async def _freeze(self, session_id: str, seat: Seat) -> tuple[str, str]:
+        own = await self.contexts.tools(seat, self.tools.by_name)
+        specs = [tool.spec for tool in (*self.tools.by_name.values(), *own)]
+        toolsets = self.settings.tools.toolsets
+        prompt = system_prompt(self.workspace, toolsets, instructions=self.settings.agent.instructions)
+        tools_json = msgspec.json.encode(specs).decode()
+        await self.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
+        return prompt, tools_json
 
     async def continue_session(self) -> Session:
         """Open the latest conversation of this workspace."""
@@ -188,6 +206,8 @@ class App:
             await self._bell.aclose()
         if self._plugged is not None:
             await self._plugged.aclose()
+        if self._confirmations is not None:
+            await self._confirmations.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
@@ -208,6 +228,14 @@ class App:
         return self._connect(
             msgspec.structs.replace(model, model=wanted, window_tokens=0, max_output_tokens=0)
         )
+
+    def _confirm_at(self, settings: ConfirmSettings) -> Confirmations:
+        # A home without a service, which is most of them, need not pay for its client.
+        confirming = pkgutil.resolve_name("whet.app.confirming")
+        confirmer: Confirmations = confirming.Confirmations(settings, self._secrets, self.home, self.clock)
+        high_risk = HighRisk(settings.actions, defaults=settings.default_actions)
+        self.gate.service = Service(high_risk, confirmer)
+        return confirmer
 
     def _connect(self, model: ModelSettings) -> Provider:
         others = partial(plugged.provider, self.plugins, secrets=self._secrets)
