@@ -8,7 +8,18 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import context, growth, learning_gate, moving, overhead, prompt, startup, store, waiting
+from benchmarks import (
+    context,
+    context_host,
+    growth,
+    learning_gate,
+    moving,
+    overhead,
+    prompt,
+    startup,
+    store,
+    waiting,
+)
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -24,6 +35,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "size": startup.run_size,
     "context": context.run,
     "gate": learning_gate.run,
+    "context-host": context_host.run,
     "moving": moving.run,
 }
 
