@@ -95,8 +95,8 @@ class App:
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, self.person, _Grants(self.database, self.clock), home.root)
-        self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         self.learning = Learning(self.database, self.clock, home, settings)
+        self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -331,6 +331,8 @@ class App:
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
         if self._plugged is not None:
             await self._plugged.enter(session, host, leaving.id if leaving else "")
+        if self._told_memories is not None:
+            self._told_memories.enter(session)
         return session
 
     def _join_memories(self) -> Told | None:

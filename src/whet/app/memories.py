@@ -9,8 +9,13 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from whet.agent.session import Session
 from whet.app.learning import Learning
 from whet.contract.errors import WhetError
+from whet.contract.events import TurnEnd
+from whet.contract.messages import Message
 from whet.memory import disk, frontmatter
 from whet.store.ledger import LedgerRow
 
@@ -36,6 +41,25 @@ class Told:
         future = asyncio.run_coroutine_threadsafe(telling, self._loop)
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
+
+    def enter(self, session: Session) -> None:
+        """Ask the memories before each turn of a session and tell them after it; a private one stays out."""
+        if session.log.session.private:
+            return
+        earlier_before, earlier_after = session.before_turn, session.after_turn
+
+        async def before(message: Message) -> Message:
+            message = await earlier_before(message)
+            known = await self._memories.prefetch(message.text, session.id)
+            note = "\n\n".join(filter(None, (message.note, known)))
+            return msgspec.structs.replace(message, note=note) if known else message
+
+        async def after(end: TurnEnd) -> None:
+            await earlier_after(end)
+            if said := session.log.last_words():
+                await self._memories.sync_turn(said, end.text, session.id)
+
+        session.before_turn, session.after_turn = before, after
 
     async def aclose(self) -> None:
         """Wait for what is being told, then let the memories finish."""

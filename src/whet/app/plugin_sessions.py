@@ -20,7 +20,6 @@ from whet.contract.messages import Message, to_dict
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
     from whet.plugins.load import Loaded
-    from whet.plugins.memories import Memories
 
 Scope = Callable[[], AbstractContextManager[object]]
 
@@ -44,8 +43,7 @@ class PluginSessions:
         own = {tool.name for tool in self._plugins.tools}
         tools = [around.scoped(tool, scope) if name in own else tool for name, tool in session.tools.items()]
         session.tools = dict(zip(session.tools, around.hooked_tools(tools, hooks), strict=True))
-        memories = None if row.private else self._plugins.memories
-        _around_turns(session, hooks, facts, memories)
+        _around_turns(session, hooks, facts)
 
         async def compacted(done: Compaction) -> None:
             await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
@@ -97,30 +95,23 @@ class PluginSessions:
             await hooks.tell(name, **facts, platform=self._platform)
 
 
-def _around_turns(session: Session, hooks: Hooks, facts: dict[str, str], memories: Memories | None) -> None:
-    """Call pre_llm_call before a person's message is stored and post_llm_call after a turn.
-
-    `memories` are asked for what they know before it, and told of it afterwards.
-    """
+def _around_turns(session: Session, hooks: Hooks, facts: dict[str, str]) -> None:
+    """Call pre_llm_call before a person's message is stored and post_llm_call after a turn."""
     ended = session.after_turn
 
     def history() -> list[dict[str, Any]]:
         return [to_dict(row) for row in session.log.messages]
 
     async def before(message: Message) -> Message:
-        text = known = ""
-        if hooks.has("pre_llm_call"):
-            text = await hooks.context(**facts, user_message=message.text, conversation_history=history())
-        if memories:
-            known = await memories.prefetch(message.text, session.id)
-        note = "\n\n".join(filter(None, (message.note, text, known)))
-        return msgspec.structs.replace(message, note=note) if text or known else message
+        if not hooks.has("pre_llm_call"):
+            return message
+        text = await hooks.context(**facts, user_message=message.text, conversation_history=history())
+        note = "\n\n".join(filter(None, (message.note, text)))
+        return msgspec.structs.replace(message, note=note) if text else message
 
     async def after(end: TurnEnd) -> None:
         await ended(end)
         if hooks.has("post_llm_call"):
             await hooks.tell("post_llm_call", **facts, text=end.text, conversation_history=history())
-        if memories and (said := session.log.last_words()):
-            await memories.sync_turn(said, end.text, session.id)
 
     session.before_turn, session.after_turn = before, after
