@@ -179,6 +179,7 @@ async def serve(
         finally:
             for task in tasks:
                 task.cancel()
+    await Upkeep(service, where.checkpoints).seal()
 
 
 async def _stop_at(stop: asyncio.Event, server: Server) -> None:
