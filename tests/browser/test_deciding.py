@@ -30,7 +30,7 @@ def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(
         with page.loading():
             page.key("Enter")
         assert "Denied by owner" in page.text()
-        got = waiting.result(10)
+        got = waiting.result(30)
     assert (got["status"], got["resolved_by"], got["reason"]) == (
         "denied",
         "owner",

@@ -10,6 +10,7 @@ import hmac
 import importlib
 import logging
 import time
+import warnings
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
@@ -62,7 +63,9 @@ class Apprise(OneWay):
         super().__init__(name)
         self._lane = Lane(f"apprise-{name}")
         try:
-            apprise: Any = importlib.import_module("apprise")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # its own affair
+                apprise: Any = importlib.import_module("apprise")
         except ImportError as error:
             raise ConfigError(
                 f"channel {name} needs Apprise, which is not installed", hint="pip install 'whet[notify]'"
