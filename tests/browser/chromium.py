@@ -35,8 +35,7 @@ _FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-port=0",
     # Names other than loopback lead to this machine or nowhere: nothing leaves it.
-    "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP * ~NOTFOUND,"
-    " EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE evil.example",
+    "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
 
 
@@ -97,11 +96,17 @@ class Page:
     def until(self, code: str, timeout_s: float = 10.0) -> Any:
         """Wait until JavaScript gives something true: the page itself watches for it."""
         ticks = int(timeout_s * 50)
-        found = self.eval(
+        watch = (
             f"(async () => {{ for (let i = 0; i < {ticks}; i++) {{ const v = ({code});"
             " if (v) return v instanceof Node || v; await new Promise(r => setTimeout(r, 20)); }"
             " return null; })()"
         )
+        try:
+            found = self.eval(watch)
+        except RuntimeError as error:
+            if "navigated" not in str(error) and "context" not in str(error):
+                raise
+            found = self.eval(watch)  # the page went elsewhere meanwhile; the new one is watched
         if not found:
             raise TimeoutError(f"never true: {code}\n{self.text()[:2000]}")
         return found
