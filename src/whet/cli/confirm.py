@@ -250,7 +250,7 @@ def _decide(request_id: str, verdict: str, given: tuple[str, str, str, bool]) ->
 
 def _explained(error: Failed) -> WhetError:
     if error.status == 401:
-        return ConfigError(error.message, hint="set WHET_CONFIRM_TOKEN to a token of role approve")
+        return ConfigError(error.message, hint="set CONFIRMATION_TOKEN to a token of role approve")
     if error.status == 404:
         return NotFound(error.message, hint="whet confirm list")
     return error

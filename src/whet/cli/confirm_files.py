@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import apsw
 import click
@@ -45,7 +45,7 @@ _AGE = re.compile(r"(\d+)\s*(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Age(click.ParamType):
+class Age(click.ParamType[float]):
     """A length of time: 90d, 12h, 30m, 45s; read as seconds."""
 
     name = "time"
@@ -208,12 +208,14 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
     whet confirm policy test policy.toml --action deploy_production --details '{"env": "production"}'
     """
     try:
-        parsed = json.loads(details)
+        parsed: object = json.loads(details)
     except ValueError as error:
         raise ConfigError(f"--details is not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise ConfigError("--details must be a JSON object")
-    facts = _facts(action, parsed, (who["principal"], who["requester"], who["session"]))
+    facts = _facts(
+        action, cast("dict[str, Any]", parsed), (who["principal"], who["requester"], who["session"])
+    )
     _show_judgement(load_policy(path), facts, as_json)
 
 
@@ -257,9 +259,8 @@ def allow(
             made = _change(database, where, lambda tx: whitelist.add(tx, wanted, _me()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-    click.echo(
-        f"{made['action']} of {principal} passes until {iso(made['expires_at'])} (entry {made['id']})."
-    )
+    until = iso(float(str(made["expires_at"])))
+    click.echo(f"{made['action']} of {principal} passes until {until} (entry {made['id']}).")
 
 
 @policy.command()

@@ -29,7 +29,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 async def resolve(url: str, *, allow_private: bool) -> Target:
-    """Check an address and give where to connect. Raises AddressRefused, OSError where it can't be resolved."""
+    """Check an address and give where to connect. Raises AddressRefused; OSError where it can't be found."""
     parts = urlsplit(url)
     host = parts.hostname
     if parts.scheme not in ("http", "https") or not host or parts.username or parts.password:

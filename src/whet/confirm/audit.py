@@ -160,8 +160,8 @@ def _check_chain(
 
 
 _RECORD = (
-    "SELECT id, action, details, requester, session_key, expires_at, digest, status, resolved_by, resolved_at,"
-    " reason, consumed_at FROM requests"
+    "SELECT id, action, details, requester, session_key, expires_at, digest, status, resolved_by,"
+    " resolved_at, reason, consumed_at FROM requests"
 )
 _ENDS = ("decided", "expired", "cancelled")
 
@@ -186,35 +186,50 @@ def _check_records(db: apsw.Connection, problems: list[str]) -> int:
 
 
 def _record_problem(db: apsw.Connection, row: tuple[Any, ...]) -> str:
-    (request_id, action, details, requester, session, expires_at, digest, status, by, at, reason, used) = row
+    request_id, *content, digest, status, by, at, reason, used = row
+    if problem := _content_problem(request_id, content, digest):
+        return problem
+    told = _told(db, request_id)
+    if not told.digest:
+        return "" if _is_pruned(db, request_id) else "the log says nothing of it"
+    if told.digest != digest:
+        return "its digest is not the one in the log"
+    if told.end is None:
+        return "" if status == "pending" else f"it says {status}, the log says pending"
+    if told.end != (status, by, at, reason):
+        return f"it says {status} by {by or 'nobody'}, the log says {told.end[0]} by {told.end[1]}"
+    return "" if told.is_used == (used is not None) else "whether it was consumed is not what the log says"
+
+
+def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
+    action, details, requester, session_key, expires_at = content
     try:
-        content = request_digest(
-            request_id, action, msgspec.json.decode(details), requester, session, expires_at
-        )
+        read: object = msgspec.json.decode(details)
+        found = request_digest(request_id, action, read, requester, session_key, expires_at)
     except (ValueError, msgspec.DecodeError):
         return "its details were altered: they are not JSON"
-    if content != digest:
-        return "its content was altered: it does not fit its digest"
-    said, settled, is_used = "", None, False
+    return "" if found == digest else "its content was altered: it does not fit its digest"
+
+
+class _Told(msgspec.Struct):
+    """What the log says of a request: the digest last, how it ended, whether it was used."""
+
+    digest: str = ""
+    end: tuple[str, str, float, str] | None = None
+    is_used: bool = False
+
+
+def _told(db: apsw.Connection, request_id: str) -> _Told:
+    told = _Told()
     sql = "SELECT kind, principal, data FROM events WHERE request_id = ? AND request_id != '' ORDER BY id"
     for kind, principal, data in db.execute(sql, (request_id,)):
         if kind in ("submitted", "amended", *_ENDS):
-            told = msgspec.json.decode(data)
-            said = told["digest"]
+            said: dict[str, Any] = msgspec.json.decode(data)
+            told.digest = said["digest"]
             if kind in _ENDS:
-                settled = (told["status"], principal, told["resolved_at"], told.get("reason", ""))
-        is_used = is_used or kind == "consumed"
-    if not said:
-        return "" if _is_pruned(db, request_id) else "the log says nothing of it"
-    if said != digest:
-        return "its digest is not the one in the log"
-    if settled is None:
-        return "" if status == "pending" else f"it says {status}, the log says pending"
-    if settled != (status, by, at, reason):
-        return f"it says {status} by {by or 'nobody'}, the log says {settled[0]} by {settled[1]}"
-    if is_used != (used is not None):
-        return "whether it was consumed is not what the log says"
-    return ""
+                told.end = (said["status"], principal, said["resolved_at"], said.get("reason", ""))
+        told.is_used = told.is_used or kind == "consumed"
+    return told
 
 
 def _is_pruned(db: apsw.Connection, request_id: str) -> bool:

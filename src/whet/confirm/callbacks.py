@@ -13,7 +13,6 @@ import hmac
 import logging
 import os
 from pathlib import Path
-from typing import cast
 
 import apsw
 import httpx2
@@ -46,7 +45,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 def load_secret(path: Path) -> str:
-    """Give the secret that receivers check webhooks with; made (0600) at the first use. Raises ConfigError."""
+    """Give the secret that receivers check webhooks with; made (0600) at first. Raises ConfigError."""
     text = read_small(path)
     if text is None:
         text = SECRET_PREFIX + base64.b64encode(os.urandom(32)).decode()
@@ -157,4 +156,4 @@ def revive(db: apsw.Connection, callback_id: int, now_s: float) -> bool:
         " WHERE id = ? AND status = 'dead'",
         (now_s, now_s, callback_id),
     )
-    return cast("int", db.changes()) == 1
+    return db.changes() == 1

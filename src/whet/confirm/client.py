@@ -81,18 +81,19 @@ class Ticket(msgspec.Struct, frozen=True):
     digest: str
     grant: str = ""
     resolved_by: str = ""
+    page_url: str = ""
 
 
 _PLAIN = Ask()
 
 
 class ConfirmClient:
-    """Calls of the service. Without `token`, WHET_CONFIRM_TOKEN or the home's first token of `role` is used;
+    """Calls of the service. Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used;
     without `url`, WHET_CONFIRM_URL or port 6000 on this machine."""
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.url = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
-        token = token or os.environ.get("WHET_CONFIRM_TOKEN") or _stored_token(role)
+        token = token or os.environ.get("CONFIRMATION_TOKEN") or _stored_token(role)
         headers = {"authorization": f"Bearer {token}"} if token else {}
         local = self.url.partition("://")[2].partition(":")[0] in ("127.0.0.1", "localhost")
         self._http = httpx2.AsyncClient(
@@ -149,7 +150,9 @@ class ConfirmClient:
             body["callback_url"] = ask.callback_url
         headers = {"idempotency-key": ask.idempotency_key} if ask.idempotency_key else {}
         answer = await self.call("POST", "/confirm", body, headers=headers)
-        ticket = Ticket(answer["id"], answer["status"], answer["digest"])
+        ticket = Ticket(
+            answer["id"], answer["status"], answer["digest"], page_url=str(answer.get("page_url", ""))
+        )
         if "expires_at" in answer:
             expected = request_digest(
                 ticket.id,
@@ -186,9 +189,13 @@ class ConfirmClient:
                     raise
                 await asyncio.sleep(_RETRY_S)
 
-    async def consume(self, request_id: str, digest: str) -> Ticket:
-        """Use an approval up. Raises Failed where it is used, another action's, or none."""
-        answer = await self.call("POST", f"/confirm/{request_id}/consume", {"digest": digest})
+    async def consume(self, request_id: str, digest: str, *, idempotency_key: str = "") -> Ticket:
+        """Use an approval up. Raises Failed where it is used, another action's, or none; the same
+        `idempotency_key` gets the same answer again."""
+        headers = {"idempotency-key": idempotency_key} if idempotency_key else {}
+        answer = await self.call(
+            "POST", f"/confirm/{request_id}/consume", {"digest": digest}, headers=headers
+        )
         return Ticket(request_id, "consumed", digest, answer["grant"])
 
     async def report(self, request_id: str, result: str, note: str = "") -> None:

@@ -140,8 +140,13 @@ def amend(tx: Tx, request_id: str, who: Principal, details: dict[str, Any], reas
     return Outcome("amended", reason or "the details were changed; it must be approved as it is now", changed)
 
 
-def consume(tx: Tx, request_id: str, who: Principal, digest: str, valid_s: float) -> Outcome:
-    """Use an approval up: once, for exactly the approved digest, before it is `valid_s` old."""
+def consume(tx: Tx, request_id: str, who: Principal, proof: tuple[str, str], valid_s: float) -> Outcome:
+    """Use an approval up: once, for exactly the approved digest, before it is `valid_s` old.
+
+    `proof` is the digest and an idempotency key ("" for none); who comes again with the key that used the
+    approval up gets the same answer.
+    """
+    digest, key = proof
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
@@ -157,12 +162,15 @@ def consume(tx: Tx, request_id: str, who: Principal, digest: str, valid_s: float
     if request.status not in ("approved", "auto_approved"):
         return Outcome("already_decided", f"it is {request.status}, not approved", request)
     if request.consumed_at is not None:
+        if key and (request.consume_key, request.consumed_by) == (key, who.name):
+            return Outcome("decided", "this key has used it up before", request)
         tx.record("consume_refused", request.id, who.name, request.principal, {"why": "used up"})
         return Outcome("already_decided", "the approval was used before", request)
     if tx.now_s > (request.resolved_at or request.created_at) + valid_s:
         return Outcome("late", "the approval is too old to be used: ask again", request)
     tx.connection.execute(
-        "UPDATE requests SET consumed_at = ?, consumed_by = ? WHERE id = ?", (tx.now_s, who.name, request.id)
+        "UPDATE requests SET consumed_at = ?, consumed_by = ?, consume_key = ? WHERE id = ?",
+        (tx.now_s, who.name, key, request.id),
     )
     tx.record("consumed", request.id, who.name, request.principal, {"digest": digest})
     used = msgspec.structs.replace(request, consumed_at=tx.now_s, consumed_by=who.name)

@@ -1,4 +1,4 @@
-"""A hook for Claude Code: reads a PreToolUse or PermissionRequest event, asks a person, answers allow or deny.
+"""A hook for Claude Code: reads a PreToolUse or PermissionRequest event, asks a person, answers.
 
 Whatever goes wrong is a denial with its reason: no service, no answer in time, an event that can't be read.
 """

@@ -71,7 +71,7 @@ def load_key(path: Path, *, may_make: bool) -> SigningKey:
         if not may_make:
             raise ConfigError(
                 f"the signing key {path} is missing, and the audit log was signed with it",
-                hint="restore it from your backup, or start with --new-key to sign with a new one from here on",
+                hint="restore it from your backup, or start with --new-key to sign with a new one",
             )
         text = _PREFIX + base64url(os.urandom(32)) + "\n"
         replace(path, text, mode=0o600)

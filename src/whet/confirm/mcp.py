@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from importlib.metadata import version
 from typing import Any, cast
 
 import msgspec
 
-from whet import __version__
 from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed, Unreachable
 from whet.contract.errors import WhetError
 
@@ -24,8 +24,8 @@ _TEXT: dict[str, Any] = {"type": "string"}
 TOOLS: list[dict[str, Any]] = [
     {
         "name": "request_confirmation",
-        "description": "Ask a person to approve an action before you do it. Returns the request's id and status;"
-        " the action may only be done after wait_for_confirmation says approved.",
+        "description": "Ask a person to approve an action before you do it. Returns the request's id and"
+        " status; the action may only be done after wait_for_confirmation says approved.",
         "inputSchema": {
             "type": "object",
             "required": ["action", "description"],
@@ -111,7 +111,7 @@ async def answer_call(client: ConfirmClient, message: dict[str, Any]) -> dict[st
         return {
             "protocolVersion": asked if asked in _VERSIONS else _VERSIONS[0],
             "capabilities": {"tools": {}},
-            "serverInfo": {"name": "whet-confirm", "version": __version__},
+            "serverInfo": {"name": "whet-confirm", "version": version("whet")},
         }
     if method == "ping":
         return {}
@@ -137,8 +137,8 @@ async def _call(client: ConfirmClient, name: str, arguments: dict[str, Any]) -> 
 
 
 async def _request(client: ConfirmClient, arguments: dict[str, Any]) -> dict[str, Any]:
-    details = arguments.get("details") or {}
-    seconds = arguments.get("timeout_seconds", 300)
+    details: object = arguments.get("details") or {}
+    seconds: object = arguments.get("timeout_seconds", 300)
     if not isinstance(details, dict) or not isinstance(seconds, int):
         raise BadCall(-32602, "details must be an object and timeout_seconds a whole number")
     action, description = str(arguments.get("action", "")), str(arguments.get("description", ""))

@@ -28,5 +28,5 @@ def action_key(action: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_high_risk(key: str) -> bool:
-    """Whether a normalised name is one of the actions that always need a person; `wipe-database` is one too."""
+    """Whether a normalised name always needs a person; `wipe-database` is `wipe_database`."""
     return _JOINTS.sub("_", key) in HIGH_RISK_ACTIONS

@@ -14,7 +14,7 @@ from whet.config.files import read_small, replace
 from whet.config.paths import Home
 from whet.confirm import tokens
 from whet.confirm.database import Database
-from whet.confirm.keys import load_key
+from whet.confirm.keys import SigningKey, load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
 from whet.confirm.service import Limits, Service
@@ -77,7 +77,7 @@ def open_service(
 
 
 def make_first_tokens(service: Service, where: Places) -> list[Path]:
-    """Where no token was ever made: one that submits and one that approves, stored 0600. Gives their files."""
+    """Where no token was ever made, make one that submits and one that approves; gives their files (0600)."""
     if not service.database.read(tokens.is_empty):
         return []
 

@@ -191,7 +191,7 @@ def _values(value: Any, path: Sequence[str | int]) -> list[Any]:
     step, rest = path[0], path[1:]
     if step == "*":
         inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
-        items = cast("list[Any]", list(inner)) if isinstance(value, dict | list) else []
+        items = list(inner) if isinstance(value, dict | list) else []
         return [found for item in items for found in _values(item, rest)]
     if isinstance(step, int):
         if isinstance(value, list) and step < len(cast("list[Any]", value)):

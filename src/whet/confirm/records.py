@@ -99,6 +99,7 @@ class Request(msgspec.Struct, frozen=True):
     escalated_at: float | None = None
     consumed_at: float | None = None
     consumed_by: str = ""
+    consume_key: str = ""
     executed_at: float | None = None
     execution: str = ""
     execution_note: str = ""

@@ -13,10 +13,10 @@ from whet.confirm.ledger import Tx
 from whet.confirm.records import BY_TIMEOUT, Plan, Principal, Request, Status, Verdict, Vote
 
 _COLUMNS = (
-    "seq, id, action, description, details, requester, session_key, principal, status, created_at, expires_at,"
-    " timeout_seconds, resolved_at, resolved_by, reason, digest, plan, policy_version, is_high_risk,"
-    " accepts_edits, original, edited_by, callback_url, escalated_at, consumed_at, consumed_by, executed_at,"
-    " execution, execution_note"
+    "seq, id, action, description, details, requester, session_key, principal, status, created_at,"
+    " expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan, policy_version,"
+    " is_high_risk, accepts_edits, original, edited_by, callback_url, escalated_at, consumed_at, consumed_by,"
+    " consume_key, executed_at, execution, execution_note"
 )
 ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
 _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN = 8, 10, 12, 13, 16
@@ -62,8 +62,9 @@ def insert(tx: Tx, request: Request, action_key: str, rate_number: int | None) -
         else None
     )
     tx.connection.execute(
-        "INSERT INTO requests (id, action, action_key, description, details, requester, session_key, principal,"
-        " status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan,"
+        "INSERT INTO requests (id, action, action_key, description, details, requester, session_key,"
+        " principal, status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason,"
+        " digest, plan,"
         " policy_version, is_high_risk, accepts_edits, callback_url, escalates_at, rate_number)"
         " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
@@ -138,7 +139,8 @@ def _queue_callback(tx: Tx, request: Request) -> None:
         }
     )
     tx.connection.execute(
-        "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after) VALUES (?,?,?,?,?,?)",
+        "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
+        " VALUES (?,?,?,?,?,?)",
         (f"msg_{request.id}", request.id, request.callback_url, body.decode(), tx.now_s, tx.now_s),
     )
 
@@ -206,7 +208,7 @@ def replace_details(tx: Tx, request: Request, who: Principal, details_json: str,
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which requests: of a status ("" for any), of a principal ("" for any), below `before_seq` (0: newest)."""
+    """Which requests: of a status and a principal ("" for any), below `before_seq` (0: newest)."""
 
     status: str = ""
     principal: str = ""
@@ -245,7 +247,8 @@ def count_pending(db: apsw.Connection, now_s: float) -> int:
 
 def due(db: apsw.Connection, now_s: float, limit: int) -> list[Request]:
     """Give requests whose deadline has passed and whose row still says pending, as they were."""
-    sql = f"SELECT {_COLUMNS} FROM requests WHERE status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    where = "status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE {where}"
     return [as_request(row, 0.0) for row in db.execute(sql, (now_s, limit))]
 
 

@@ -15,13 +15,14 @@ CREATE TABLE requests (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
     action TEXT NOT NULL, action_key TEXT NOT NULL, description TEXT NOT NULL, details TEXT NOT NULL,
     requester TEXT NOT NULL, session_key TEXT NOT NULL, principal TEXT NOT NULL,
-    status TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL, timeout_seconds INTEGER NOT NULL,
+    status TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
+    timeout_seconds INTEGER NOT NULL,
     resolved_at REAL, resolved_by TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
     digest TEXT NOT NULL, plan TEXT NOT NULL, policy_version TEXT NOT NULL,
     is_high_risk INTEGER NOT NULL, accepts_edits INTEGER NOT NULL,
     original TEXT NOT NULL DEFAULT '', edited_by TEXT NOT NULL DEFAULT '',
     callback_url TEXT NOT NULL DEFAULT '', escalates_at REAL, escalated_at REAL,
-    consumed_at REAL, consumed_by TEXT NOT NULL DEFAULT '',
+    consumed_at REAL, consumed_by TEXT NOT NULL DEFAULT '', consume_key TEXT NOT NULL DEFAULT '',
     executed_at REAL, execution TEXT NOT NULL DEFAULT '', execution_note TEXT NOT NULL DEFAULT '',
     rate_number INTEGER
 ) STRICT;

@@ -11,8 +11,10 @@ import errno
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -57,14 +59,18 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._on_ready = on_ready
+        self.stopping = asyncio.Event()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         """Stop at SIGTERM and SIGINT; a second signal does not wait for anybody."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         loop = asyncio.get_running_loop()
         handled = (signal.SIGTERM, signal.SIGINT)
         for number in handled:
-            loop.add_signal_handler(number, self._stop)
+            loop.add_signal_handler(number, self.stop)
         try:
             yield
         finally:
@@ -76,9 +82,17 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         self._on_ready()
 
-    def _stop(self) -> None:
+    async def main_loop(self) -> None:
+        """Serve until told to stop; the Date header is renewed every second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), 1.0)
+
+    def stop(self) -> None:
+        """Answer what is under way and end; called again, end at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        self.stopping.set()
         self._service.hub.close()
 
 
@@ -95,7 +109,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
                 f"port {port} on {host} is taken",
-                hint=f"see by whom: ss -ltnp 'sport = :{port}' (or lsof -i :{port}); or choose --port and --web-port",
+                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose --port and --web-port",
             ) from error
         raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
     sock.setblocking(False)
@@ -112,9 +126,18 @@ def check(settings: Settings) -> None:
 
 
 async def serve(
-    service: Service, where: Places, settings: Settings, on_ready: Callable[[Sequence[int]], None]
+    service: Service,
+    where: Places,
+    settings: Settings,
+    on_ready: Callable[[Sequence[int]], None],
+    *,
+    stop: asyncio.Event | None = None,
+    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] | None = None,
 ) -> None:
-    """Serve until told to stop; `on_ready` gets the ports once they listen. Raises ConfigError."""
+    """Serve until told to stop; `on_ready` gets the ports once they listen. Raises ConfigError.
+
+    `stop` ends it as SIGTERM does. `beside` runs next to the listeners instead of what `background` gives.
+    """
     check(settings)
     sockets = [listen(settings.host, settings.port)]
     if settings.web_port >= 0:
@@ -128,7 +151,7 @@ async def serve(
     guard = Guard(service, hosts=frozenset({settings.host, *settings.hosts}), is_open=settings.is_open)
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
-    api = Api(service, guard, web=web, web_port=ports[-1])
+    api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
     config = uvicorn.Config(
         api,
         loop="none",
@@ -144,13 +167,21 @@ async def serve(
         backlog=_BACKLOG,
     )
     server = Server(config, service, lambda: on_ready(ports))
+    works = [*background(service, where, settings), people.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work()) for work in (*background(service, where, settings), people.run)]
+        tasks = [group.create_task(work()) for work in works]
+        if stop is not None:
+            tasks.append(group.create_task(_stop_at(stop, server)))
         try:
             await server.serve(sockets=sockets)
         finally:
             for task in tasks:
                 task.cancel()
+
+
+async def _stop_at(stop: asyncio.Event, server: Server) -> None:
+    await stop.wait()
+    server.stop()
 
 
 def make_web(service: Service, settings: Settings, people: Notifier, port: int) -> ASGIApp | None:
@@ -162,7 +193,9 @@ def make_web(service: Service, settings: Settings, people: Notifier, port: int) 
 
 def make_people(service: Service, where: Places, settings: Settings, port: int) -> Notifier:
     """Open the channels to people. Raises ConfigError."""
-    channels = read_channels(settings.channels or where.folder / "channels.toml", settings.channels is not None)
+    channels = read_channels(
+        settings.channels or where.folder / "channels.toml", settings.channels is not None
+    )
     return Notifier(service, channels, settings.secrets, page_url(settings, port))
 
 
@@ -178,7 +211,9 @@ def _where(settings: Settings) -> Place:
     return place(settings.host, settings.public_url, settings.hosts)
 
 
-def background(service: Service, where: Places, settings: Settings) -> list[Callable[[], Awaitable[None]]]:
+def background(
+    service: Service, where: Places, settings: Settings
+) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Give what runs beside the listeners."""
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)

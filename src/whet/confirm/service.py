@@ -118,10 +118,10 @@ class Service:
         """Take a request back."""
         return await self.change(lambda tx: decide.cancel(tx, request_id, who, reason))
 
-    async def consume(self, request_id: str, who: Principal, digest: str) -> Outcome:
-        """Use an approval up, exactly once."""
+    async def consume(self, request_id: str, who: Principal, digest: str, key: str = "") -> Outcome:
+        """Use an approval up, exactly once; the same `key` (not "") gets the same answer again."""
         valid_s = self.policy_file.policy.approval_valid_s
-        return await self.change(lambda tx: decide.consume(tx, request_id, who, digest, valid_s))
+        return await self.change(lambda tx: decide.consume(tx, request_id, who, (digest, key), valid_s))
 
     async def report(self, request_id: str, who: Principal, result: str, note: str = "") -> Outcome:
         """Note what came of running it: `result` is executed or failed."""
@@ -136,8 +136,8 @@ class Service:
     async def wait(
         self, request_id: str, timeout_s: float, gone: asyncio.Future[None] | None = None
     ) -> Request | None:
-        """Give the request when it has ended, or as it is after `timeout_s` or once `gone` is done; None where
-        there is none."""
+        """Give the request when it has ended, or as it is after `timeout_s` or once `gone` is done; None
+        where there is none."""
         request = self.get(request_id)
         if request is None or not request.is_pending or timeout_s <= 0:
             return request

@@ -23,7 +23,7 @@ class Wanted(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def add(tx: Tx, wanted: Wanted, by: str) -> dict[str, Any]:
+def add(tx: Tx, wanted: Wanted, by: str) -> dict[str, object]:
     """Add an entry and give it. Raises ValueError for one that may not be."""
     key = action_key(wanted.action)
     if not key or not wanted.principal:
@@ -38,7 +38,7 @@ def add(tx: Tx, wanted: Wanted, by: str) -> dict[str, Any]:
         " VALUES (?, ?, ?, ?, ?, ?)",
         (key, wanted.principal, wanted.session_key, by, tx.now_s, expires_at),
     )
-    entry = {
+    entry: dict[str, object] = {
         "id": tx.connection.last_insert_rowid(),
         "action": key,
         "principal": wanted.principal,

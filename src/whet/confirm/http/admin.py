@@ -7,11 +7,13 @@ from typing import Any
 import apsw
 
 from whet.confirm import whitelist
+from whet.confirm.callbacks import revive
 from whet.confirm.http import shapes
 from whet.confirm.http.guard import need
 from whet.confirm.http.wire import Refusal, Scope, parse_object, query, text_field
 from whet.confirm.records import Principal
 from whet.confirm.service import Service
+from whet.contract.errors import NotFound
 
 Answer = tuple[int, dict[str, Any]]
 Call = tuple[str, bytes, bytes]
@@ -29,29 +31,52 @@ def is_admin_path(path: bytes) -> bool:
 async def call(service: Service, who: Principal, called: Call, scope: Scope) -> Answer:
     """Answer a call. Raises Refusal."""
     method, path, body = called
-    if path == b"/audit/events" and method == "GET":
-        need(who, "audit")
-        after = query(scope).get("after", "0")
-        found = service.history(after_id=int(after) if after.isascii() and after.isdigit() else 0)
-        return 200, {"count": len(found), "events": [shapes.event(event) for event in found]}
-    if path == b"/audit/checkpoint" and method == "GET":
-        need(who, "audit", "approve")
-        return 200, _checkpoint(service)
-    if path == b"/whitelist":
+    parts = path.split(b"/")[1:]
+    if path.startswith(b"/audit/"):
+        if method != "GET":
+            raise Refusal(405, f"{method} is not answered here", headers=[(b"allow", b"GET")])
+        return _audit(service, who, path, query(scope).get("after", "0"))
+    if parts == [b"whitelist"]:
         return await _whitelist(service, who, method, body)
-    if path.startswith(b"/whitelist/") and method == "DELETE":
-        need(who, "admin")
-        entry = path.rpartition(b"/")[2].decode("latin-1")
-        if not entry.isascii() or not entry.isdigit() or len(entry) > 15:
-            raise Refusal(404, "there is no such entry")
-        await service.change(lambda tx: whitelist.remove(tx, int(entry), who.name))
-        return 200, {"id": int(entry), "status": "removed"}
-    if path == b"/callbacks" and method == "GET":
+    if parts == [b"callbacks"] and method == "GET":
         need(who, "audit")
         return 200, {"callbacks": service.database.read(_dead_letters)}
-    if path.startswith((b"/whitelist", b"/callbacks", b"/audit")):
-        raise Refusal(405, f"{method} is not answered here")
-    raise Refusal(404, "there is nothing here")
+    if parts[0] == b"whitelist" and len(parts) == 2 and method == "DELETE":
+        return await _unlist(service, who, _number(parts[1]))
+    if parts[0] == b"callbacks" and len(parts) == 3 and parts[2] == b"retry" and method == "POST":
+        return await _retry(service, who, _number(parts[1]))
+    raise Refusal(405, f"{method} is not answered here")
+
+
+def _audit(service: Service, who: Principal, path: bytes, after: str) -> Answer:
+    if path == b"/audit/checkpoint":
+        need(who, "audit", "approve")
+        return 200, _checkpoint(service)
+    need(who, "audit")
+    is_number = after.isascii() and after.isdigit() and len(after) < 19
+    found = service.history(after_id=int(after) if is_number else 0)
+    return 200, {"count": len(found), "events": [shapes.event(event) for event in found]}
+
+
+async def _unlist(service: Service, who: Principal, entry: int) -> Answer:
+    need(who, "admin")
+    try:
+        await service.change(lambda tx: whitelist.remove(tx, entry, who.name))
+    except NotFound as error:
+        raise Refusal(404, error.message) from error
+    return 200, {"id": entry, "status": "removed"}
+
+
+async def _retry(service: Service, who: Principal, number: int) -> Answer:
+    need(who, "admin")
+    if not await service.change(lambda tx: revive(tx.connection, number, tx.now_s)):
+        raise Refusal(404, "there is no dead letter of that number")
+    return 200, {"id": number, "status": "waiting"}
+
+
+def _number(raw: bytes) -> int:
+    """Read a row's number from a path; 0, which no row has, for anything else."""
+    return int(raw) if raw.isdigit() and len(raw) < 16 else 0
 
 
 async def _whitelist(service: Service, who: Principal, method: str, body: bytes) -> Answer:

@@ -15,7 +15,7 @@ from whet.confirm.http import admin, decisions, reading, streams
 from whet.confirm.http.guard import Guard
 from whet.confirm.http.metrics import Metrics
 from whet.confirm.http.openapi import document
-from whet.confirm.http.submissions import submit
+from whet.confirm.http.submissions import idempotency_key, submit
 from whet.confirm.http.wire import (
     ClientGone,
     Headers,
@@ -38,14 +38,21 @@ _logger = logging.getLogger("whet.confirm.http")
 
 
 class Api:
-    """The application. `web_port` is where paths that are not the API's go to `web`."""
+    """The application. `page_url` is where people decide; `web` gets what is not the API's on `web_port`."""
 
     def __init__(
-        self, service: Service, guard: Guard, *, web: ASGIApp | None = None, web_port: int = 0
+        self,
+        service: Service,
+        guard: Guard,
+        page_url: str = "",
+        *,
+        web: ASGIApp | None = None,
+        web_port: int = 0,
     ) -> None:
         self.service = service
         self.guard = guard
         self.metrics = Metrics()
+        self._page_url = page_url
         self._web = web
         self._web_port = web_port
 
@@ -94,6 +101,8 @@ class Api:
         who = await self.guard.principal(scope)
         body = await read_body(scope, receive)
         status, shown, headers = await submit(self.service, who, scope, body)
+        if self._page_url and status == 202:
+            shown["page_url"] = f"{self._page_url}/r/{shown['id']}"
         await self._send(send, (status, shown), headers)
 
     async def _verb(self, scope: Scope, receive: Receive, send: Send, called: tuple[str, bytes]) -> None:
@@ -104,7 +113,8 @@ class Api:
         _only(scope["method"], "POST")
         who = await self.guard.principal(scope)
         body = await read_body(scope, receive)
-        await self._send(send, await verb(self.service, who, request_id, body))
+        key = idempotency_key(scope)
+        await self._send(send, await verb(self.service, who, request_id, (body, key)))
 
     async def _status(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         who = await self.guard.principal(scope)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -26,17 +26,18 @@ _STATUS: dict[OutcomeKind, int] = {
     "not_found": 404,
 }
 Answer = tuple[int, dict[str, Any]]
-Verb = Callable[[Service, Principal, str, bytes], Awaitable[Answer]]
+Given = tuple[bytes, str]  # the body, and the Idempotency-Key
+Verb = Callable[[Service, Principal, str, Given], Awaitable[Answer]]
 
 
-async def approve(service: Service, who: Principal, request_id: str, body: bytes) -> Answer:
+async def approve(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
     """Say yes."""
-    return await _vote(service, who, request_id, ("approve", "approver", body))
+    return await _vote(service, who, request_id, ("approve", "approver", given[0]))
 
 
-async def deny(service: Service, who: Principal, request_id: str, body: bytes) -> Answer:
+async def deny(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
     """Say no, with a reason where one is given."""
-    return await _vote(service, who, request_id, ("deny", "denier", body))
+    return await _vote(service, who, request_id, ("deny", "denier", given[0]))
 
 
 async def _vote(
@@ -73,16 +74,19 @@ def _counted(outcome: Outcome, request: Request) -> dict[str, Any]:
     }
 
 
-async def amend(service: Service, who: Principal, request_id: str, body: bytes) -> Answer:
+async def amend(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
     """Change the details, where the requester takes edits."""
     need(who, "approve")
-    fields = _fields(body)
-    details = fields.get("details")
+    fields = _fields(given[0])
+    details: object = fields.get("details")
     if not isinstance(details, dict):
         raise Refusal(400, "details must be an object")
     try:
         outcome = await service.amend(
-            request_id, who, details, text_field(fields, "reason", "", _LONGEST_REASON)
+            request_id,
+            who,
+            cast("dict[str, Any]", details),
+            text_field(fields, "reason", "", _LONGEST_REASON),
         )
     except ValueError as error:
         raise Refusal(400, f"details can't be encoded: {error}") from error
@@ -95,20 +99,21 @@ async def amend(service: Service, who: Principal, request_id: str, body: bytes) 
     }
 
 
-async def cancel(service: Service, who: Principal, request_id: str, body: bytes) -> Answer:
+async def cancel(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
     """Take an own request back."""
     need(who, "submit")
-    reason = text_field(_fields(body), "reason", "", _LONGEST_REASON)
+    reason = text_field(_fields(given[0]), "reason", "", _LONGEST_REASON)
     return 200, _settled(_request_of(await service.cancel(request_id, who, reason)))
 
 
-async def consume(service: Service, who: Principal, request_id: str, body: bytes) -> Answer:
-    """Use an approval up for exactly the approved digest; gives the signed grant along."""
+async def consume(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
+    """Use an approval up for exactly the approved digest; gives the signed grant along. The same
+    Idempotency-Key gets the same answer again: a caller that crashed after this may ask what it had got."""
     need(who, "submit")
-    digest = text_field(_fields(body), "digest", "", 64)
+    digest = text_field(_fields(given[0]), "digest", "", 64)
     if not digest:
         raise Refusal(400, "digest is required: it is in the answer to your submission")
-    request = _request_of(await service.consume(request_id, who, digest))
+    request = _request_of(await service.consume(request_id, who, digest, given[1]))
     return 200, {
         "id": request.id,
         "action": request.action,
@@ -119,10 +124,10 @@ async def consume(service: Service, who: Principal, request_id: str, body: bytes
     }
 
 
-async def report(service: Service, who: Principal, request_id: str, body: bytes) -> Answer:
+async def report(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
     """Close the record with what came of it."""
     need(who, "submit")
-    fields = _fields(body)
+    fields = _fields(given[0])
     result = fields.get("result")
     if result not in ("executed", "failed"):
         raise Refusal(400, "result must be executed or failed")

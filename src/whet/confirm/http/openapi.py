@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any
 
-from whet import __version__
 from whet.confirm.records import STATUSES
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -135,7 +135,6 @@ def _paths() -> dict[str, Any]:
         "required": False,
         "schema": {**_TEXT, "maxLength": 255},
     }
-    settled = {200: "Settled"}
     return {
         "/confirm": {
             "post": _call(
@@ -158,6 +157,14 @@ def _paths() -> dict[str, Any]:
                 parameters=[_query("wait", _NUMBER)],
             ),
         },
+        **_request_paths(),
+        **_other_paths(),
+    }
+
+
+def _request_paths() -> dict[str, Any]:
+    settled = {200: "Settled"}
+    return {
         "/confirm/{id}/approve": _verb(
             "Approve", {**settled, 202: "Counted"}, approver=_TEXT, digest=_TEXT, reason=_TEXT
         ),
@@ -176,6 +183,11 @@ def _paths() -> dict[str, Any]:
             "parameters": [_ID],
             "get": _call("The signed grant of an approved request", _answers({200: "Object"}, 404, 409)),
         },
+    }
+
+
+def _other_paths() -> dict[str, Any]:
+    return {
         "/audit": {
             "get": _call(
                 "Requests, newest first",
@@ -234,7 +246,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Whet confirmation service",
-            "version": __version__,
+            "version": version("whet"),
             "description": "An action waits until a person approves or denies it, or time runs out.",
         },
         "security": [{"token": []}],

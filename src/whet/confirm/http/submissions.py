@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from typing import Any, cast
 
 from whet.confirm.canonical import canonical
 from whet.confirm.http.guard import need, retry_after
@@ -22,12 +22,20 @@ async def submit(
 ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
     """Store a submission; gives status, body and headers of the answer. Raises Refusal."""
     need(who, "submit")
-    submission = parse(body, header(scope, b"idempotency-key"))
+    submission = parse(body, idempotency_key(scope))
     try:
         done = await service.submit(who, submission)
     except ValueError as error:
         raise Refusal(400, f"details can't be encoded: {error}") from error
     return _answer(done)
+
+
+def idempotency_key(scope: Scope) -> str:
+    """Give the Idempotency-Key header, "" for none. Raises Refusal (400) for an odd one."""
+    key = header(scope, b"idempotency-key")
+    if key and not _KEY.fullmatch(key):
+        raise Refusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
+    return key
 
 
 def parse(body: bytes, key: str = "") -> Submission:
@@ -37,18 +45,16 @@ def parse(body: bytes, key: str = "") -> Submission:
     description = text_field(fields, "description", "", _LONGEST_TEXT).strip()
     if not action or not description:
         raise Refusal(400, "action and description are required")
-    details = fields.get("details") or {}
+    details: object = fields.get("details") or {}
     if not isinstance(details, dict):
         raise Refusal(400, "details must be an object")
-    if key and not _KEY.fullmatch(key):
-        raise Refusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
     callback = text_field(fields, "callback_url", "", _LONGEST_URL)
     if callback and not callback.startswith(("https://", "http://")):
         raise Refusal(400, "callback_url must be an http or https address")
     return Submission(
         action=action,
         description=description,
-        details=details,
+        details=cast("dict[str, Any]", details),
         requester=text_field(fields, "requester", "agent", _LONGEST_KEY),
         session_key=text_field(fields, "session_key", "", _LONGEST_KEY),
         timeout_s=_timeout(fields),

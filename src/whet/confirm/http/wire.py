@@ -22,6 +22,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 BODY_LIMIT_BYTES = 1024 * 1024
+DRAIN_LIMIT_BYTES = 16 * 1024 * 1024
 DEPTH_LIMIT = 64
 _JSON = (b"content-type", b"application/json")
 encode = msgspec.json.Encoder().encode
@@ -52,9 +53,13 @@ async def answer(send: Send, status: int, body: bytes, headers: Headers = ()) ->
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
-    """Give the whole body. Raises Refusal (413) as soon as it is known to be too large, ClientGone."""
+    """Give the whole body. Raises Refusal (413) for one that is too large, ClientGone.
+
+    Up to 16 MiB of a body that is too large are read and dropped, because a client that is still sending
+    would see a broken connection instead of the answer.
+    """
     declared = header(scope, b"content-length")
-    if declared and declared.isdigit() and int(declared) > BODY_LIMIT_BYTES:
+    if declared and declared.isdigit() and int(declared) > DRAIN_LIMIT_BYTES:
         raise _too_large()
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
@@ -63,11 +68,16 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
             raise _too_large()
         return body
     parts = bytearray()
+    size = 0
     while message["type"] == "http.request":
-        parts += message["body"]
-        if len(parts) > BODY_LIMIT_BYTES:
+        size += len(message["body"])
+        if size <= BODY_LIMIT_BYTES:
+            parts += message["body"]
+        elif size > DRAIN_LIMIT_BYTES:
             raise _too_large()
         if not message.get("more_body"):
+            if size > BODY_LIMIT_BYTES:
+                raise _too_large()
             return bytes(parts)
         message = await receive()
     raise ClientGone("the client hung up")
@@ -94,7 +104,7 @@ def query(scope: Scope) -> dict[str, str]:
 def parse_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object. Raises Refusal (400) that says what is wrong."""
     try:
-        value = _DECODER.decode(body.decode("utf-8"))
+        value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise Refusal(400, "Invalid JSON body: not UTF-8") from error
     except RecursionError as error:
@@ -103,9 +113,10 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise Refusal(400, f"Invalid JSON body: {str(error)[:200]}") from error
     if not isinstance(value, dict):
         raise Refusal(400, "Invalid JSON body: not an object")
-    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(value, DEPTH_LIMIT):
+    found = cast("dict[str, Any]", value)
+    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(found, DEPTH_LIMIT):
         raise Refusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}")
-    return cast("dict[str, Any]", value)
+    return found
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
