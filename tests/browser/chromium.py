@@ -209,29 +209,29 @@ class Browser:
     """A running Chromium; each page has cookies of its own."""
 
     def __init__(self, port: int) -> None:
-        self._client = httpx2.Client(trust_env=False)
         self._base = f"http://127.0.0.1:{port}"
 
     @contextlib.contextmanager
     def page(self) -> Iterator[Page]:
         """Open a tab in a fresh, private context."""
-        whole = self._client.get(f"{self._base}/json/version").json()["webSocketDebuggerUrl"]
-        with self._client.websocket(whole, max_message_size_bytes=1 << 20) as root:
+        port = self._base.rpartition(":")[2]
+        with httpx2.Client(trust_env=False) as client:
+            root_url = client.get(f"{self._base}/json/version").json()["webSocketDebuggerUrl"]
+            with client.websocket(root_url, max_message_size_bytes=1 << 20) as root:
+                context = _ask(root, "Target.createBrowserContext")["browserContextId"]
+                made = _ask(root, "Target.createTarget", url="about:blank", browserContextId=context)
+                url = f"ws://127.0.0.1:{port}/devtools/page/{made['targetId']}"
+                with client.websocket(url, max_message_size_bytes=1 << 26) as session:
+                    yield Page(session)
+                _ask(root, "Target.disposeBrowserContext", browserContextId=context)
 
-            def ask(method: str, number: int, **params: Any) -> Any:
-                root.send_text(json.dumps({"id": number, "method": method, "params": params}))
-                while True:
-                    message = json.loads(root.receive_text())
-                    if message.get("id") == number:
-                        return message["result"]
 
-            context = ask("Target.createBrowserContext", 1)["browserContextId"]
-            target = ask("Target.createTarget", 2, url="about:blank", browserContextId=context)["targetId"]
-            port = self._base.rpartition(":")[2]
-            url = f"ws://127.0.0.1:{port}/devtools/page/{target}"
-            with self._client.websocket(url, max_message_size_bytes=1 << 26) as session:
-                yield Page(session)
-            ask("Target.disposeBrowserContext", 3, browserContextId=context)
+def _ask(root: Any, method: str, **params: Any) -> Any:
+    root.send_text(json.dumps({"id": 1, "method": method, "params": params}))
+    while True:
+        message = json.loads(root.receive_text())
+        if message.get("id") == 1:
+            return message["result"]
 
 
 def _port(profile: Path, process: subprocess.Popen[bytes]) -> int:

@@ -114,24 +114,13 @@ def test_a_rebound_name_is_not_answered(page: Page, daemon: Daemon) -> None:
     port = daemon.url.rpartition(":")[2]
     page.open(f"http://evil.example:{port}/login")
     assert "does not answer under that host name" in page.text()
-    for host in (
-        f"evil.example:{port}",
-        "evil.example",
-        "127.0.0.1.evil.example",
-        "",
-        "localhost@evil.example",
-        "[::1",
-    ):
-        assert raw(daemon, f"GET /login HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")[0] in (
-            400,
-            421,
-        )
+    hosts = (f"evil.example:{port}", "127.0.0.1.evil.example", "", "localhost@evil.example", "[::1", "a b")
+    for host in hosts:
+        status, _ = raw(daemon, f"GET /login HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+        assert status in (400, 421), host
     for path in ("/", "/confirm", "/static/x", "/live"):
-        assert raw(daemon, f"GET {path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")[0] in (
-            400,
-            403,
-            421,
-        )
+        status, _ = raw(daemon, f"GET {path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        assert status in (403, 421), path
     two = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
     assert raw(daemon, two)[0] in (400, 421)
 
