@@ -40,7 +40,7 @@ def fill(folder: Path, count: int) -> Places:
             verdict = "approve" if number % 4 == 0 else "deny"
             decide(tx, Ballot(request.id, verdict, "why"), ALICE, POLICY)
         if number % 4 == 0:
-            consume(tx, request.id, AGENT, request.digest, 100.0)
+            consume(tx, request.id, AGENT, (request.digest, ""), 100.0)
         if number % 4 == 2:
             cancel(tx, request.id, AGENT, "")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import resource
 import signal
 import socket
@@ -148,6 +149,7 @@ async def serve(
             raise
     ports = [int(sock.getsockname()[1]) for sock in sockets]
     _raise_file_limit()
+    _log_bugs()
     guard = Guard(service, hosts=frozenset({settings.host, *settings.hosts}), is_open=settings.is_open)
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
@@ -159,7 +161,7 @@ async def serve(
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,
@@ -218,6 +220,13 @@ def background(
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
     return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
+
+
+def _log_bugs() -> None:
+    """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
+    caught = logging.getLogger("uvicorn.error")
+    caught.handlers = logging.getLogger("whet").handlers
+    caught.propagate = False
 
 
 def _raise_file_limit() -> None:
