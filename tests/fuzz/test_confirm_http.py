@@ -15,17 +15,47 @@ ODD_VALUES = [
     None, True, False, 0, -1, 1.5, 10**40, "", " ", "x" * 300, "\0", "\u202e", "😀", "\ud800", [], {}, [[]],
     {"a": {"b": []}}, float("nan"), float("inf"), "NaN", ["x"] * 100, {"": ""},
 ]  # fmt: skip
-FIELDS = (
-    "action description details requester session_key timeout_seconds callback_url approver denier reason"
-    " digest result note seconds principal accepts_edits"
-).split()
+FIELDS = [
+    "action",
+    "description",
+    "details",
+    "requester",
+    "session_key",
+    "timeout_seconds",
+    "callback_url",
+    "approver",
+    "denier",
+    "reason",
+    "digest",
+    "result",
+    "note",
+    "seconds",
+    "principal",
+    "accepts_edits",
+]
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW", "get", ""]
-VERBS = ["", *"/approve /deny /cancel /amend /consume /report /grant /x // /approve/".split()]
+VERBS = [
+    "",
+    *["/approve", "/deny", "/cancel", "/amend", "/consume", "/report", "/grant", "/x", "//", "/approve/"],
+]
 ODD_IDS = ["", "x", "%00", "%2e%2e", "a%2Fb", "0" * 22, "'--", "é", "0" * 5000, "{id}"]
-TOPS = (
-    "/audit /audit/events /audit/checkpoint /health /metrics /openapi.json /keys /whitelist /whitelist/1"
-    " /callbacks /callbacks/1/retry /confirm / /nothing *"
-).split()
+TOPS = [
+    "/audit",
+    "/audit/events",
+    "/audit/checkpoint",
+    "/health",
+    "/metrics",
+    "/openapi.json",
+    "/keys",
+    "/whitelist",
+    "/whitelist/1",
+    "/callbacks",
+    "/callbacks/1/retry",
+    "/confirm",
+    "/",
+    "/nothing",
+    "*",
+]
 ODD_HEADERS = [
     "Content-Type: text/plain", "Content-Type: application/json; charset=utf-16", "Idempotency-Key: k",
     "Idempotency-Key: \x7f", "Content-Length: 5", "Content-Length: -1", "Content-Length: x", "Host: ",
