@@ -75,9 +75,9 @@ def test_confirm_waits_consumes_and_reports(server, token, url):
 
 
 def test_a_denial_says_why(server, token, url):
-    with Person(server, "deny", reason="not today"), BlockingClient(url, token) as client:
-        with pytest.raises(ConfirmationRefused, match="denied by alice: not today") as caught:
-            client.confirm("deploy", "Deploy")
+    refused = pytest.raises(ConfirmationRefused, match="denied by alice: not today")
+    with Person(server, "deny", reason="not today"), BlockingClient(url, token) as client, refused as caught:
+        client.confirm("deploy", "Deploy")
     assert caught.value.status == "denied"
 
 
@@ -88,16 +88,15 @@ def test_the_same_key_finds_the_same_request(server, token, url):
 
 
 def test_no_service_is_a_denial(token):
-    with BlockingClient("http://127.0.0.1:9", token) as client:
-        with pytest.raises(ConfirmationRefused) as caught:
-            client.confirm("deploy", "Deploy")
+    refused = pytest.raises(ConfirmationRefused)
+    with BlockingClient("http://127.0.0.1:9", token) as client, refused as caught:
+        client.confirm("deploy", "Deploy")
     assert caught.value.status == "unavailable" and "whet confirm serve" in caught.value.hint
 
 
 def test_a_wrong_token_is_a_denial(url):
-    with BlockingClient(url, "wct_wrong") as client:
-        with pytest.raises(ConfirmationRefused) as caught:
-            client.confirm("deploy", "Deploy")
+    with BlockingClient(url, "wct_wrong") as client, pytest.raises(ConfirmationRefused) as caught:
+        client.confirm("deploy", "Deploy")
     assert caught.value.status == "refused"
 
 

@@ -234,10 +234,11 @@ def test_failed_logins_are_recorded_and_slowed_down_and_valid_ones_pass(tmp_path
 @pytest.mark.parametrize(
     ("role", "method", "path", "status"),
     [
-        ("approve", "POST", "/confirm", 403), ("audit", "POST", "/confirm", 403), ("submit", "GET", "/audit", 403),
-        ("audit", "GET", "/audit", 200), ("audit", "GET", "/audit/events", 200),
-        ("approve", "GET", "/audit/events", 403), ("submit", "POST", "/whitelist", 403),
-        ("audit", "GET", "/whitelist", 200), ("audit", "POST", "/whitelist", 403), ("", "GET", "/confirm", 401),
+        ("approve", "POST", "/confirm", 403), ("audit", "POST", "/confirm", 403),
+        ("submit", "GET", "/audit", 403), ("audit", "GET", "/audit", 200),
+        ("audit", "GET", "/audit/events", 200), ("approve", "GET", "/audit/events", 403),
+        ("submit", "POST", "/whitelist", 403), ("audit", "GET", "/whitelist", 200),
+        ("audit", "POST", "/whitelist", 403), ("", "GET", "/confirm", 401),
         ("", "GET", "/events", 401), ("", "GET", "/keys", 200), ("", "GET", "/metrics", 200),
         ("", "GET", "/openapi.json", 200), ("submit", "GET", "/nothing", 404),
     ],

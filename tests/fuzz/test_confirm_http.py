@@ -1,4 +1,4 @@
-"""Random bodies, headers, ids and bytes against the API: no answer of class 5xx, and nothing approved by it."""
+"""Random bodies, headers, ids and bytes against the API: no answer of class 5xx, nothing approved."""
 
 from __future__ import annotations
 
@@ -15,25 +15,47 @@ ODD_VALUES = [
     None, True, False, 0, -1, 1.5, 10**40, "", " ", "x" * 300, "\0", "\u202e", "😀", "\ud800", [], {}, [[]],
     {"a": {"b": []}}, float("nan"), float("inf"), "NaN", ["x"] * 100, {"": ""},
 ]  # fmt: skip
-FIELDS = ["action", "description", "details", "requester", "session_key", "timeout_seconds", "callback_url",
-          "approver", "denier", "reason", "digest", "result", "note", "seconds", "principal", "accepts_edits"]  # fmt: skip
+FIELDS = [
+    "action",
+    "description",
+    "details",
+    "requester",
+    "session_key",
+    "timeout_seconds",
+    "callback_url",
+    "approver",
+    "denier",
+    "reason",
+    "digest",
+    "result",
+    "note",
+    "seconds",
+    "principal",
+    "accepts_edits",
+]
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW", "get", ""]
 VERBS = [
     "",
-    "/approve",
-    "/deny",
-    "/cancel",
-    "/amend",
-    "/consume",
-    "/report",
-    "/grant",
-    "/x",
-    "//",
-    "/approve/",
+    *["/approve", "/deny", "/cancel", "/amend", "/consume", "/report", "/grant", "/x", "//", "/approve/"],
 ]
 ODD_IDS = ["", "x", "%00", "%2e%2e", "a%2Fb", "0" * 22, "'--", "é", "0" * 5000, "{id}"]
-TOPS = ["/audit", "/audit/events", "/audit/checkpoint", "/health", "/metrics", "/openapi.json", "/keys",
-        "/whitelist", "/whitelist/1", "/callbacks", "/callbacks/1/retry", "/confirm", "/", "/nothing", "*"]  # fmt: skip
+TOPS = [
+    "/audit",
+    "/audit/events",
+    "/audit/checkpoint",
+    "/health",
+    "/metrics",
+    "/openapi.json",
+    "/keys",
+    "/whitelist",
+    "/whitelist/1",
+    "/callbacks",
+    "/callbacks/1/retry",
+    "/confirm",
+    "/",
+    "/nothing",
+    "*",
+]
 ODD_HEADERS = [
     "Content-Type: text/plain", "Content-Type: application/json; charset=utf-16", "Idempotency-Key: k",
     "Idempotency-Key: \x7f", "Content-Length: 5", "Content-Length: -1", "Content-Length: x", "Host: ",
@@ -42,8 +64,10 @@ ODD_HEADERS = [
     "Last-Event-ID: 99999999999999999999", "Origin: http://x", "Range: bytes=0-", "Accept-Encoding: *",
     "X: " + "y" * 9000, "Cookie: a=b", ": novalue", "no colon",
 ]  # fmt: skip
-QUERIES = ["", "?wait=0.01", "?wait=-1", "?wait=x", "?limit=99999999999999999999", "?before=-1", "?status=zzz",
-           "?status=pending", "?%ff=%fe", "?after=1e9", "?limit=%00", "?" + "a=b&" * 500]  # fmt: skip
+QUERIES = [
+    "", "?wait=0.01", "?wait=-1", "?wait=x", "?limit=99999999999999999999", "?before=-1", "?status=zzz",
+    "?status=pending", "?%ff=%fe", "?after=1e9", "?limit=%00", "?" + "a=b&" * 500,
+]  # fmt: skip
 
 
 class Fuzz:

@@ -49,7 +49,7 @@ async def dispatch(session: Session, turn: Turn, emit: Emit, deadline: asyncio.T
     open_calls = session.log.open_calls(turn)
     if not open_calls:
         return
-    planned = [await _plan(session, open_call, emit, deadline) for open_call in open_calls]
+    planned = [await _plan(session, turn, open_call, emit, deadline) for open_call in open_calls]
     for batch in _batches(planned):
         try:
             async with asyncio.TaskGroup() as group:
@@ -73,15 +73,14 @@ def _batches(planned: Sequence[_Planned]) -> list[list[_Planned]]:
     return batches
 
 
-async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asyncio.Timeout) -> _Planned:
+async def _plan(
+    session: Session, turn: Turn, open_call: OpenCall, emit: Emit, deadline: asyncio.Timeout
+) -> _Planned:
     call = open_call.call
     tool = session.tools.get(call.name)
     planned = _Planned(open_call, {}, tool, "rule")
     if tool is None:
         planned.known = ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
-        return planned
-    if open_call.started and not tool.repeatable:
-        planned.known = ToolOutput(INTERRUPTED, error_kind="interrupted")
         return planned
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
@@ -93,28 +92,33 @@ async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asy
         planned.known = ToolOutput(text, error_kind="bad_input")
         return planned
     planned.arguments = arguments  # pyright: ignore[reportUnknownMemberType]
+    if open_call.started and not tool.repeatable:
+        planned.known = ToolOutput(INTERRUPTED, error_kind="interrupted")
+        return planned
     if _fails_repeatedly(session.log.messages, call.name, call.arguments):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         planned.known = ToolOutput(text, error_kind="failed")
         return planned
-    decision = await _decide(session, planned, tool, emit, deadline)
+    decision = await _decide(session, _question(session, turn, planned, tool), emit, deadline)
     planned.decided_by = decision.decided_by
     if decision.verdict != "allow":
         planned.known = ToolOutput(decision.reason or "Denied.", error_kind="denied")
     return planned
 
 
-async def _decide(
-    session: Session, planned: _Planned, tool: Tool, emit: Emit, deadline: asyncio.Timeout
-) -> Decision:
-    call = planned.open_call.call
+async def _decide(session: Session, question: GateCall, emit: Emit, deadline: asyncio.Timeout) -> Decision:
     with _Paused(deadline):
         try:
-            question = GateCall(session.id, call, tool, planned.arguments, str(session.workspace))
             return await session.gate.decide(question, emit)
         except Exception as error:
             log.exception("the gate failed")
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
+
+
+def _question(session: Session, turn: Turn, item: _Planned, tool: Tool) -> GateCall:
+    asked = item.open_call
+    key = f"{turn.number}.{asked.step}.{asked.index}"
+    return GateCall(session.id, asked.call, tool, item.arguments, str(session.workspace), key)
 
 
 async def _run_one(
@@ -139,6 +143,8 @@ async def _run_one(
         is_error=output.is_error,
     )
     await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
+    if item.tool is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
+        await session.gate.report(_question(session, turn, item, item.tool), output, emit)
     # A command that failed says why at its end; everything else begins with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
     asked = "" if item.known is None else call.arguments

@@ -21,10 +21,11 @@ from whet.app.contexts import Contexts
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
-from whet.approval.gate import PolicyGate
+from whet.approval.gate import PolicyGate, Service
+from whet.approval.high_risk import HighRisk
 from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings
+from whet.config.schema import ConfirmSettings, ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat
@@ -54,6 +55,7 @@ from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
 
 if TYPE_CHECKING:
+    from whet.app.confirming import Confirmations
     from whet.plugins.hooks import Hooks
 
 
@@ -90,6 +92,7 @@ class App:
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
+        self._confirmations = self._confirm_at(settings.confirm) if settings.confirm.url else None
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -137,13 +140,25 @@ class App:
         It takes the context engine of `leaving` over.
         """
         log = await SessionLog.open(self.database, session_id, self.clock)
+        seat = await self._seat(leaving, foreground=True)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        if not prompt and not tools_json:  # it was made by another program
+            prompt, tools_json = await self._freeze(session_id, seat)
         specs = read_specs(tools_json.encode())
         done = [
             call.arguments for message in log.messages for call in message.tool_calls if call.name == "todo"
         ]
         self.todo_lists.restore(session_id, done)
-        return await self._session(log, prompt, specs, leaving=leaving)
+        return await self._session(log, prompt, specs, seat=seat, leaving=leaving)
+
+    async def _freeze(self, session_id: str, seat: Seat) -> tuple[str, str]:
+        own = await self.contexts.tools(seat, self.tools.by_name)
+        specs = [tool.spec for tool in (*self.tools.by_name.values(), *own)]
+        toolsets = self.settings.tools.toolsets
+        prompt = system_prompt(self.workspace, toolsets, instructions=self.settings.agent.instructions)
+        tools_json = msgspec.json.encode(specs).decode()
+        await self.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
+        return prompt, tools_json
 
     async def continue_session(self) -> Session:
         """Open the latest conversation of this workspace."""
@@ -179,11 +194,21 @@ class App:
             for host_session in self._told:
                 await self.plugins.hooks.tell("on_session_end", session_id=host_session)
             self.plugins.close()
+        if self._confirmations is not None:
+            await self._confirmations.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
         self._practice.close()
         self.database.close()
+
+    def _confirm_at(self, settings: ConfirmSettings) -> Confirmations:
+        # A home without a service, which is most of them, need not pay for its client.
+        confirming = pkgutil.resolve_name("whet.app.confirming")
+        confirmer: Confirmations = confirming.Confirmations(settings, self._secrets, self.home, self.clock)
+        high_risk = HighRisk(settings.actions, defaults=settings.default_actions)
+        self.gate.service = Service(high_risk, confirmer)
+        return confirmer
 
     def _connect(self, model: ModelSettings) -> Provider:
         return connect(self._practice.reach(model), self.settings.fallback, self._secrets)

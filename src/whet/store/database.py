@@ -21,7 +21,7 @@ from whet.clock import Clock, iso
 from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.faults import DISK_FULL, as_store_error
 from whet.sqlite.gather import After, Gather
-from whet.sqlite.lane import Lane, Outcome
+from whet.sqlite.lane import Lane, Outcome, Rows
 from whet.store.migrations import is_current, migrate
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class Database:
         """Write on the lane's thread, however long it takes. A cancel leaves, and undoes nothing."""
         return await self._gather_here().large(work)
 
-    async def append(self, work: Work[T], after: After | None = None) -> T:
+    async def append(self, work: Work[T] | Rows, after: After | None = None) -> T:
         """Write a few rows; returns when they are on disk. A cancel leaves, and undoes nothing.
 
         Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
