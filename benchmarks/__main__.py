@@ -8,7 +8,18 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import confirm, context, growth, moving, overhead, prompt, startup, store, waiting
+from benchmarks import (
+    confirm,
+    context,
+    context_host,
+    growth,
+    moving,
+    overhead,
+    prompt,
+    startup,
+    store,
+    waiting,
+)
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -24,6 +35,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "size": startup.run_size,
     "context": context.run,
     "confirm": confirm.run,
+    "context-host": context_host.run,
     "moving": moving.run,
 }
 
