@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from benchmarks import (
+    confirm,
     context,
     context_host,
     growth,
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "waiting": waiting.run,
     "size": startup.run_size,
     "context": context.run,
+    "confirm": confirm.run,
     "context-host": context_host.run,
     "gate": learning_gate.run,
     "moving": moving.run,
