@@ -7,12 +7,12 @@ new tasks and quoted logs are no corrections. It does not know what was done bef
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _HEAD_CHARS = 400
 
 # What a correction opens with. After "no" something must follow that is no mere answer ("no", "no thanks").
-_OPENS = re.compile(
-    r"""
+_OPENS = r"""
     (?:hm+|oh|ok(?:ay)?|well|hey|sorry|but|ah|uh|so|still)?[\s,.!:-]*(?:
       no+(?:pe)?[\s,.!:;-]+(?!thanks|thank\b|problem|worries|need|idea|matter|more\b|longer|changes?\b|errors?\b)\w
     | no,\s
@@ -33,12 +33,9 @@ _OPENS = re.compile(
     | (?:no[\s,]+eso|eso\s+(?:no|está\s+mal)|está\s+mal|te\s+dije|no\s+es\s+(?:eso|así))\b
     | (?:不对|不是这样|错了|我说的是|別|别这样|違う|違います|そうじゃない|ちがう)
     )
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+    """
 # What makes a correction wherever it stands in the first lines.
-_HOLDS = re.compile(
-    r"""
+_HOLDS = r"""
       \b(?:use|run|call|do|put|write|try|take|read)\s+[^.?!\n]{1,80}\s(?:instead\b|not\s+(?:the\s+)?[`'"\w./-]+)
     | \binstead\s+of\s+(?:that|what\s+you|using|the\s+\w+\s+you)
     | \b(?:that|which)(?:['’]s|\s+is|\s+was)\s+(?:wrong|incorrect|not\s+what\s+i)
@@ -47,9 +44,7 @@ _HOLDS = re.compile(
     | \b(?:remember|note|keep\s+in\s+mind)\s*(?:that\b|:)
     | \bhow\s+(?:often|many\s+times)\s+(?:do|must|have)\s+i\b
     | \b(?:merk\s+dir|ab\s+jetzt|in\s+zukunft|immer\s+\w+\s+statt)\b
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+    """
 
 
 def is_correction(text: str) -> bool:
@@ -59,7 +54,15 @@ def is_correction(text: str) -> bool:
         return False
     first = head.split("\n\n", 1)[0]
     asks = first.rstrip().endswith("?") and "," not in first.split("?", 1)[0][:12]
-    return (not asks and _OPENS.match(head) is not None) or _HOLDS.search(first) is not None
+    opens, holds = _patterns()
+    return (not asks and opens.match(head) is not None) or holds.search(first) is not None
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compiled at the first message that is looked at: most one-shots have none, and it costs milliseconds."""
+    flags = re.IGNORECASE | re.VERBOSE
+    return re.compile(_OPENS, flags), re.compile(_HOLDS, flags)
 
 
 def _own_words(text: str) -> str:

@@ -6,8 +6,6 @@ business of the folder `review`; a job's payload is opaque here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import apsw
 import msgspec
 
@@ -28,10 +26,11 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One tool call of a turn and how it ended; `error_kind` is empty on success."""
+    """One tool call of a turn and how it ended; `error_kind` is empty on success. `arguments` is JSON text."""
 
     step: int
     name: str
+    arguments: str
     error_kind: str
 
 
@@ -41,7 +40,6 @@ class TurnFacts(msgspec.Struct, frozen=True):
     said: tuple[str, ...]
     calls: tuple[Call, ...]
     context_tokens: int
-    follows_undone: bool
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -74,29 +72,30 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> TurnFacts:
     """Read one turn, from its end backwards: what the person said, what was called, what it weighed."""
     first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
     said: list[str] = []
+    arguments: dict[int, str] = {}
     context_tokens, opening = 0, end
-    newest = connection.execute(
+    for id_, number, role in connection.execute(
         "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? ORDER BY id DESC", (first, end)
-    )
-    for id_, number, role in newest:
+    ):
         if number != turn:
             break
         opening = id_
-        if role == rows.USER or (role == rows.ASSISTANT and not context_tokens):
-            content, extra = _one(connection, "SELECT content, extra FROM messages WHERE id = ?", id_)
-            message, usage = rows.unpack_with_usage(role, content, extra)
-            context_tokens = usage.total_tokens if usage else context_tokens
-            said += [message.text] if role == rows.USER else []
-    calls = connection.execute(
-        "SELECT step, name, error_kind FROM tool_calls WHERE session = ? AND seq > ? AND turn = ? ORDER BY seq",
-        (key, opening & (rows.SEQ_LIMIT - 1), turn),
-    )
-    before = connection.execute(
-        "SELECT undone FROM turns WHERE session = ? AND number = ?", (key, turn - 1)
-    ).fetchone()
-    return TurnFacts(
-        tuple(reversed(said)), tuple(Call(*row) for row in calls), context_tokens, bool(before and before[0])
-    )
+        if role == rows.TOOL:
+            continue
+        message, usage = rows.unpack_with_usage(role, *_text(connection, id_))
+        context_tokens = context_tokens or (usage.total_tokens if usage else 0)
+        said += [message.text] if role == rows.USER else []
+        seq = id_ & (rows.SEQ_LIMIT - 1)
+        arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
+    calls = [
+        Call(step, name, arguments.get(seq, ""), error_kind)
+        for seq, step, name, error_kind in connection.execute(
+            "SELECT seq, step, name, error_kind FROM tool_calls"
+            " WHERE session = ? AND seq > ? AND turn = ? ORDER BY seq",
+            (key, opening & (rows.SEQ_LIMIT - 1), turn),
+        )
+    ]
+    return TurnFacts(tuple(reversed(said)), tuple(calls), context_tokens)
 
 
 def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
@@ -136,6 +135,14 @@ def spent_since(connection: apsw.Connection, since: str) -> Spent:
             cost = unfinished.usage.cost_usd
             usd = None if usd is None or cost is None else usd + cost
     return Spent(review_tokens, tokens.get(False, 0), usd)
+
+
+def count_open(connection: apsw.Connection) -> int:
+    """Count the reviews that wait or run."""
+    row = connection.execute(
+        "SELECT count(*) FROM jobs WHERE kind = ? AND state <> 'done' AND state <> 'failed'", (KIND,)
+    ).fetchone()
+    return row[0] if row else 0
 
 
 def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:
@@ -191,7 +198,8 @@ def list_reviews(
         values += [review_id] * 4
     found = connection.execute(
         "SELECT j.id, coalesce(p.id, ''), coalesce(c.id, ''), j.state, j.payload, j.created,"
-        " coalesce(nullif(r.finished, ''), j.finished), coalesce(r.summary, ''), coalesce(nullif(r.note, ''), j.error),"
+        " coalesce(nullif(r.finished, ''), j.finished), coalesce(r.summary, ''),"
+        " coalesce(nullif(r.note, ''), j.error),"
         f" j.attempts, coalesce(r.failures, 0), coalesce(c.model, ''), {_USAGE}"
         " FROM jobs j LEFT JOIN reviews r ON r.job = j.id LEFT JOIN sessions p ON p.key = r.session"
         f" LEFT JOIN sessions c ON c.key = r.child WHERE {' AND '.join(where)}"
@@ -208,7 +216,7 @@ _USAGE = ", ".join(
 )
 
 
-def _one(connection: apsw.Connection, sql: str, value: int) -> tuple[str, str | None]:
-    row = connection.execute(sql, (value,)).fetchone()
+def _text(connection: apsw.Connection, id_: int) -> tuple[str, str | None]:
+    row = connection.execute("SELECT content, extra FROM messages WHERE id = ?", (id_,)).fetchone()
     assert row is not None  # its id was read in the same transaction
     return row
