@@ -205,6 +205,9 @@ class ReviewGate:
             f"{name} is denied in a review, so nothing was run. Allowed are: {', '.join(self._allowed)}.",
         )
 
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Tell nobody: a review makes no call that a confirmation service decides on."""
+
 
 class Nobody:
     """A review has no person to ask."""
