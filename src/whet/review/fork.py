@@ -87,7 +87,7 @@ async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *,
         view = reviews.view_of(connection, job.id)[1]
         key = sessions.key_of(connection, parent.id)
         if view == DIGEST:
-            text = live.view_after(connection, key, order.turn)
+            text = live.view_after(connection, key, _newest(connection, key, order))
             return parent, live.read_view(connection, key, text), sessions.prefix(connection, child_id), True
         return parent, live.read_view(connection, key, view), sessions.prefix(connection, child_id), False
 
@@ -121,7 +121,8 @@ def _child(
         prompt, tools_json = wording.prompt("digest.md"), msgspec.json.encode(offered).decode()
         view = DIGEST
     else:
-        view = live.view_after(connection, sessions.key_of(connection, parent.id), order.turn)
+        key = sessions.key_of(connection, parent.id)
+        view = live.view_after(connection, key, _newest(connection, key, order))
     new = NewSession(
         id=parts.clock.new_id(),
         parent_session_id=parent.id,
@@ -135,6 +136,11 @@ def _child(
         tools_json=tools_json,
     )
     return reviews.begin(connection, job.id, new, view, iso(parts.clock.now())).id
+
+
+def _newest(connection: apsw.Connection, key: int, order: Order) -> int:
+    """Give the last turn to look at: what was said since the order may take back what came before."""
+    return max(order.turn, live.last_turn(connection, key))
 
 
 def _origin(job: Job, parent: SessionRow) -> Origin:
