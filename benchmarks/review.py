@@ -177,7 +177,7 @@ async def _with_and_without(folder: Path) -> tuple[float, float]:
 
 
 async def _delays(folder: Path, runs: int) -> tuple[float, float]:
-    """Give the median milliseconds from the last delta to the turn's end, without and with a review queued."""
+    """Give the median milliseconds from the answer to the turn's end, without a review and with one."""
     medians: list[float] = []
     for name, settings in (("without", {"review.writes": "off"}), ("with", {"review.turns": "1"})):
         took: list[float] = []
@@ -190,9 +190,7 @@ async def _delays(folder: Path, runs: int) -> tuple[float, float]:
                     at: dict[str, float] = {}
                     queued: list[ReviewQueued] = []
 
-                    def note(
-                        event: Event, at: dict[str, float] = at, queued: list[ReviewQueued] = queued
-                    ) -> None:
+                    def note(event: Event, at: Any = at, queued: Any = queued) -> None:
                         at[type(event).__name__] = time.perf_counter()
                         if isinstance(event, ReviewQueued):
                             queued.append(event)
