@@ -8,7 +8,7 @@ the parent's cache, gets a digest of the conversation in place of its messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import apsw
@@ -53,13 +53,15 @@ DIGEST = "digest"
 
 class Parts(msgspec.Struct, frozen=True):
     """What forks are made of. `tools`: every tool of the program by name. `policy`: a gate that asks nobody.
-    `bind` has a session's writes count as a review's."""
+    `bind` has a session's writes count as a review's; `reopen` gives a session's link what stands before its
+    messages in every request (examples that it was begun with)."""
 
     database: Database
     clock: Clock
     tools: Mapping[str, Tool]
     policy: Gate
     bind: Callable[[str, Origin], None]
+    reopen: Callable[[str, ModelLink], Awaitable[ModelLink]]
     budget: Budget
     limits: Limits
     digest_tokens: int
@@ -99,6 +101,8 @@ async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *,
         inherited = []
     # A vendor may keep caches apart by the session's name, so the parent's goes out.
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
+    if not is_digest:
+        link = await parts.reopen(parent.id, link)
     metered = MeteredLink(link, parts.budget, order.context_tokens)
     parts.bind(child_id, _origin(job, parent))
     log = await SessionLog.open(parts.database, child_id, parts.clock)
