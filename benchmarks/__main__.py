@@ -8,7 +8,18 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import context, growth, moving, overhead, prompt, review, startup, store, waiting
+from benchmarks import (
+    context,
+    growth,
+    learning_gate,
+    moving,
+    overhead,
+    prompt,
+    review,
+    startup,
+    store,
+    waiting,
+)
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -23,6 +34,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "waiting": waiting.run,
     "size": startup.run_size,
     "context": context.run,
+    "gate": learning_gate.run,
     "review": review.run,
     "review-kills": review.run_kills,
     "moving": moving.run,

@@ -95,6 +95,11 @@ class SessionLog:
         """The number of the turn that is open here; 0 between turns."""
         return self._state.open_turn.number if self._state.open_turn is not None else 0
 
+    def last_words(self) -> str:
+        """Give what the person said last; nothing where they have not said anything yet."""
+        said = (message.text for message in reversed(self.messages) if message.role == "user")
+        return next(said, "")
+
     async def begin_turn(self, message: Message) -> Turn:
         """Store the user's message and a turn in one transaction, and claim the session.
 
