@@ -25,10 +25,11 @@ from whet.app.practice import PracticeHost
 from whet.app.reviews import Needs, Reviews, runtime_of
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
-from whet.approval.gate import PolicyGate
+from whet.approval.gate import PolicyGate, Service
+from whet.approval.high_risk import HighRisk
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings
+from whet.config.schema import ConfirmSettings, ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat
@@ -57,6 +58,7 @@ from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
 
 if TYPE_CHECKING:
+    from whet.app.confirming import Confirmations
     from whet.plugins.hooks import Hooks
 
 
@@ -108,6 +110,7 @@ class App:
                 self._practice.reach,
             )
         )
+        self._confirmations = self._confirm_at(settings.confirm) if settings.confirm.url else None
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -218,11 +221,21 @@ class App:
             for host_session in self._told:
                 await self.plugins.hooks.tell("on_session_end", session_id=host_session)
             self.plugins.close()
+        if self._confirmations is not None:
+            await self._confirmations.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
         self._practice.close()
         self.database.close()
+
+    def _confirm_at(self, settings: ConfirmSettings) -> Confirmations:
+        # A home without a service, which is most of them, need not pay for its client.
+        confirming = pkgutil.resolve_name("whet.app.confirming")
+        confirmer: Confirmations = confirming.Confirmations(settings, self._secrets, self.home, self.clock)
+        high_risk = HighRisk(settings.actions, defaults=settings.default_actions)
+        self.gate.service = Service(high_risk, confirmer)
+        return confirmer
 
     def _connect(self, model: ModelSettings) -> Provider:
         return connect(self._practice.reach(model), self.settings.fallback, self._secrets)

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
     "import": ("whet.cli.importing:importing", "Move in from Hermes Agent, Claude Code or Codex."),
+    "confirm": ("whet.cli.confirm:confirm", "Put a person in front of what an agent does."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
     "practice": ("whet.cli.practice:practice", "Run the practice model as a server."),
