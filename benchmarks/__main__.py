@@ -17,6 +17,7 @@ from benchmarks import (
     moving,
     overhead,
     prompt,
+    review,
     startup,
     store,
     waiting,
@@ -38,6 +39,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "confirm": confirm.run,
     "context-host": context_host.run,
     "gate": learning_gate.run,
+    "review": review.run,
+    "review-kills": review.run_kills,
     "moving": moving.run,
 }
 

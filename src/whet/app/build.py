@@ -24,9 +24,11 @@ from whet.app.notify import Bell, NotifiedPerson
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
+from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.approval.gate import PolicyGate
-from whet.clock import Clock, SystemClock, iso
+from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
@@ -39,9 +41,8 @@ from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect, learn_windows
-from whet.store import grants, sessions
+from whet.store import sessions
 from whet.store.database import Database
-from whet.store.grants import Grant
 from whet.store.sessions import NewSession, SessionKind
 from whet.store.trail import arguments_of
 from whet.store.transcript import SessionLog
@@ -94,8 +95,22 @@ class App:
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
-        self.gate = PolicyGate(settings.approval, self.person, _Grants(self.database, self.clock), home.root)
+        standing = Standing(self.database, self.clock)
+        self.gate = PolicyGate(settings.approval, self.person, standing, home.root)
         self.learning = Learning(self.database, self.clock, home, settings)
+        self.reviews = Reviews(
+            Needs(
+                home,
+                settings,
+                secrets,
+                self.database,
+                self.clock,
+                self.learning,
+                standing,
+                self.pool,
+                self._practice.reach,
+            )
+        )
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
@@ -206,6 +221,7 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.reviews.aclose()
         await self.contexts.aclose()
         if self._bell is not None:
             await self._bell.aclose()
@@ -328,6 +344,9 @@ class App:
             note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
             after_turn=self._bell.after(host.turn_ended) if self._bell else host.turn_ended,
         )
+        session.jobs_at_end = self.reviews.watch(
+            session, lambda: runtime_of(self.provider, session.model, self.settings)
+        )
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
         if self._plugged is not None:
             await self._plugged.enter(session, host, leaving.id if leaving else "")
@@ -370,20 +389,3 @@ class App:
         for tool in self.plugins.tools if self.plugins else ():
             registry.add(tool)
         return registry.select([*settings.toolsets, *added], settings.disabled)
-
-
-class _Grants:
-    """Standing permissions, as the gate wants them and the store keeps them."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    async def add(self, tool: str, pattern: str, workspace: str) -> None:
-        """Keep a grant; durable on return."""
-        now = iso(self._clock.now())
-        await self._database.write(lambda db: grants.add(db, tool, pattern, workspace, now))
-
-    async def all(self) -> Sequence[Grant]:
-        """Give every kept grant."""
-        return await self._database.read(grants.all_grants)
