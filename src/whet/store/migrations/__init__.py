@@ -12,8 +12,9 @@ import apsw
 
 from whet.contract.errors import SchemaTooNew
 from whet.store.migrations.m001_sessions import m001_sessions
+from whet.store.migrations.m003_warm import m003_warm
 
-STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions,)
+STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions, m003_warm)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:
