@@ -21,6 +21,7 @@ from whet.app.contexts import Contexts
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
+from whet.app.warmth import OFF, Opening, Wanted, Warmth
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
@@ -67,6 +68,7 @@ class _NewParts(msgspec.Struct, frozen=True):
     kind: SessionKind = "chat"
     private: bool = False
     conversation_id: str = ""
+    warm: Wanted = Wanted()
 
 
 class App:
@@ -84,6 +86,7 @@ class App:
         self._secrets = secrets
         self._told: list[str] = []
         self.database = Database.open(home.database, self.clock)
+        self.warmth = Warmth(home, settings.warm, self.database, self.clock)
         self._practice = PracticeHost()
         self.provider = self._connect(settings.model)
         self.processes = Processes()
@@ -117,18 +120,22 @@ class App:
         return app
 
     async def new_session(
-        self, *, private: bool = False, title: str = "", leaving: Session | None = None
+        self, *, private: bool = False, title: str = "", leaving: Session | None = None, warm: str = ""
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
-        After `leaving` it goes on in the same conversation (/new) and takes its context engine over.
+        After `leaving` it goes on in the same conversation (/new) and takes its context engine over. `warm`:
+        a template's name, auto or off; empty for what the settings say. Its first message decides then.
         """
         tools = list(self.tools.by_name.values())
         prompt = system_prompt(
             self.workspace, self.settings.tools.toolsets, instructions=self.settings.agent.instructions
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
-        parts = _NewParts(prompt, tools, private=private, title=title, conversation_id=conversation_id)
+        wanted = await self.warmth.wanted(warm, str(self.workspace))
+        parts = _NewParts(
+            prompt, tools, private=private, title=title, conversation_id=conversation_id, warm=wanted
+        )
         return await self._create(parts, leaving=leaving)
 
     async def open_session(self, session_id: str, *, leaving: Session | None = None) -> Session:
@@ -157,7 +164,9 @@ class App:
     async def context_status(self, session_id: str) -> ContextStatus:
         """Say how full a stored conversation's window is, without opening it for its engine."""
         log = await SessionLog.open(self.database, session_id, self.clock)
-        prefix = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        prefix = await self.database.read(
+            lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
+        )
         return await self.contexts.peek(log, self.provider.info, prefix)
 
     async def switch_model(self, session: Session, model: str) -> None:
@@ -169,7 +178,8 @@ class App:
         self.settings = msgspec.structs.replace(self.settings, model=wanted)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
         specs = read_specs(tools_json.encode())
-        session.link = provider.open(prompt, specs, session.id)
+        link = provider.open(prompt, specs, session.id)
+        session.link, _ = await self.warmth.reopened(session.id, link)
         await session.context.status()  # the engine learns of it now, not at the next request
 
     async def aclose(self) -> None:
@@ -229,7 +239,16 @@ class App:
             tools_json=msgspec.json.encode(specs).decode(),
         )
         log = await SessionLog.create(self.database, new, self.clock)
-        return await self._session(log, parts.prompt, specs, steps=steps, seat=seat, leaving=leaving)
+        session = await self._session(log, parts.prompt, specs, steps=steps, seat=seat, leaving=leaving)
+        if parts.warm.name != OFF:
+            opening = Opening(
+                lambda prompt: self.provider.open(prompt, specs, log.session.id),
+                parts.prompt,
+                specs,
+                lambda tokens: self.contexts.lengthen(session.context, tokens),
+            )
+            self.warmth.arrange(session, parts.warm, opening)
+        return session
 
     async def _seat(self, leaving: Session | None, *, foreground: bool) -> Seat:
         if leaving is not None:
@@ -256,9 +275,10 @@ class App:
         stored = Path(log.session.workspace)
         workspace = stored if log.session.workspace and stored.is_dir() else self.workspace
         link = self.provider.open(prompt, specs, log.session.id)
+        link, primed = await self.warmth.reopened(log.session.id, link)
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
-        prefix = (prompt, msgspec.json.encode(specs).decode())
+        prefix = (prompt, msgspec.json.encode(specs).decode(), primed)
         host = self.contexts.put(log, seat, lambda: session.link.info, prefix)
         session = Session(
             log=log,
@@ -275,6 +295,7 @@ class App:
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
         if self.plugins is not None:
             await self._plug_in(session, self.plugins.hooks.bound_to(seat.engine))
+        self.warmth.watch(session)
         return session
 
     def _plugged_engines(self) -> list[EngineOffer]:

@@ -39,6 +39,7 @@ class ChatOptions:
     images: tuple[Path, ...] = ()
     private: bool = False
     title: str = ""
+    warm: str = ""
 
 
 def workspace_of(settings: Settings) -> Path:
@@ -83,7 +84,7 @@ async def open_session(app: App, options: ChatOptions) -> Session:
         return await app.open_session(await app.database.read(lambda db: sessions.resolve(db, name)))
     if options.go_on:
         return await app.continue_session()
-    return await app.new_session(private=options.private, title=options.title)
+    return await app.new_session(private=options.private, title=options.title, warm=options.warm)
 
 
 async def forget_empty(app: App, session: Session) -> None:

@@ -35,6 +35,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "state.db"
 
     @property
+    def warm(self) -> Path:
+        """Templates of warm sessions."""
+        return self.root / "warm"
+
+    @property
     def logs(self) -> Path:
         """The log folder."""
         return self.root / "logs"

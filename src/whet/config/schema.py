@@ -72,8 +72,8 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which tools the model gets, and their limits."""
 
-    toolsets: tuple[str, ...] = ("file", "terminal", "web", "session", "delegation", "planning")
-    """Groups of tools: file, terminal, web, session, delegation, planning."""
+    toolsets: tuple[str, ...] = ("file", "terminal", "web", "skills", "session", "delegation", "planning")
+    """Groups of tools: file, terminal, web, skills, session, delegation, planning."""
     disabled: tuple[str, ...] = ()
     """Single tools to leave out."""
     workspace: str = ""
@@ -106,6 +106,16 @@ class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An engine's limit for one compaction or tool call; past it the built-in engine stands in."""
     hook_timeout_s: Seconds = 10.0
     """An engine's limit for every other call."""
+
+
+class WarmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether new sessions start with tool calls that worked before."""
+
+    default: str = "off"
+    """off; auto: the template that fits the first message, if one does; or a template's name."""
+    holdout: Annotated[float, msgspec.Meta(ge=0, le=0.9)] = 0.1
+    """The share of sessions that would be started warm and are started cold, to measure the difference; never
+    with --warm NAME."""
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,5 +155,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     approval: ApprovalSettings = ApprovalSettings()
     context: ContextSettings = ContextSettings()
     store: StoreSettings = StoreSettings()
+    warm: WarmSettings = WarmSettings()
     plugins: PluginSettings = PluginSettings()
     ui: UiSettings = UiSettings()

@@ -208,12 +208,27 @@ def whole_result(connection: apsw.Connection, key: int, seq: int) -> str:
     return rows.unpack(*row).text if row else ""
 
 
-def to_judge(connection: apsw.Connection, limit: int = 0) -> list[tuple[int, int]]:
-    """Give (key, judged turn) of sessions with turns whose calls have no outcome yet."""
-    found = connection.execute(
-        "SELECT key, judged_turn FROM sessions WHERE judged_turn < turns ORDER BY key LIMIT ?", (limit or -1,)
-    )
-    return [(row[0], row[1]) for row in found]
+def to_judge(connection: apsw.Connection, *, again: bool = False) -> list[tuple[int, int]]:
+    """Give (key, judged turn) of sessions with turns whose calls have no outcome yet; `again`: of all."""
+    where = "turns > 0" if again else "judged_turn < turns"
+    return [
+        tuple(row)
+        for row in connection.execute(f"SELECT key, judged_turn FROM sessions WHERE {where} ORDER BY key")
+    ]
+
+
+def judged_turn(connection: apsw.Connection, key: int) -> int:
+    """Give the turn up to which a session's calls have outcomes."""
+    row = connection.execute("SELECT judged_turn FROM sessions WHERE key = ?", (key,)).fetchone()
+    return row[0] if row else 0
+
+
+def last_ended_turn(connection: apsw.Connection, key: int) -> int:
+    """Give the number of the last turn that has an end marker; 0 without one."""
+    row = connection.execute(
+        "SELECT number FROM turns WHERE session = ? AND ended <> '' ORDER BY number DESC LIMIT 1", (key,)
+    ).fetchone()
+    return row[0] if row else 0
 
 
 def keep_outcomes(
