@@ -24,9 +24,8 @@ from whet.warm import template as templates
 from whet.warm.compose import BuildOptions, Composed, compose
 from whet.warm.label import label_all
 from whet.warm.mine import Choice, Mined, mine
-from whet.warm.proof import Uplift, keep_verdict, uplift
+from whet.warm.proof import keep_verdict, uplift
 from whet.warm.rates import Rates, measure
-from whet.warm.select import Situation, usable
 from whet.warm.template import Broken, Template, staleness
 
 Progress = Callable[[int, int], None]
@@ -134,10 +133,6 @@ class WarmDesk(msgspec.Struct, frozen=True):
                 found.append(staleness(example, tools, now, state.last_win if state else ""))
         return found
 
-    def usable(self, template: Template, situation: Situation) -> int:
-        """Count the examples that may be shown now."""
-        return len(usable(template, situation))
-
     def hidden(self, template: Template) -> tuple[set[str], set[str]]:
         """Give the template's sessions that are private, and those that are not there."""
         ids = list(dict.fromkeys(e.session_id for e in template.examples if e.session_id))
@@ -175,8 +170,3 @@ class WarmDesk(msgspec.Struct, frozen=True):
         """Measure error rates over the whole store, after judging what is new."""
         self.label(progress)
         return self.database.read_now(measure)
-
-    def proof(self, name: str) -> Uplift:
-        """Measure one template from use."""
-        found = self.load(name)
-        return self.database.read_now(lambda db: uplift(db, found.hash))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from whet.agent.session import Session
-from whet.clock import Clock
+from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.config.schema import WarmSettings
 from whet.contract.events import TurnEnd
@@ -94,6 +94,8 @@ class Warmth(msgspec.Struct, frozen=True):
             await after(end)
             if session.log.session.tool_calls > seen[0]:
                 seen[0] = session.log.session.tool_calls
-                pkgutil.resolve_name("whet.warm.label:label_soon")(self.database, session.id)
+                pkgutil.resolve_name("whet.warm.label:label_soon")(
+                    self.database, session.id, iso(self.clock.now())
+                )
 
         session.after_turn = then

@@ -110,6 +110,7 @@ class Judge:
     def _compare(self, new: _Open) -> None:
         name, step = new.call.name, new.call.step
         seen = 0
+        between = ""
         for old in reversed(self._turn):
             if old.call.step == step:
                 continue
@@ -117,15 +118,18 @@ class Judge:
             if seen > _WINDOW:
                 break
             if old.call.name == name and name not in _NEVER:
-                self._relate(old, new)
+                self._relate(old, new, between)
+            between = old.call.result or ""
         if name == "terminal" and "git " in new.call.arguments and new.outcome == "ok":
             self._take_back(new)
 
-    def _relate(self, old: _Open, new: _Open) -> None:
+    def _relate(self, old: _Open, new: _Open, between: str) -> None:
+        """Compare two calls of a tool; `between` is what a call between them showed."""
         if new.outcome != "ok" or old.call.arguments == new.call.arguments:
             return
         if old.outcome == "failed":
-            if new.repairs is None and is_mended(old.arguments(), new.arguments()):
+            told = _is_told(new.arguments(), between)
+            if new.repairs is None and (told or is_mended(old.arguments(), new.arguments())):
                 new.repairs, new.repairs_why = old.call, why_it_failed(old.call, old.reason)
                 new.reason = f"mends a call that failed ({old.reason})"
         elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
@@ -172,6 +176,13 @@ def is_mended(failed: dict[str, Any], again: dict[str, Any]) -> bool:
         return _likeness(old, new) >= 0.45
     last = [text.rstrip("/").rsplit("/", 1)[-1] for text in (old, new)]
     return last[0] == last[1] or _likeness(*last) >= 0.6 or _likeness(old, new) >= 0.55
+
+
+def _is_told(again: dict[str, Any], between: str) -> bool:
+    """Whether the call between the failed one and this one named this one's target."""
+    targets = [again[name] for name in _TARGETS if isinstance(again.get(name), str)]
+    targets += [word for word in str(again.get("command", "")).split() if "/" in word or "." in word]
+    return bool(between) and any(len(target) > 3 and target in between for target in targets)
 
 
 def is_correction(*, name: str, old: _Open, new: _Open) -> bool:

@@ -10,10 +10,11 @@ from collections.abc import Callable
 import apsw
 
 from whet.contract.errors import StoreError
-from whet.store import calls, sessions
+from whet.store import calls, sessions, warm
 from whet.store.calls import StoredCall
 from whet.store.database import Database
 from whet.warm.aftermath import Judge
+from whet.warm.proof import keep_verdict
 
 _BATCH = 200
 
@@ -34,14 +35,17 @@ def outcomes_of(
     return last, found
 
 
-def label_soon(database: Database, session_id: str) -> None:
-    """Judge what is new in a session, behind the writes, without waiting. A failure is made good by
-    `label_all`."""
+def label_soon(database: Database, session_id: str, now: str) -> None:
+    """Judge what is new in a session, behind the writes, without waiting, and what it says about the template
+    that it was started with. A failure is made good by `label_all`."""
 
     def work(connection: apsw.Connection) -> None:
         key = sessions.key_of(connection, session_id)
         last, found = outcomes_of(connection, key, calls.judged_turn(connection, key))
         calls.keep_outcomes(connection, key, last, found)
+        start = warm.start_of(connection, session_id)
+        if start is not None and start.chosen_by in ("auto", "default"):
+            keep_verdict(connection, start.hash, start.template, now)
 
     try:
         # A session that was deleted meanwhile has nothing to judge.

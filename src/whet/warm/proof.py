@@ -47,11 +47,14 @@ def uplift(connection: apsw.Connection, hash_: str) -> Uplift:
 
 
 def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interval:
-    """Give error rate of `first` minus that of `second`, with the wider interval of calls and sessions."""
+    """Give error rate of `first` minus that of `second`, with the wider interval of calls and sessions.
+
+    Where the first spans zero the second is not asked: nothing could be concluded from it.
+    """
     counts = [(sum(r.failed for r in rows), sum(r.calls for r in rows)) for rows in (first, second)]
     by_calls = rate_difference(*counts[0], *counts[1])
-    if min(len(first), len(second)) < 2 or 0 in (counts[0][1], counts[1][1]):
-        return by_calls
+    if min(len(first), len(second)) < LEAST_SESSIONS or by_calls.spans_zero:
+        return by_calls  # the wider one spans zero too, whatever it is
     rng = random.Random(0)
     gaps = sorted(_resampled(first, rng) - _resampled(second, rng) for _ in range(_ROUNDS))
     low, high = gaps[int(0.025 * (_ROUNDS - 1))], gaps[int(0.975 * (_ROUNDS - 1)) + 1]
@@ -64,7 +67,10 @@ def _resampled(rows: Sequence[ArmCounts], rng: random.Random) -> float:
 
 
 def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> Uplift:
-    """Measure a template and switch it off where it makes things worse; a switched-off one stays off."""
+    """Measure a template and switch it off where it makes things worse; a switched-off one stays off.
+
+    Cheap while nothing speaks against it.
+    """
     found = uplift(connection, hash_)
     before = warm.states(connection).get(hash_, TemplateState())
     reason = before.off_reason

@@ -137,10 +137,10 @@ def _verdict(within: Interval, compared: int) -> str:
         )
     points = f"{abs(within.estimate) * 100:.1f} points, {compared} sessions"
     if within.high < 0:
-        return f"Long sessions err less in this store: later calls of the same session and tool fail less ({points})."
+        return f"Long sessions err less here: later calls of the same session and tool fail less ({points})."
     if within.low > 0:
-        return f"Long sessions err more in this store: later calls of the same session and tool fail more ({points})."
+        return f"Long sessions err more here: later calls of the same session and tool fail more ({points})."
     return (
-        "No evidence that long sessions err less in this store: within the same session and tool the interval "
-        "spans zero. A lower rate of long sessions above may only mean that bad sessions end early."
+        "No evidence that long sessions err less here: within the same session and tool the interval spans "
+        "zero. A lower rate of long sessions above may only mean that bad sessions end early."
     )
