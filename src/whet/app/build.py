@@ -21,6 +21,7 @@ from whet.app.contexts import Contexts
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
+from whet.app.warm_tool import WarmActs
 from whet.app.warmth import OFF, Opening, Wanted, Warmth
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock, iso
@@ -52,6 +53,7 @@ from whet.tools.registry import Registry, read_specs
 from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
+from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
 
 if TYPE_CHECKING:
@@ -211,7 +213,7 @@ class App:
         )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
-        left_out = {"clarify", "delegate_task"}
+        left_out = {"clarify", "delegate_task", "warm_session"}
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
         prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
         parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
@@ -340,6 +342,7 @@ class App:
                 *web_tools(self.pool, WebLimits(allow_private=settings.web_allow_private)),
                 *todo_tools(self.todo_lists),
                 *ask_tools(),
+                *warm_tools(WarmActs(self.warmth)),
                 *session_tools(self.database),
                 *recall_tools(self.database),
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),

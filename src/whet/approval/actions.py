@@ -163,6 +163,13 @@ def _fetch(call: GateCall, place: Place, analyse: Analyse) -> Action:
     return Action(call.tool.name, url, visible(f"{call.tool.name} {url}"), (piece,), reasons)
 
 
+def _warm(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    action = _text(call, "action")
+    reads = action == "list" or (action == "load" and not call.arguments.get("apply"))
+    text = f"{action} {_text(call, 'name')}".strip()
+    return _simple(call, "safe" if reads else "normal", text)
+
+
 _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "terminal": _terminal,
     "process": _process,
@@ -171,4 +178,5 @@ _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "write_file": _write,
     "patch": _patch,
     "web_fetch": _fetch,
+    "warm_session": _warm,
 }
