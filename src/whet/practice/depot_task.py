@@ -72,6 +72,8 @@ def _known(ask: Ask, start: int, title: str, number: int) -> str:
     for one in reversed(ask.done):
         found = told.search(one.result) if one.name != "search_files" else None
         path = _with_number(_path_of(one), int(found[1]), number) if found else ""
+        if found and _path_of(one) == GUESSES[_KINDS[title]].format(n=int(found[1])):
+            path = ""  # it stands where a newcomer looks anyway
         if path and (one.at > start or not _is_overlooked(title, number, len(earlier))):
             return path
     return ""
