@@ -1,4 +1,4 @@
-"""The demo's chapter on warm sessions: thirty sessions of a practice user, a build, one new task cold and warm.
+"""The demo's chapter on warm sessions: thirty sessions of a practice user, a build, a task cold and warm.
 
 Every session is a real run of the agent against the practice server; what is claimed is counted from the
 database. The stand-in answers from its request alone.
@@ -50,8 +50,8 @@ def play(play: Play) -> None:
 def _live(play: Play, depot: Depot, settings: Settings) -> None:
     play.stage.title("1  Thirty sessions of work")
     play.stage.say(
-        f"A depot keeps its records where nobody would look first. A practice user asks for them in {_SESSIONS} "
-        "sessions of three turns; half of the sessions need records. This takes a few seconds."
+        f"A depot keeps its records where nobody would look first. A practice user asks for them in "
+        f"{_SESSIONS} sessions of three turns; half of the sessions need records. This takes a few seconds."
     )
     began_s = time.monotonic()
     asyncio.run(live(depot, settings, _SESSIONS))
@@ -68,9 +68,9 @@ def _live(play: Play, depot: Depot, settings: Settings) -> None:
     play.check("thirty_sessions", total.sessions == _SESSIONS, str(total.sessions))
     play.check("calls_failed", total.failed_calls > 0, str(total.failed_calls))
     play.conclude(
-        f"{total.sessions} sessions, {total.tool_calls} tool calls, {total.failed_calls} of them failed, in "
-        f"{time.monotonic() - began_s:.0f} s. Each failure was followed by a search and the right call: that is "
-        "what can be learned."
+        f"{total.sessions} sessions, {total.tool_calls} tool calls, {total.failed_calls} of them failed, "
+        f"in {time.monotonic() - began_s:.0f} s. Each failure was followed by a search and the right call: "
+        "that is what can be learned."
     )
 
 
@@ -104,12 +104,8 @@ def _compare(play: Play, depot: Depot, settings: Settings) -> None:
         own = [trial for trial in trials if trial.arm == arm]
         counts = sum(trial.failed for trial in own), sum(trial.calls for trial in own)
         tokens = sum((trial.usage for trial in own), Usage()).prompt_tokens
-        rows.append(
-            (
-                arm,
-                f"{counts[0]} of {counts[1]} calls failed, {_rate(wilson(*counts))}; {tokens:,} prompt tokens",
-            )
-        )
+        text = f"{counts[0]} of {counts[1]} calls failed, {_rate(wilson(*counts))}; {tokens:,} tokens"
+        rows.append((arm, text))
         play.measured[f"{arm}_errors"] = list(counts)
     stage.table(rows)
     for other in ("cold", "placebo"):
@@ -118,9 +114,9 @@ def _compare(play: Play, depot: Depot, settings: Settings) -> None:
         play.check(f"fewer_errors_than_{other}", found.fewer_errors.low > 0, interval(found.fewer_errors))
     gap = compare(trials, "cold").fewer_errors
     play.conclude(
-        f"Warm, {interval(gap)} points fewer of the first calls fail than cold: the range in brackets is where "
-        "the true difference lies with 95 % confidence, and it does not reach zero. In use, Whet holds one in "
-        "ten warm starts back and shows the same figure for your model in `whet warm list`."
+        f"Warm, {interval(gap)} points fewer of the first calls fail than cold: the range in brackets is "
+        "where the true difference lies with 95 % confidence, and it does not reach zero. In use, Whet holds "
+        "one in ten warm starts back and shows the same figure for your model in `whet warm list`."
     )
 
 

@@ -29,7 +29,15 @@ from whet.store import calls
 from whet.store.calls import MinedSession
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
 from whet.warm.shape import medoid
-from whet.warm.template import FRAME_TOKENS, RESULT_CHARS, Example, Template, example_tokens, schema_hash
+from whet.warm.template import (
+    FRAME_TOKENS,
+    RESULT_CHARS,
+    Example,
+    Template,
+    example_tokens,
+    fits,
+    schema_hash,
+)
 
 _READS = frozenset(("read_file", "search_files"))
 _CHANGES = frozenset(("write_file", "patch"))
@@ -184,12 +192,16 @@ class _Maker:
             return "it speaks to a model"
         if one.name not in self._specs(one.session):
             return "its tool is not known any more"
+        if not fits(one.arguments, self._specs(one.session)[one.name]):
+            return "its arguments don't fit the tool"
         return self._effect(one)
 
     def _effect(self, one: Candidate) -> str:
         path = one.arguments.get("path", "")
+        if not isinstance(path, str):
+            return "its arguments don't fit the tool"
         if one.name in _READS or (one.name in _CHANGES and self._options.with_changes):
-            return "it reads a file of secrets" if isinstance(path, str) and is_secret(path) else ""
+            return "it reads a file of secrets" if is_secret(path) else ""
         if one.name != "terminal":
             return "it changes something" if one.name in _CHANGES else "its result is not from this machine"
         command, stdin = one.arguments.get("command"), one.arguments.get("stdin", "")

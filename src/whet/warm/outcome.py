@@ -72,7 +72,7 @@ _HINTS = (
     *("rror: ", "ERROR: ", "not found", "irectory", "enied", "cannot", "fatal: ", "***", "ERR!", "curl: ("),
     *("npm error", "E: ", "panic: ", "Segm", "Killed", "syntax", "unbound", "ambiguous"),
 )
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.M)
+_FRAME = re.compile(r'^  File "[^"\n]+", line \d+', re.M)
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
 _CALM = re.compile(r"(?i)\bwarning\b|\b0 errors?\b|no errors?\b|without errors?\b|errors?: 0\b")
 _EDGES_CHARS = 4_000
@@ -106,7 +106,9 @@ def _command(call: StoredCall) -> tuple[Outcome, str]:
     if code:
         return _exited(command, programs, code, text)
     if not text or (programs and programs[0] in _SHOWS):
-        return "ok", "exit 0"
+        own = re.search(rf"^{re.escape(programs[0])}: .*", text[:_EDGES_CHARS], re.M) if text else None
+        trouble = phrase_of_trouble(own[0]) if own else ""
+        return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
     if text[:1] in "{[" and (trouble := json_trouble(text)):
         return "failed", f"exit 0, but {trouble}"
     trouble = phrase_of_trouble(text)
@@ -169,7 +171,7 @@ def phrase_of_trouble(text: str) -> str:
     A traceback counts where it is the end of the output; a warning that speaks of errors does not.
     """
     edges = text if len(text) <= _EDGES_CHARS else text[-_EDGES_CHARS:]
-    if "Traceback (" in edges and _TRACEBACK.search(edges):
+    if '  File "' in edges and _FRAME.search(edges):
         last = edges.rstrip().rsplit("\n", 1)[-1].strip()
         if _RAISED.match(last):
             return last[:120]
@@ -203,7 +205,7 @@ def programs_of(command: str) -> list[str]:
     programs: list[str] = []
     for part in _SEPARATORS.split(bare):
         for word in part.split():
-            word = word.lstrip("({!")
+            word = word.strip("(){}!")
             if (
                 not word
                 or word.startswith("-")

@@ -242,7 +242,7 @@ def staleness(example: Example, tools: Mapping[str, ToolSpec], now: datetime, la
         return f"this session has no tool {example.tool_name}"
     if example.schema_hash and example.schema_hash != schema_hash(spec):
         return f"the schema of {example.tool_name} has changed"
-    if not example.schema_hash and not _fits(example.arguments, spec):
+    if not example.schema_hash and not fits(example.arguments, spec):
         return f"its arguments don't fit {example.tool_name}"
     path = example.arguments.get("path")
     if example.workspace and isinstance(path, str) and _is_gone(example.workspace, path):
@@ -253,7 +253,8 @@ def staleness(example: Example, tools: Mapping[str, ToolSpec], now: datetime, la
     return ""
 
 
-def _fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
+def fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
+    """Whether a tool's schema has all these arguments, and they have all that it requires."""
     properties: Any = spec.parameters.get("properties") or {}
     required: Any = spec.parameters.get("required") or []
     return set(arguments) <= set(properties) and set(required) <= set(arguments)
