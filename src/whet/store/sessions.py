@@ -167,6 +167,15 @@ def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, 
         raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
 
 
+def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
+    """Give a session that came without a prefix the one that it keeps from now on. Raises NotFound."""
+    connection.execute(
+        "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
+        (_freeze(connection, prompt), _freeze(connection, tools_json), session_id),
+    )
+    _must_have_changed(connection, session_id)
+
+
 class SessionFilter(TypedDict, total=False):
     """Which sessions to list; what is left out or empty does not restrict, but `kinds` is ("chat",) unless
     given. `query` is a part of the title or the beginning of the id."""
@@ -353,7 +362,7 @@ def _delete_one(connection: apsw.Connection, key: int) -> None:
         (first, first + (indexed[0] if indexed else 0)),
     )
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
-    for table in ("turns", "tool_calls", "compactions", "claims", "warm_starts"):
+    for table in ("turns", "tool_calls", "compactions", "claims", "warm_starts", "imports"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 

@@ -13,8 +13,9 @@ import apsw
 from whet.contract.errors import SchemaTooNew
 from whet.store.migrations.m001_sessions import m001_sessions
 from whet.store.migrations.m003_warm import m003_warm
+from whet.store.migrations.m004_imports import m004_imports
 
-STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions, m003_warm)
+STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions, m003_warm, m004_imports)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:
