@@ -25,6 +25,9 @@ from whet.warm.select import Situation, pick, rank
 from whet.warm.template import Example, Template, every, load
 
 
+HOLDOUT_MAX = 0.5
+
+
 class Chosen(msgspec.Struct, frozen=True):
     """A template and those of its examples that the session gets; lines for the person."""
 
@@ -53,7 +56,7 @@ async def start(warmth: Warmth, session: Session, wanted: Wanted, opening: Openi
 
 def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
     """Draw by lot, the same for the same session."""
-    return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < share
+    return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, HOLDOUT_MAX)
 
 
 async def _choose(warmth: Warmth, session: Session, wanted: Wanted, opening: Opening, text: str) -> Chosen:

@@ -8,7 +8,6 @@ import click
 
 # Name: (module:attribute, what it does). One line per evaluation.
 EVALUATIONS: dict[str, tuple[str, str]] = {
-    "learning": ("whet.cli.eval_learning:learning", "Memory and skills: a world of facts, or your tasks."),
     "warm": ("whet.cli.eval_warm:warm", "Warm sessions: cold, warm and a placebo on your tasks."),
 }
 
