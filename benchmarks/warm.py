@@ -16,10 +16,10 @@ from pathlib import Path
 
 import apsw
 import msgspec
-
-from benchmarks.table import Row
 from tests.config.planted import planted
 from tests.warm.stores import SPECS
+
+from benchmarks.table import Row
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.facade import Nobody
@@ -65,10 +65,8 @@ def _session(connection: apsw.Connection, key: int, each: int, rng: random.Rando
     for seq in range(2, each, 2):
         name, arguments = _call(rng)
         failed = rng.random() < 0.06
-        asked = json.dumps(
-            {"c": [{"id": f"c{seq}", "name": name, "arguments": json.dumps(arguments)}]},
-            separators=(",", ":"),
-        )
+        call = {"id": f"c{seq}", "name": name, "arguments": json.dumps(arguments)}
+        asked = json.dumps({"c": [call]}, separators=(",", ":"))
         answer = json.dumps(
             {"i": f"c{seq}", "n": name} | ({"e": True} if failed else {}), separators=(",", ":")
         )
@@ -81,12 +79,13 @@ def _session(connection: apsw.Connection, key: int, each: int, rng: random.Rando
         calls.append((key, seq + 1, 0, 1, seq, f"c{seq}", name, "rule", kind, code))
     connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", messages)
     connection.executemany(
-        "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, decided_by, error_kind, exit_code)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, decided_by, error_kind,"
+        " exit_code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         calls,
     )
     connection.execute(
-        "INSERT INTO turns (session, number, id, started, ended, reason) VALUES (?, 1, ?, 'x', 'y', 'answered')",
+        "INSERT INTO turns (session, number, id, started, ended, reason)"
+        " VALUES (?, 1, ?, 'x', 'y', 'answered')",
         (key, f"t{key}"),
     )
     connection.execute(
@@ -293,7 +292,7 @@ def redaction() -> Row:
     changed = sum(secrets_masked(line) != line for line in lines)
     return Row(
         "warm-secrets",
-        f"{len(secrets)} planted secrets in {len({kind for kind, _, _ in secrets})} formats; ordinary lines changed",
+        f"{len(secrets)} planted secrets in {len({kind for kind, _, _ in secrets})} formats; lines changed",
         "0; ≤ 1 %",
         f"{left}; {changed / len(lines):.2%} of {len(lines):,}",
         "-",

@@ -24,7 +24,6 @@ from whet.warm.prime import PrimedLink, encode_prime, make_prime
 from whet.warm.select import Situation, pick, rank
 from whet.warm.template import Example, Template, every, load
 
-
 HOLDOUT_MAX = 0.5
 
 

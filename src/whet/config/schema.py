@@ -132,8 +132,8 @@ class WarmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default: str = "off"
     """off; auto: the template that fits the first message, if one does; or a template's name."""
     holdout: float = 0.1
-    """The share of sessions that would be started warm and are started cold, to measure the difference, at most
-    0.5; never with --warm NAME."""
+    """The share of sessions, at most 0.5, that would be started warm and are started cold, to measure the
+    difference; never with --warm NAME."""
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
