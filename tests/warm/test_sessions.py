@@ -49,7 +49,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Depot, Template]:
     folder = tmp_path_factory.mktemp("world")
     with PracticeServer() as server:
         depot = furnish(folder, 3)
-        asyncio.run(live(depot, settings(server), 2))
+        asyncio.run(live(depot, settings(server), 4))
     made = templates(depot, SystemClock().now())["warm"]
     return depot, made
 

@@ -106,7 +106,7 @@ def placebo(
     """Give a template of the same size whose examples are drawn by chance from calls that worked."""
     rng = random.Random(seed)
     maker = _Maker(connection, options)
-    pool = sorted(mined.sample, key=lambda one: (one.rank, one.session.key, one.seq))
+    pool = sorted(mined.sample, key=lambda one: one.order)
     rng.shuffle(pool)
     examples: list[Example] = []
     for one in pool:
@@ -145,7 +145,7 @@ class _Maker:
         return made
 
     def _of_group(self, group: Group, error_rate: float) -> Example | None:
-        ordered = sorted(group.candidates, key=lambda one: (one.rank, one.session.key, one.seq))
+        ordered = sorted(group.candidates, key=lambda one: one.order)
         repairs = [one for one in ordered if one.repairs]
         pool = repairs or ordered
         first = medoid([str(one.arguments) for one in pool])

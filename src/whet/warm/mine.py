@@ -7,6 +7,7 @@ tools that fail, in proportion to how often they fail. The same store always giv
 
 from __future__ import annotations
 
+import bisect
 import math
 import zlib
 from collections.abc import Callable, Iterator
@@ -70,6 +71,11 @@ class Candidate(msgspec.Struct, frozen=True):
     decided_by: str
     repairs: str = ""
     repairs_why: str = ""
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """What comes before what, whatever order the store is read in."""
+        return self.rank, self.session.key, self.seq
 
 
 class Group(msgspec.Struct):
@@ -224,13 +230,11 @@ def _is_eligible(call: StoredCall) -> bool:
 
 
 def _keep(kept: list[Candidate], one: Candidate, most: int) -> None:
-    """Keep the first `most` by rank."""
-    if len(kept) < most:
-        kept.append(one)
+    """Keep the first `most` in their order."""
+    if len(kept) >= most and one.order >= kept[-1].order:
         return
-    last = max(range(most), key=lambda index: (kept[index].rank, kept[index].session.key, kept[index].seq))
-    if (one.rank, one.session.key, one.seq) < (kept[last].rank, kept[last].session.key, kept[last].seq):
-        kept[last] = one
+    bisect.insort(kept, one, key=lambda candidate: candidate.order)
+    del kept[most:]
 
 
 def _thin_out(mined: Mined) -> None:
