@@ -41,13 +41,14 @@ _TAKES_BACK = re.compile(
 
 class Judged(msgspec.Struct, frozen=True):
     """A call with its outcome. `repairs` is the failed call that this one mended; `repairs_why` says how it
-    had failed."""
+    had failed. `arguments`: parsed, where that was needed."""
 
     call: StoredCall
     outcome: Outcome
     reason: str
     repairs: StoredCall | None = None
     repairs_why: str = ""
+    arguments: dict[str, Any] | None = None
 
 
 class _Open(msgspec.Struct):
@@ -152,7 +153,9 @@ class Judge:
 
     def _settle(self, count: int) -> None:
         for one in self._turn[:count]:
-            self._settled.append(Judged(one.call, one.outcome, one.reason, one.repairs, one.repairs_why))
+            self._settled.append(
+                Judged(one.call, one.outcome, one.reason, one.repairs, one.repairs_why, one.parsed)
+            )
         del self._turn[:count]
 
 

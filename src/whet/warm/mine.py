@@ -189,7 +189,7 @@ def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> No
     mined.newest_ms = max(mined.newest_ms, call.at_ms)
     if outcome != "ok" or not _is_eligible(call):
         return
-    arguments = parsed(call.arguments)
+    arguments = judged.arguments if judged.arguments is not None else parsed(call.arguments)
     if not arguments:
         return
     shape = shape_of(call.name, arguments)
