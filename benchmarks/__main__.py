@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import context, growth, moving, overhead, prompt, startup, store, waiting, warm
+from benchmarks import context, context_host, growth, moving, overhead, prompt, startup, store, waiting, warm
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "size": startup.run_size,
     "context": context.run,
     "warm": warm.run,
+    "context-host": context_host.run,
     "moving": moving.run,
 }
 

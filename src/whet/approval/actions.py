@@ -16,9 +16,9 @@ import msgspec
 
 from whet.approval.paths import absolute, is_secret, within, writing, zone_of
 from whet.approval.risk import Analyse, Level, Piece, Place, worst
-from whet.approval.subject import visible
 from whet.contract.protocols import GateCall
 from whet.log import mask
+from whet.visible import visible
 
 
 class Action(msgspec.Struct, frozen=True):

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from whet import log
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.cli.output import terminal_width, wrapped
+from whet.cli.wording import columns
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -53,6 +56,7 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
+    log.start(options.home.logs)  # or a plugin's stack would go to the terminal
     return await App.start(options.home, settings, secrets, person, workspace)
 
 
@@ -74,7 +78,8 @@ def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Se
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    indent = len(line) - len(line.lstrip())
+    sys.stderr.write((wrapped(line, indent=indent) if columns(line) > terminal_width() else line) + "\n")
 
 
 async def open_session(app: App, options: ChatOptions) -> Session:

@@ -17,6 +17,7 @@ from whet.cli.render import Painter
 from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,
+    ConfirmationAsked,
     Event,
     ReasoningDelta,
     Steered,
@@ -98,11 +99,15 @@ class TurnView:
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
     _asked: str = ""
     _began_s: float | None = None
+    _decides_until_s: float | None = None
     _after_call: bool = False
+    _doing: str = ""
 
-    def begin(self) -> None:
-        """Start a turn: the status line runs until its TurnEnd or `stop`."""
+    def begin(self, doing: str = "") -> None:
+        """Start a turn, or other work that is shown as `doing`: the status line runs until its TurnEnd or
+        `stop`."""
         self._began_s = self.now_s()
+        self._doing = doing
         self._after_call = False
 
     def stop(self) -> None:
@@ -111,6 +116,7 @@ class TurnView:
         self._running.clear()
         self._subjects.clear()
         self._asked = ""
+        self._decides_until_s = None
         self._began_s = None
 
     def emit(self, event: Event) -> None:
@@ -131,11 +137,8 @@ class TurnView:
                 self._progress(event)
             case ToolFinished():
                 self._finished(event)
-            case ApprovalAsked():
-                self._asked = event.call_id
-                self._subjects[event.call_id] = event.subject
-            case ApprovalDecided():
-                self._asked = ""
+            case ApprovalAsked() | ConfirmationAsked() | ApprovalDecided():
+                self._asking(event)
             case TurnEnd():
                 self._end(event)
             case _:
@@ -169,7 +172,11 @@ class TurnView:
         spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
         if self._asked:
             return "waiting for your answer"
-        doing = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
+        if self._decides_until_s is not None:
+            left_s = max(0.0, self._decides_until_s - self.now_s())
+            return f"{spin} waiting for a human · {wording.duration(left_s)} left · Ctrl-C withdraws"
+        turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
+        doing = self._doing or turn
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
 
     def _call_rows(self, call: _Running, width: int) -> list[list[Fragment]]:
@@ -221,6 +228,17 @@ class TurnView:
         if end.hint:
             self.say(wording.printable(end.hint))
         self.say("\n" + wording.footer(end))
+
+    def _asking(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
+        """Keep in mind who is asked: the person here, or humans at a service."""
+        self._asked = event.call_id if isinstance(event, ApprovalAsked) else ""
+        self._decides_until_s = None
+        if isinstance(event, ApprovalDecided):
+            return
+        self._subjects[event.call_id] = event.subject
+        if isinstance(event, ConfirmationAsked):
+            self._decides_until_s = self.now_s() + event.expires_in_s
+            self._aside(event)
 
     def _reason(self, text: str) -> None:
         if not self.show_reasoning:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "warm": ("whet.cli.warm:warm", "Start sessions with calls that worked before; measure whether it helps."),
     "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
     "import": ("whet.cli.importing:importing", "Move in from Hermes Agent, Claude Code or Codex."),
+    "confirm": ("whet.cli.confirm:confirm", "Put a person in front of what an agent does."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
     "practice": ("whet.cli.practice:practice", "Run the practice model as a server."),

@@ -19,10 +19,10 @@ from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
+from whet.sqlite.lane import Rows, Statement
 from whet.store import claims, jobs, live, rows, search, sessions, turns
 from whet.store.database import Database
 from whet.store.jobs import NewJob
-from whet.store.lane import Rows, Statement
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import Turn
 
