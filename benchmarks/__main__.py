@@ -21,6 +21,7 @@ from benchmarks import (
     startup,
     store,
     waiting,
+    warm,
 )
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "size": startup.run_size,
     "context": context.run,
     "confirm": confirm.run,
+    "warm": warm.run,
     "context-host": context_host.run,
     "gate": learning_gate.run,
     "review": review.run,

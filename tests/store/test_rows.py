@@ -14,6 +14,7 @@ _MESSAGES = [
     Message(role="assistant", content="", tool_calls=(ToolCall("1", "put", '{ "a":1}'),), reasoning="so"),
     Message(role="assistant", content="x", replay=Replay(format="anthropic_messages", blocks_json="[ 1]")),
     Message(role="tool", content="boom", tool_call_id="1", tool_name="put", is_error=True),
+    Message(role="assistant", content="known", cache_until=True),
 ]
 
 

@@ -27,6 +27,8 @@ from whet.app.practice import PracticeHost
 from whet.app.reviews import Needs, Reviews, runtime_of
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
+from whet.app.warm_tool import WarmActs
+from whet.app.warmth import OFF, Opening, Wanted, Warmth
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -55,6 +57,7 @@ from whet.tools.registry import Registry, read_specs
 from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
+from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
 
 
@@ -68,6 +71,7 @@ class _NewParts(msgspec.Struct, frozen=True):
     kind: SessionKind = "chat"
     private: bool = False
     conversation_id: str = ""
+    warm: Wanted = Wanted()
 
 
 class App:
@@ -91,6 +95,7 @@ class App:
         self._secrets = secrets
         self._bell: Bell | None = None
         self.database = Database.open(home.database, self.clock)
+        self.warmth = Warmth(home, settings.warm, self.database, self.clock)
         self._practice = PracticeHost()
         self.processes = Processes()
         self.pool = ToolPool()
@@ -150,11 +155,12 @@ class App:
         return app
 
     async def new_session(
-        self, *, private: bool = False, title: str = "", leaving: Session | None = None
+        self, *, private: bool = False, title: str = "", leaving: Session | None = None, warm: str = ""
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
-        After `leaving` it goes on in the same conversation (/new) and takes its context engine over.
+        After `leaving` it goes on in the same conversation (/new) and takes its context engine over. `warm`:
+        a template's name, auto or off; empty for what the settings say. Its first message decides then.
         """
         tools = list(self.tools.by_name.values())
         learned = await self.learning.prompt_part(self.tools.by_name)
@@ -165,7 +171,10 @@ class App:
             learned=learned.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
-        parts = _NewParts(prompt, tools, private=private, title=title, conversation_id=conversation_id)
+        wanted = await self.warmth.wanted(warm, str(self.workspace))
+        parts = _NewParts(
+            prompt, tools, private=private, title=title, conversation_id=conversation_id, warm=wanted
+        )
         return await self._create(parts, leaving=leaving)
 
     async def open_session(self, session_id: str, *, leaving: Session | None = None) -> Session:
@@ -204,7 +213,9 @@ class App:
     async def context_status(self, session_id: str) -> ContextStatus:
         """Say how full a stored conversation's window is, without opening it for its engine."""
         log = await SessionLog.open(self.database, session_id, self.clock)
-        prefix = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        prefix = await self.database.read(
+            lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
+        )
         return await self.contexts.peek(log, self.provider.info, prefix)
 
     async def switch_model(self, session: Session, model: str) -> None:
@@ -216,7 +227,8 @@ class App:
         self.settings = msgspec.structs.replace(self.settings, model=wanted)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
         specs = read_specs(tools_json.encode())
-        session.link = provider.open(prompt, specs, session.id)
+        link = provider.open(prompt, specs, session.id)
+        session.link, _ = await self.warmth.reopened(session.id, link)
         await session.context.status()  # the engine learns of it now, not at the next request
 
     async def aclose(self) -> None:
@@ -271,7 +283,7 @@ class App:
         )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
-        left_out = {"clarify", "delegate_task", "memory", "skill_manage"}
+        left_out = {"clarify", "delegate_task", "memory", "skill_manage", "warm_session"}
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
         prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
         parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
@@ -299,7 +311,16 @@ class App:
             tools_json=msgspec.json.encode(specs).decode(),
         )
         log = await SessionLog.create(self.database, new, self.clock)
-        return await self._session(log, parts.prompt, specs, steps=steps, seat=seat, leaving=leaving)
+        session = await self._session(log, parts.prompt, specs, steps=steps, seat=seat, leaving=leaving)
+        if parts.warm.name != OFF:
+            opening = Opening(
+                lambda prompt: self.provider.open(prompt, specs, log.session.id),
+                parts.prompt,
+                specs,
+                lambda tokens: self.contexts.lengthen(session.context, tokens),
+            )
+            self.warmth.arrange(session, parts.warm, opening)
+        return session
 
     async def _seat(self, leaving: Session | None, *, foreground: bool) -> Seat:
         if leaving is not None:
@@ -326,9 +347,10 @@ class App:
         stored = Path(log.session.workspace)
         workspace = stored if log.session.workspace and stored.is_dir() else self.workspace
         link = self.provider.open(prompt, specs, log.session.id)
+        link, primed = await self.warmth.reopened(log.session.id, link)
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
-        prefix = (prompt, msgspec.json.encode(specs).decode())
+        prefix = (prompt, msgspec.json.encode(specs).decode(), primed)
         scope = self.plugins.scope if self.plugins else no_scope
         host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)
         session = Session(
@@ -352,6 +374,7 @@ class App:
             await self._plugged.enter(session, host, leaving.id if leaving else "")
         if self._told_memories is not None:
             self._told_memories.enter(session)
+        self.warmth.watch(session)
         return session
 
     def _join_memories(self) -> Told | None:
@@ -376,6 +399,7 @@ class App:
                 *todo_tools(self.todo_lists),
                 *ask_tools(),
                 *self.learning.tools(),
+                *warm_tools(WarmActs(self.warmth)),
                 *session_tools(self.database),
                 *recall_tools(self.database),
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),

@@ -76,6 +76,10 @@ class Contexts:
         self._open = [host, *(one for one in self._open if not one.closed)]
         return host
 
+    def lengthen(self, context: Context, tokens: int) -> None:
+        """Count what was put before a session's messages after its host was made."""
+        self.host(context).lengthen(tokens)
+
     async def peek(self, log: SessionLog, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
         """Say how full a stored session is. The engine is not told of the session, nor of its end."""
         seat = await self.seat(info, foreground=False)

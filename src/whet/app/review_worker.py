@@ -16,6 +16,7 @@ from whet.app.learning import Learning
 from whet.app.practice import PracticeHost
 from whet.app.reviews import Needs, Reviews
 from whet.app.standing import Standing
+from whet.app.warmth import Warmth
 from whet.approval.gate import PolicyGate
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -39,13 +40,18 @@ def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
     """Make a worker from what a process has."""
     settings = needs.settings.review
     approval = msgspec.structs.replace(needs.settings.approval, mode="deny")
+    warmth = Warmth(needs.home, needs.settings.warm, needs.database, needs.clock)
+
+    async def reopen(session_id: str, link: ModelLink) -> ModelLink:
+        return (await warmth.reopened(session_id, link))[0]
+
     parts = Parts(
         database=needs.database,
         clock=needs.clock,
         tools=_tools(needs),
         policy=PolicyGate(approval, Nobody(), needs.grants, needs.home.root),
         bind=needs.learning.bind,
-        reopen=_as_it_is,
+        reopen=reopen,
         budget=Budget(needs.database, needs.clock, settings),
         limits=Limits(settings.max_steps, settings.timeout_s),
         digest_tokens=settings.digest_tokens,
@@ -73,11 +79,6 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
         pool.close()
         practice.close()
         database.close()
-
-
-async def _as_it_is(session_id: str, link: ModelLink) -> ModelLink:
-    """Give the link itself: nothing stands before a session's messages."""
-    return link
 
 
 def _tools(needs: Needs) -> dict[str, Tool]:

@@ -173,6 +173,13 @@ def _learning(call: GateCall, place: Place, analyse: Analyse) -> Action:
     return _simple(call, "safe", _arguments(call))
 
 
+def _warm(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    action = _text(call, "action")
+    reads = action == "list" or (action == "load" and not call.arguments.get("apply"))
+    text = f"{action} {_text(call, 'name')}".strip()
+    return _simple(call, "safe" if reads else "normal", text)
+
+
 _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "terminal": _terminal,
     "process": _process,
@@ -183,4 +190,5 @@ _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "web_fetch": _fetch,
     "memory": _learning,
     "skill_manage": _learning,
+    "warm_session": _warm,
 }

@@ -48,12 +48,15 @@ _SETTINGS = {
 @click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses.")
 @click.option("--workspace", metavar="DIR", help="The folder to work in.")
 @click.option("--private", is_flag=True, help="Keep the new session out of search and learning.")
+@click.option("--warm", default="", metavar="NAME", help="Start with this template, auto, or off.")
 @click.option("--title", default="", help="The new session's title.")
 @click.pass_context
 def chat(context: click.Context, /, **given: Any) -> None:
     """Chat at the terminal, or ask one question with -q."""
     if given["session_id"] and given["go_on"]:
         raise click.UsageError("--session and --continue exclude each other")
+    if given["warm"] and (given["session_id"] or given["go_on"]):
+        raise click.UsageError("--warm is for a new session; one that exists keeps how it was started")
     if given["as_json"] and given["stream_json"]:
         raise click.UsageError("--json and --stream-json exclude each other")
     context.exit(run(_options(context.obj, given)))
@@ -85,4 +88,5 @@ def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
         images=tuple(Path(name) for name in given["images"]),
         private=given["private"],
         title=given["title"],
+        warm=given["warm"],
     )

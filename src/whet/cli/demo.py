@@ -14,14 +14,18 @@ from typing import NoReturn
 
 import click
 
-from whet.cli import demo_context, demo_story
+from whet.cli import demo_context, demo_story, demo_warm
 from whet.cli.demo_play import Play
 from whet.cli.demo_stage import Speed, Stage
 from whet.cli.demo_world import World
 from whet.cli.output import emit_json
 
 # Name: what it plays. `story` is what is played without --chapter.
-CHAPTERS: dict[str, Callable[[Play], None]] = {"story": demo_story.play, "context": demo_context.play}
+CHAPTERS: dict[str, Callable[[Play], None]] = {
+    "story": demo_story.play,
+    "context": demo_context.play,
+    "warm": demo_warm.play,
+}
 
 _NEXT = (
     ("with a key", "export OPENAI_API_KEY=... (or ANTHROPIC_API_KEY, OPENROUTER_API_KEY, ...), then: whet"),

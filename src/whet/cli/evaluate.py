@@ -8,6 +8,7 @@ import click
 
 # Name: (module:attribute, what it does). One line per evaluation.
 EVALUATIONS: dict[str, tuple[str, str]] = {
+    "warm": ("whet.cli.eval_warm:warm", "Warm sessions: cold, warm and a placebo on your tasks."),
     "context": ("whet.cli.eval_context:context", "Context engines, side by side, on one long conversation."),
 }
 

@@ -42,6 +42,7 @@ class ChatOptions:
     images: tuple[Path, ...] = ()
     private: bool = False
     title: str = ""
+    warm: str = ""
 
 
 def workspace_of(settings: Settings) -> Path:
@@ -88,7 +89,7 @@ async def open_session(app: App, options: ChatOptions) -> Session:
         return await app.open_session(await app.database.read(lambda db: sessions.resolve(db, name)))
     if options.go_on:
         return await app.continue_session()
-    return await app.new_session(private=options.private, title=options.title)
+    return await app.new_session(private=options.private, title=options.title, warm=options.warm)
 
 
 async def forget_empty(app: App, session: Session) -> None:

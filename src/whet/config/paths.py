@@ -45,6 +45,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "skills"
 
     @property
+    def warm(self) -> Path:
+        """Templates of warm sessions."""
+        return self.root / "warm"
+
+    @property
     def logs(self) -> Path:
         """The log folder."""
         return self.root / "logs"

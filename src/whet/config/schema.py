@@ -191,6 +191,16 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most tokens of the digest that another model gets."""
 
 
+class WarmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether new sessions start with tool calls that worked before."""
+
+    default: str = "off"
+    """off; auto: the template that fits the first message, if one does; or a template's name."""
+    holdout: float = 0.1
+    """The share of sessions, at most 0.5, that would be started warm and are started cold, to measure the
+    difference; never with --warm NAME."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where conversations are kept."""
 
@@ -240,6 +250,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: MemorySettings = MemorySettings()
     review: ReviewSettings = ReviewSettings()
     store: StoreSettings = StoreSettings()
+    warm: WarmSettings = WarmSettings()
     plugins: PluginSettings = PluginSettings()
     notify: NotifySettings = NotifySettings()
     ui: UiSettings = UiSettings()

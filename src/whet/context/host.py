@@ -85,6 +85,10 @@ class EngineHost:
         """Whether the session was left."""
         return self._closed
 
+    def lengthen(self, tokens: int) -> None:
+        """Count this much more before the first message, in every request."""
+        self._facts = msgspec.structs.replace(self._facts, fixed_tokens=self._facts.fixed_tokens + tokens)
+
     async def begin(self, leaving: EngineHost | None = None) -> None:
         """Tell the engine of the session. `leaving`: the session whose engine this one takes over."""
         self.seat.live = self.live_rows

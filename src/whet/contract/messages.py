@@ -55,7 +55,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     """One row of a transcript. Compared by identity: the wire cache relies on it.
 
     `note` is what Whet adds to a person's message when it is stored (time, folder): the model reads it
-    after the content, people and searches don't see it.
+    after the content, people and searches don't see it. `cache_until`: a vendor whose cache wants marks is
+    asked to keep everything up to here.
     """
 
     role: Role
@@ -67,6 +68,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     reasoning: str = ""
     replay: Replay | None = None
     note: str = ""
+    cache_until: bool = False
 
     @property
     def text(self) -> str:

@@ -63,6 +63,8 @@ class AnthropicMessages:
         """Encode one message as blocks of the open wire message, or open a new one."""
         message = messages[index]
         blocks = _assistant(message) if message.role == "assistant" else _user(message)
+        if message.cache_until:
+            blocks = blocks[:-1] + b',"cache_control":' + encode(_EPHEMERAL) + b"}"
         if index and _wire_role(messages[index - 1]) == _wire_role(message):
             return b"," + blocks
         opening = b',{"role":"' + _wire_role(message) + b'","content":[' + blocks

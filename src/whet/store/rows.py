@@ -56,6 +56,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """model that gave this message"""
     w: str = ""
     """note, which stands in the request after what a person said"""
+    k: bool = False
+    """cache_until"""
 
 
 _NOTHING = Extra()
@@ -97,7 +99,7 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
     """Give (role, at, content, extra) of a message."""
     content = message.content
     plain = isinstance(content, str)
-    if message.role == "user" and plain and not message.note:
+    if message.role == "user" and plain and not message.note and not message.cache_until:
         return USER, at_ms, content, None
     extra = Extra(
         c=message.tool_calls,
@@ -110,6 +112,7 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
         u=None if usage is None else msgspec.structs.astuple(usage),
         m=model,
         w=message.note,
+        k=message.cache_until,
     )
     text = None if extra == _NOTHING else _encoder.encode(extra).decode()
     return _NUMBER[message.role], at_ms, content if plain else "", text
@@ -135,6 +138,7 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
         reasoning=more.r,
         replay=more.p,
         note=more.w,
+        cache_until=more.k,
     )
     return message, None if more.u is None else Usage(*more.u)
 

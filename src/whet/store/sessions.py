@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 import apsw
 import msgspec
 
-from whet.contract.errors import NotFound
+from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.store import claims, rows
 
@@ -47,7 +47,8 @@ class SessionRow(msgspec.Struct, frozen=True):
 class NewSession(msgspec.Struct, frozen=True):
     """What is given at creation. An empty conversation_id becomes the parent's, or the session's own id.
 
-    A child of a private session is private.
+    A child of a private session is private. `prime_json`: messages that stand before the first one in every
+    request (`whet.warm`); a review has its parent's, for it sends the same prefix.
     """
 
     id: str
@@ -62,6 +63,7 @@ class NewSession(msgspec.Struct, frozen=True):
     title: str = ""
     system_prompt: str = ""
     tools_json: str = ""
+    prime_json: str = ""
 
 
 class StoreStats(msgspec.Struct, frozen=True):
@@ -87,14 +89,16 @@ _NO_SESSION_HINT = "`whet sessions list` shows them"
 
 def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow:
     """Store a session and its frozen prefix. Raises NotFound for a parent that does not exist."""
-    conversation, private = new.conversation_id, new.private
+    conversation, private, prime = new.conversation_id, new.private, new.prime_json
     if new.parent_session_id:
         parent = get(connection, new.parent_session_id)
         conversation = conversation or parent.conversation_id
         private = private or parent.private
+        if new.kind == "review":
+            prime = prime or prime_of(connection, new.parent_session_id)
     connection.execute(
-        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.id,
             conversation or new.id,
@@ -110,6 +114,7 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
             now,
             _freeze(connection, new.system_prompt),
             _freeze(connection, new.tools_json),
+            _freeze(connection, prime) if prime else None,
         ),
     )
     return get(connection, new.id)
@@ -141,6 +146,25 @@ def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
     if row is None:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
     return row[0], row[1]
+
+
+def prime_of(connection: apsw.Connection, session_id: str) -> str:
+    """Give the examples that a session was started with, as JSON; empty where it was started cold."""
+    row = connection.execute(
+        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:
+    """Put examples into a session's prefix before anything was said in it. Raises StoreError afterwards."""
+    connection.execute(
+        "UPDATE sessions SET system_text = ?, prime_text = ? WHERE id = ? AND turns = 0",
+        (_freeze(connection, system_prompt), _freeze(connection, prime_json), session_id),
+    )
+    if not connection.changes():
+        raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
 
 
 def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
@@ -266,7 +290,8 @@ def delete(connection: apsw.Connection, session_id: str) -> int:
         )
         connection.execute(
             "DELETE FROM frozen_texts WHERE id NOT IN"
-            " (SELECT system_text FROM sessions UNION SELECT tools_text FROM sessions)"
+            " (SELECT system_text FROM sessions UNION SELECT tools_text FROM sessions"
+            " UNION SELECT prime_text FROM sessions WHERE prime_text IS NOT NULL)"
         )
     finally:
         connection.pragma("secure_delete", before)
@@ -340,7 +365,7 @@ def _delete_one(connection: apsw.Connection, key: int) -> None:
         (first, first + (indexed[0] if indexed else 0)),
     )
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
-    for table in ("turns", "tool_calls", "compactions", "claims", "imports", "reviews"):
+    for table in ("turns", "tool_calls", "compactions", "claims", "imports", "reviews", "warm_starts"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 

@@ -15,12 +15,14 @@ from whet.store.migrations.m001_sessions import m001_sessions
 from whet.store.migrations.m002_learning import m002_learning
 from whet.store.migrations.m003_reviews import m003_reviews
 from whet.store.migrations.m004_imports import m004_imports
+from whet.store.migrations.m005_warm import m005_warm
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
     m002_learning,
     m003_reviews,
     m004_imports,
+    m005_warm,
 )
 
 

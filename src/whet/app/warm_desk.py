@@ -1,0 +1,172 @@
+"""What may be done with warm templates: build, list, load for later, delete, import, export, measure.
+
+The command line and the tool `warm_session` are two faces of this. It needs the home and the store, no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.config import files
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+from whet.contract.tools import ToolSpec
+from whet.stats import Interval
+from whet.store import warm
+from whet.store.database import Database
+from whet.warm import template as templates
+from whet.warm.compose import BuildOptions, Composed, compose
+from whet.warm.label import label_all
+from whet.warm.mine import Choice, Mined, mine
+from whet.warm.proof import keep_verdict, uplift
+from whet.warm.rates import Rates, measure
+from whet.warm.template import Broken, Template, staleness
+
+Progress = Callable[[int, int], None]
+
+
+def silent(done: int, total: int) -> None:
+    """Show no progress."""
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the list. `problem` is not empty where the template is broken or was switched off."""
+
+    name: str
+    description: str = ""
+    examples: int = 0
+    tags: tuple[str, ...] = ()
+    created_at: str = ""
+    warm_sessions: int = 0
+    held_out_sessions: int = 0
+    uplift: Interval | None = None
+    verdict: str = ""
+    state: str = "ready"
+    problem: str = ""
+
+
+class Built(msgspec.Struct, frozen=True):
+    """What a build gave: the template, how much was read, the tools' error rates, what was left out."""
+
+    template: Template
+    sessions: int
+    messages: int
+    error_rates: dict[str, float]
+    left_out: dict[str, int]
+    path: str
+
+
+class WarmDesk(msgspec.Struct, frozen=True):
+    """The templates of one home and its store."""
+
+    home: Home
+    database: Database
+    clock: Clock
+
+    def build(self, options: BuildOptions, choice: Choice, progress: Progress = silent) -> Built:
+        """Mine the store and write the template; nothing is left half-done. Raises NotFound, ConfigError."""
+        templates.path_of(self.home, options.name)
+        now = self.clock.now()
+
+        def work(connection: apsw.Connection) -> tuple[Mined, Composed]:
+            mined = mine(connection, choice, progress)
+            return mined, compose(connection, mined, options, now)
+
+        mined, composed = self.database.read_now(work)
+        path = templates.save(self.home, composed.template)
+        rates = {name: tally.error_rate for name, tally in sorted(mined.tools.items())}
+        return Built(composed.template, mined.sessions, mined.messages, rates, composed.left_out, str(path))
+
+    def listed(self) -> list[Listed]:
+        """Give every template with what is known of its effect; switches off what makes things worse."""
+        rows: list[Listed] = []
+        for one in templates.every(self.home):
+            if isinstance(one, Broken):
+                rows.append(Listed(name=one.name, state="broken", problem=one.reason))
+            else:
+                rows.append(self._listed(one))
+        return rows
+
+    def _listed(self, one: Template) -> Listed:
+        now = iso(self.clock.now())
+        found = self.database.read_now(lambda db: uplift(db, one.hash))
+        state = self.database.read_now(lambda db: warm.states(db).get(one.hash))
+        if found.verdict == "hurts" and not (state and state.off_reason):
+            self.database.write_now(lambda db: keep_verdict(db, one.hash, one.name, now))
+            state = self.database.read_now(lambda db: warm.states(db).get(one.hash))
+        off = state.off_reason if state else ""
+        return Listed(
+            name=one.name,
+            description=one.description,
+            examples=len(one.examples),
+            tags=one.tags,
+            created_at=one.created_at,
+            warm_sessions=found.warm_sessions,
+            held_out_sessions=found.held_out_sessions,
+            uplift=found.interval if found.verdict != "too few" else None,
+            verdict=found.verdict,
+            state="off" if off else "ready",
+            problem=off,
+        )
+
+    def load(self, name: str) -> Template:
+        """Read a template. Raises NotFound, ConfigError."""
+        return templates.load(self.home, name)
+
+    def stale(self, template: Template, tools: dict[str, ToolSpec], now: datetime) -> list[str]:
+        """Say of each example why it would not be given; empty text where it would."""
+        private, gone = self.hidden(template)
+        state = self.database.read_now(lambda db: warm.states(db).get(template.hash))
+        found: list[str] = []
+        for example in template.examples:
+            if example.session_id in private:
+                found.append("its session is private")
+            elif example.session_id in gone and not template.imported_at and example.session_id:
+                found.append("its session was deleted")
+            else:
+                found.append(staleness(example, tools, now, state.last_win if state else ""))
+        return found
+
+    def hidden(self, template: Template) -> tuple[set[str], set[str]]:
+        """Give the template's sessions that are private, and those that are not there."""
+        ids = list(dict.fromkeys(e.session_id for e in template.examples if e.session_id))
+        return self.database.read_now(lambda db: warm.hidden_sources(db, ids))
+
+    def apply(self, name: str, workspace: str) -> Template:
+        """Let the next new session in `workspace` start with a template; durable on return."""
+        found, now = self.load(name), iso(self.clock.now())
+        self.database.write_now(lambda db: warm.set_next(db, workspace, name, now))
+        return found
+
+    def delete(self, name: str) -> None:
+        """Remove a template. Sessions that were started with it keep their bytes. Raises NotFound."""
+        templates.delete(self.home, name)
+        self.database.write_now(lambda db: warm.forget_next(db, "", name))
+
+    def bring_in(self, source: Path, name: str) -> Template:
+        """Import a template from a file. Raises ConfigError."""
+        return templates.bring_in(self.home, source, name, self.clock.now())
+
+    def export(self, name: str, target: Path | None) -> str:
+        """Give a template as JSON, and write it to `target` where one is named. Raises ConfigError."""
+        text = templates.encode(self.load(name))
+        if target is not None:
+            if target.exists():
+                raise ConfigError(f"{target} exists", hint="name another file")
+            files.replace(target, text, mode=0o600)
+        return text
+
+    def label(self, progress: Progress = silent, *, again: bool = False) -> tuple[int, int]:
+        """Judge calls that have no outcome yet; gives sessions and calls."""
+        return label_all(self.database, progress, again=again)
+
+    def rates(self, progress: Progress = silent) -> Rates:
+        """Measure error rates over the whole store, after judging what is new."""
+        self.label(progress)
+        return self.database.read_now(measure)

@@ -1,0 +1,150 @@
+"""The start of one warm session: choose, hold out, write into the prefix, open the link anew.
+
+Nothing that goes wrong here keeps a turn from running: the session starts cold and the person is told why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from whet.agent.session import Session
+from whet.app.warmth import AUTO, Opening, Wanted, Warmth
+from whet.clock import iso
+from whet.config.redact import redact
+from whet.context.tokens import list_tokens, text_tokens
+from whet.contract.errors import WhetError
+from whet.store import sessions, warm
+from whet.store.warm import TemplateState, WarmStart
+from whet.warm.prime import PrimedLink, encode_prime, make_prime
+from whet.warm.select import Situation, pick, rank
+from whet.warm.template import Example, Template, every, load
+
+HOLDOUT_MAX = 0.5
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A template and those of its examples that the session gets; lines for the person."""
+
+    template: Template | None = None
+    examples: Sequence[Example] = ()
+    news: tuple[str, ...] = ()
+
+
+async def start(warmth: Warmth, session: Session, wanted: Wanted, opening: Opening, text: str) -> None:
+    """Start a session with what fits its first message. Durable on return; does nothing a second time."""
+    try:
+        known = await warmth.database.read(lambda db: warm.start_of(db, session.id))
+        if known is not None or session.log.messages:
+            return
+        chosen = await _choose(warmth, session, wanted, opening, text)
+        if chosen.template is None or not chosen.examples:
+            _tell(session, opening, chosen.news)
+            return
+        held_out = wanted.chosen_by in ("auto", "default") and is_held_out(
+            session.id, chosen.template.hash, warmth.settings.holdout
+        )
+        await _open(warmth, session, wanted, opening, chosen, held_out=held_out)
+    except WhetError as error:
+        _tell(session, opening, (f"started cold: {error.message}",))
+
+
+def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
+    """Draw by lot, the same for the same session."""
+    return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, HOLDOUT_MAX)
+
+
+async def _choose(warmth: Warmth, session: Session, wanted: Wanted, opening: Opening, text: str) -> Chosen:
+    if wanted.name == AUTO:
+        templates = [
+            one
+            for one in await asyncio.to_thread(lambda: list(every(warmth.home)))
+            if isinstance(one, Template)
+        ]
+    else:
+        templates = [load(warmth.home, wanted.name)]
+    sources = list(dict.fromkeys(id_ for one in templates for id_ in one.source_session_ids))
+
+    def look(db: apsw.Connection) -> tuple[dict[str, TemplateState], tuple[set[str], set[str]]]:
+        return warm.states(db), warm.hidden_sources(db, sources)
+
+    states, (private, gone) = await warmth.database.read(look)
+    situation = Situation(
+        text=text,
+        workspace=str(session.workspace),
+        tools={spec.name: spec for spec in opening.specs},
+        now=warmth.clock.now(),
+        private=private,
+        gone=gone,
+        last_wins={hash_: state.last_win for hash_, state in states.items()},
+    )
+    if wanted.name != AUTO:
+        return _named(templates[0], situation, states.get(templates[0].hash), wanted)
+    news: list[str] = []
+    for template, _ in rank(templates, situation):
+        if off := states.get(template.hash, TemplateState()).off_reason:
+            news.append(f"warm template {template.name} is switched off: {off}")
+            continue
+        if examples := pick(template, situation):
+            return Chosen(template, examples, tuple(news))
+    return Chosen(news=tuple(news))
+
+
+def _named(template: Template, situation: Situation, state: TemplateState | None, wanted: Wanted) -> Chosen:
+    if state is not None and state.off_reason and wanted.chosen_by == "default":
+        return Chosen(news=(f"warm template {template.name} is switched off: {state.off_reason}",))
+    examples = pick(template, situation)
+    if not examples:
+        return Chosen(
+            news=(
+                f"started cold: every example of {template.name} is stale (whet warm show {template.name})",
+            )
+        )
+    return Chosen(template, examples)
+
+
+async def _open(
+    warmth: Warmth, session: Session, wanted: Wanted, opening: Opening, chosen: Chosen, *, held_out: bool
+) -> None:
+    template = chosen.template
+    assert template is not None
+    arm = "held_out" if held_out else "warm"
+    row = WarmStart(template.name, template.hash, arm, wanted.chosen_by, len(chosen.examples))
+    now = iso(warmth.clock.now())
+    if held_out:
+        await warmth.database.write(lambda db: warm.record(db, session.id, row, now))
+        _tell(session, opening, chosen.news)
+        return
+    # Redacted a second time: what counts as a secret here may not have been one where it was stored.
+    shown = [_redacted(example) for example in chosen.examples]
+    prime = make_prime(template.hash, shown, redact(template.system_prompt_addendum))
+    prompt = f"{opening.prompt}\n\n{prime.addendum}"
+
+    def write(db: apsw.Connection) -> None:
+        sessions.set_prime(db, session.id, prompt, encode_prime(prime))
+        warm.record(db, session.id, row, now)
+
+    await warmth.database.write(write)
+    line = f"started warm with {template.name}: {len(shown)} example{'s' if len(shown) != 1 else ''}"
+    session.link = PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line))
+    opening.lengthen(list_tokens(prime.messages) + text_tokens(prime.addendum))
+
+
+def _redacted(example: Example) -> Example:
+    arguments = msgspec.json.decode(redact(msgspec.json.encode(example.arguments).decode()))
+    return msgspec.structs.replace(
+        example,
+        arguments=arguments if isinstance(arguments, dict) else example.arguments,
+        result_summary=redact(example.result_summary),
+        context_hint=redact(example.context_hint),
+        why=redact(example.why),
+    )
+
+
+def _tell(session: Session, opening: Opening, news: Sequence[str]) -> None:
+    if news:
+        session.link = PrimedLink(opening.open_link(opening.prompt), (), news)

@@ -1,0 +1,118 @@
+"""`whet eval warm`: do a template's examples help on your own tasks, with your own model?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.cli.launch import ChatOptions, load_settings
+from whet.cli.output import Column, Progress, cost, emit_json, table, wrapped
+from whet.cli.warm import interval
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import NotFound
+from whet.evals.own_tasks import read_tasks
+from whet.evals.warm_trials import Arm, Bench, Comparison, Report, Trial, report, run_all
+from whet.store import warm as stored
+from whet.store.database import Database
+from whet.warm.compose import BuildOptions, placebo
+from whet.warm.mine import Choice, mine
+from whet.warm.template import Template, load
+
+
+@click.command("warm", epilog="Example: whet eval warm --template tests --tasks tasks.yaml --repeats 3")
+@click.option("--template", "name", required=True, metavar="NAME", help="The template to try.")
+@click.option(
+    "--tasks",
+    "file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML: tasks, each with name, prompt, verify (a shell command), perhaps files and setup.",
+)
+@click.option(
+    "--repeats", type=click.IntRange(1, 50), default=3, show_default=True, help="Runs of each task."
+)
+@click.option("--model", default=None, help="Another model.")
+@click.option("--base-url", default=None, help="Another server.")
+@click.option("--provider", default=None, help="Another provider.")
+@click.option("--seed", default=0, show_default=True, help="Which placebo is drawn.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given: str | int | None) -> None:
+    """Run tasks cold, warm and with a placebo, paired, and compare errors, success, tokens and cost.
+
+    Your approval settings hold, and nobody is there to ask: what would be asked is denied.
+    """
+    tasks = read_tasks(file)
+    flags = {f"model.{key}": given[key] for key in ("model", "base_url", "provider")}
+    settings = load_settings(ChatOptions(home, flags=flags), None)
+    secrets = load_secrets(home, os.environ)
+    templates = _templates(home, load(home, name), int(given["seed"] or 0))
+    progress = Progress("running", SystemClock())
+    with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
+        bench = Bench(Path(folder), settings, secrets, templates)
+        trials = asyncio.run(run_all(bench, tasks, file.parent, repeats, progress.update))
+    progress.finish()
+    found = report(trials)
+    emit_json(_row(name, found, trials)) if as_json else _say(name, found)
+
+
+def _templates(home: Home, template: Template, seed: int) -> dict[Arm, Template]:
+    clock = SystemClock()
+    database = Database.open(home.database, clock)
+    try:
+        mined = database.read_now(lambda db: mine(db, Choice(min_messages=1), lambda done, total: None))
+        sources = list(template.source_session_ids)
+        private, _ = database.read_now(lambda db: stored.hidden_sources(db, sources))
+        options = BuildOptions(name="placebo")
+        drawn = database.read_now(lambda db: placebo(db, mined, template, options, clock.now(), seed))
+    finally:
+        database.close()
+    if not drawn.examples:
+        raise NotFound(
+            "the store has no calls to draw a placebo from", hint="it needs finished sessions with tool calls"
+        )
+    kept = tuple(example for example in template.examples if example.session_id not in private)
+    return {"warm": msgspec.structs.replace(template, examples=kept), "placebo": drawn}
+
+
+def _row(name: str, found: Report, trials: list[Trial]) -> dict[str, object]:
+    return {"template": name, "arms": found.arms, "comparisons": found.comparisons, "trials": trials}
+
+
+def _say(name: str, found: Report) -> None:
+    shape = [
+        Column("arm"),
+        Column("done", right=True),
+        Column("errors, first 10", right=True),
+        Column("prompt tokens", right=True, rank=1),
+        Column("cached", right=True, rank=2),
+        Column("cost", right=True, rank=3),
+    ]
+    rows = [
+        [
+            arm.arm,
+            f"{arm.succeeded}/{arm.trials}",
+            f"{arm.failed}/{arm.calls}",
+            f"{arm.usage.prompt_tokens:,}",
+            f"{arm.usage.cache_hit_ratio:.0%}",
+            cost(arm.usage.cost_usd),
+        ]
+        for arm in found.arms
+    ]
+    click.echo(table(shape, rows) + "\n")
+    for one in found.comparisons:
+        click.echo(wrapped(comparison(name, one)))
+
+
+def comparison(name: str, one: Comparison) -> str:
+    """Say in a sentence what a comparison allows to say."""
+    gap = f"{interval(one.fewer_errors)} points fewer errors in the first 10 calls, {one.pairs} pairs"
+    wins = f"success: only warm {one.only_warm}, only {one.against} {one.only_other}, p = {one.p:.2g}"
+    return f"{name} against {one.against}: {one.verdict}. {gap}; {wins}."

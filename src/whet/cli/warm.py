@@ -1,0 +1,314 @@
+"""`whet warm`: build, list, show, delete, import and export templates; measure and label calls.
+
+What is done is `app/warm_desk.py`'s business; here are options and words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from whet.app.warm_desk import Built, Listed, WarmDesk
+from whet.cli.output import Column, Progress, emit_json, styled, table, wrapped
+from whet.cli.wording import printable
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.tools import ToolSpec
+from whet.stats import Interval
+from whet.store import sessions
+from whet.store.database import Database
+from whet.tools.registry import read_specs
+from whet.warm.compose import BuildOptions
+from whet.warm.mine import Choice
+from whet.warm.rates import Rate, Rates
+from whet.warm.template import Template, encode
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group(
+    help="Start sessions with tool calls that worked before, and measure whether that helps.",
+    epilog='First: whet warm build NAME. Then: whet chat --warm NAME -q "..."  or  '
+    "whet config set warm.default auto.",
+)
+def warm() -> None:
+    """Group the commands."""
+
+
+@warm.command("build", epilog="Example: whet warm build tests --tags python,pytest --project .")
+@click.argument("name")
+@click.option("--description", default="", help="What it is for; helps --warm auto to choose.")
+@click.option(
+    "--min-messages", type=click.IntRange(1), default=20, show_default=True, help="Shortest session."
+)
+@click.option("--max-sessions", type=click.IntRange(1), help="Only the newest so many.")
+@click.option("--source", default="", metavar="cli|telegram|...", help="Only sessions from there.")
+@click.option("--project", default="", metavar="DIR", help="Only sessions of that folder.")
+@click.option("--tags", default="", metavar="A,B", help="Words for --warm auto.")
+@click.option(
+    "--budget",
+    "budget_tokens",
+    type=click.IntRange(200, 20_000),
+    default=1_500,
+    show_default=True,
+    help="Tokens.",
+)
+@click.option("--with-changes", is_flag=True, help="Take calls that run programs or change files too.")
+@_as_json
+@click.pass_obj
+def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
+    """Mine the store for calls that worked and save them as template NAME."""
+    project = str(Path(given["project"]).expanduser().absolute()) if given["project"] else ""
+    tags = tuple(tag.strip() for tag in given["tags"].split(",") if tag.strip())
+    options = BuildOptions(
+        name=name,
+        description=given["description"],
+        tags=tags,
+        budget_tokens=given["budget_tokens"],
+        with_changes=given["with_changes"],
+        project=project,
+    )
+    choice = Choice(
+        min_messages=given["min_messages"],
+        max_sessions=given["max_sessions"] or 0,
+        source=given["source"],
+        project=project,
+    )
+    with _desk(home) as desk, _progress("reading", "messages") as show:
+        built = desk.build(options, choice, show)
+    if as_json:
+        return emit_json(_built_row(built))
+    _say_built(built)
+
+
+@warm.command("list")
+@_as_json
+@click.pass_obj
+def list_(home: Home, as_json: bool) -> None:
+    """List templates and what they were seen to do: held out minus warm, error rate of the first 10 calls."""
+    with _desk(home) as desk:
+        rows = desk.listed()
+    if as_json:
+        return emit_json({"templates": rows})
+    if not rows:
+        click.echo("No template yet. Build one from your sessions: whet warm build NAME")
+        return
+    shape = [
+        Column("name", grows=True),
+        Column("examples", right=True, rank=2),
+        Column("warm", right=True, rank=1),
+        Column("held out", right=True, rank=1),
+        Column("fewer errors", rank=0),
+        Column("state", grows=True, least=6, rank=3),
+    ]
+    click.echo(table(shape, [_cells(row) for row in rows]))
+    for row in rows:
+        if row.problem:
+            click.echo(wrapped(f"{printable(row.name)}: {printable(row.problem)}"), err=True)
+
+
+@warm.command("show")
+@click.argument("name")
+@click.option("--why", is_flag=True, help="Say of each example why it was chosen and where it is from.")
+@_as_json
+@click.pass_obj
+def show(home: Home, name: str, why: bool, as_json: bool) -> None:
+    """Show a template's examples, and which of them are stale."""
+    with _desk(home) as desk:
+        template = desk.load(name)
+        stale = desk.stale(template, _tools_of(desk.database, template), desk.clock.now())
+    if as_json:
+        row = msgspec.json.decode(encode(template))
+        return emit_json({**row, "hash": template.hash, "stale": stale})
+    _say_template(template, stale, why=why)
+
+
+@warm.command("delete")
+@click.argument("name")
+@click.pass_obj
+def delete(home: Home, name: str) -> None:
+    """Delete a template, a broken one too; sessions started with it stay as they are."""
+    with _desk(home) as desk:
+        desk.delete(name)
+    click.echo(f"deleted {name}")
+
+
+@warm.command("stats")
+@_as_json
+@click.pass_obj
+def stats(home: Home, as_json: bool) -> None:
+    """Show error rates by tool, position and session length, and whether long sessions err less."""
+    with _desk(home) as desk, _progress("judging", "sessions") as progress:
+        rates = desk.rates(progress)
+    emit_json(rates) if as_json else _say_rates(rates)
+
+
+@warm.command("label")
+@click.option("--again", is_flag=True, help="Judge calls anew that have an outcome.")
+@_as_json
+@click.pass_obj
+def label(home: Home, again: bool, as_json: bool) -> None:
+    """Judge how the calls of old sessions went; new sessions are judged as they go."""
+    with _desk(home) as desk, _progress("judging", "sessions") as progress:
+        done, calls = desk.label(progress, again=again)
+    if as_json:
+        return emit_json({"sessions": done, "calls": calls})
+    click.echo(f"judged {calls:,} calls in {done:,} sessions" if done else "Every call has its outcome.")
+
+
+@warm.command("import")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--name", default="", help="Another name than the file's.")
+@click.pass_obj
+def import_(home: Home, file: Path, name: str) -> None:
+    """Copy a template from FILE, ours or the plain format. Read it first: it will open your sessions."""
+    with _desk(home) as desk:
+        found = desk.bring_in(file, name)
+    click.echo(
+        f"imported {found.name}: {len(found.examples)} examples; look at it with whet warm show {found.name}"
+    )
+
+
+@warm.command("export")
+@click.argument("name")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.pass_obj
+def export(home: Home, name: str, file: Path | None) -> None:
+    """Write a template to FILE, or to standard output."""
+    with _desk(home) as desk:
+        text = desk.export(name, file)
+    click.echo(f"wrote {file}" if file else text.rstrip())
+
+
+@contextmanager
+def _desk(home: Home) -> Generator[WarmDesk]:
+    home.ensure()
+    load_secrets(home, os.environ)  # so that their values are known to the redaction
+    clock = SystemClock()
+    database = Database.open(home.database, clock)
+    try:
+        yield WarmDesk(home, database, clock)
+    finally:
+        database.close()
+
+
+@contextmanager
+def _progress(label: str, what: str) -> Generator[Callable[[int, int], None]]:
+    line = Progress(label, SystemClock())
+    try:
+        yield lambda done, total: line.update(f"{done:,} of {total:,} {what}")
+    finally:
+        line.finish()
+
+
+def _tools_of(database: Database, template: Template) -> dict[str, ToolSpec]:
+    """Give the tools of the newest session: what a new one would most likely have."""
+    latest = database.read_now(sessions.latest)
+    if latest is None:
+        return {}
+    tools_json = database.read_now(lambda db: sessions.prefix(db, latest.id))[1]
+    return {spec.name: spec for spec in read_specs(tools_json.encode())} if tools_json else {}
+
+
+def _built_row(built: Built) -> dict[str, Any]:
+    return {
+        "name": built.template.name,
+        "path": built.path,
+        "examples": len(built.template.examples),
+        "sessions": built.sessions,
+        "messages": built.messages,
+        "error_rates": {name: round(rate, 4) for name, rate in built.error_rates.items()},
+        "left_out": built.left_out,
+    }
+
+
+def _say_built(built: Built) -> None:
+    template = built.template
+    click.echo(
+        f"{template.name}: {len(template.examples)} examples from {len(template.source_session_ids)} of "
+        f"{built.sessions:,} sessions ({built.messages:,} messages)"
+    )
+    for name, rate in sorted(built.error_rates.items(), key=lambda row: -row[1]):
+        count = sum(example.tool_name == name for example in template.examples)
+        click.echo(f"  {name}: fails in {rate:.1%} of its calls, {count} examples")
+    if built.left_out:
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in sorted(built.left_out.items()))
+        click.echo(wrapped(f"left out: {reasons}", indent=2))
+    click.echo(f"see it: whet warm show {template.name} --why")
+
+
+def _cells(row: Listed) -> list[str]:
+    gap = interval(row.uplift) if row.uplift else ("too few" if row.verdict == "too few" else "")
+    return [
+        printable(row.name),
+        str(row.examples) if row.state != "broken" else "",
+        str(row.warm_sessions),
+        str(row.held_out_sessions),
+        gap,
+        row.state if row.verdict in ("", "too few") else f"{row.state}, {row.verdict}",
+    ]
+
+
+def interval(found: Interval) -> str:
+    """Write a difference of rates with its interval, in points."""
+    return f"{found.estimate * 100:+.0f} ({found.low * 100:+.0f} to {found.high * 100:+.0f})"
+
+
+def _say_template(template: Template, stale: list[str], *, why: bool) -> None:
+    click.echo(
+        styled(template.name, "bold")
+        + (f": {printable(template.description)}" if template.description else "")
+    )
+    made = template.imported_at or template.created_at
+    click.echo(
+        f"{'imported' if template.imported_at else 'built'} {made[:10]}; at most {template.max_examples} "
+        f"examples and {template.budget_tokens:,} tokens in a session"
+    )
+    for number, (example, reason) in enumerate(zip(template.examples, stale, strict=True), 1):
+        arguments = msgspec.json.encode(example.arguments).decode()
+        click.echo(f"\n{number}. {printable(example.tool_name)} {printable(arguments)}")
+        if reason:
+            click.echo(styled(wrapped(f"stale: {printable(reason)}", indent=3), "yellow"))
+        if example.why:
+            click.echo(wrapped(printable(example.why), indent=3))
+        if why:
+            origin = f"session {example.session_id}, message {example.message_seq}, {example.at[:10]}"
+            click.echo(wrapped(f"chosen: {example.chosen_because}", indent=3))
+            click.echo(wrapped(f"from: {origin}; for: {printable(example.context_hint)}", indent=3))
+            click.echo(wrapped(f"result: {printable(example.result_summary[:200])}", indent=3))
+
+
+def _say_rates(rates: Rates) -> None:
+    if not rates.calls:
+        click.echo("No tool call has an outcome yet. They come with your sessions.")
+        return
+    click.echo(f"{rates.calls:,} calls in {rates.sessions:,} sessions; error rate with its 95 % interval\n")
+    for title, rows in (
+        ("tool", rates.by_tool),
+        ("position in the session", rates.by_position),
+        ("calls of the session", rates.by_length),
+    ):
+        shape = [
+            Column(title, grows=True),
+            Column("calls", right=True, rank=1),
+            Column("errors", right=True, rank=2),
+            Column("rate", right=True),
+        ]
+        click.echo(table(shape, [_rate_cells(row) for row in rows]) + "\n")
+    if rates.compared:
+        click.echo(
+            f"Later half minus earlier half of the same session and tool: {interval(rates.within)} points"
+        )
+    click.echo(wrapped(rates.verdict))
+
+
+def _rate_cells(row: Rate) -> list[str]:
+    text = f"{row.rate.estimate:.1%} ({row.rate.low:.1%} to {row.rate.high:.1%})"
+    return [printable(row.label), f"{row.calls:,}", f"{row.failed:,}", text]

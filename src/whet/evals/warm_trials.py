@@ -1,0 +1,204 @@
+"""Cold, warm and placebo on the same tasks: run, pair, and say what the difference is worth.
+
+The placebo is a template of the same size whose examples were drawn by chance, so that "any examples help" is
+not taken for "these examples help". Trials run in homes and folders of their own; the person's store is read
+once, for the placebo, and never written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.app.facade import Nobody
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.errors import ConfigError
+from whet.contract.messages import Usage
+from whet.evals.own_tasks import OwnTask
+from whet.stats import Interval, bootstrap_mean, mcnemar
+from whet.store import sessions
+from whet.warm.label import outcomes_of
+from whet.warm.proof import FIRST_CALLS
+from whet.warm.template import Template, save
+
+Arm = Literal["cold", "warm", "placebo"]
+ARMS: tuple[Arm, ...] = ("cold", "warm", "placebo")
+_SHELL_TIMEOUT_S = 300.0
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One task under one arm. `failed` and `calls` are of the first ten judged calls."""
+
+    arm: Arm
+    task: str
+    repeat: int
+    ok: bool
+    failed: int
+    calls: int
+    usage: Usage
+
+    @property
+    def error_rate(self) -> float:
+        """Failed of the first calls; 0 without any."""
+        return self.failed / self.calls if self.calls else 0.0
+
+
+class ArmSum(msgspec.Struct, frozen=True):
+    """One arm in all."""
+
+    arm: Arm
+    trials: int
+    succeeded: int
+    failed: int
+    calls: int
+    usage: Usage
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Warm against another arm, paired by task and repeat. `fewer_errors` is the other's error rate of the
+    first calls minus warm's; `p` is McNemar's for success, of the pairs that only one of them won."""
+
+    against: Arm
+    pairs: int
+    fewer_errors: Interval
+    only_warm: int
+    only_other: int
+    p: float
+    verdict: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What an evaluation gave."""
+
+    arms: tuple[ArmSum, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+class Bench:
+    """Where trials run: the model's settings and keys, a folder, and the two templates."""
+
+    def __init__(
+        self, folder: Path, settings: Settings, secrets: Mapping[str, str], templates: Mapping[Arm, Template]
+    ) -> None:
+        self.folder = folder
+        self._settings = settings
+        self._secrets = secrets
+        self._templates = templates
+        for arm, template in templates.items():
+            # The sessions that it is from are not in this home's store, and are not missed.
+            named = msgspec.structs.replace(template, name=arm, imported_at=template.created_at or "here")
+            save(self._home(arm), named)
+
+    def _home(self, arm: Arm) -> Home:
+        return Home(self.folder / "homes" / arm)
+
+    async def run(self, task: OwnTask, arm: Arm, repeat: int, origin: Path) -> Trial:
+        """Do a task once, in a fresh copy of its files; its verifier judges. Raises ConfigError."""
+        place = self.folder / "work" / f"{task.name}-{repeat}" / "project"
+        await asyncio.to_thread(_furnish, place, origin / task.files if task.files else None)
+        if task.setup and (code := await _bash(task.setup, place)):
+            raise ConfigError(f"the set-up of {task.name} exited {code}", hint="run it by hand in its folder")
+        trial = await self.turn(task.name, task.prompt, arm, repeat, place)
+        return msgspec.structs.replace(trial, ok=await _bash(task.verify, place) == 0)
+
+    async def turn(self, name: str, prompt: str, arm: Arm, repeat: int, place: Path) -> Trial:
+        """Run one new session of one turn and count its first calls; `ok` says that it answered."""
+        settings = msgspec.structs.replace(
+            self._settings, tools=msgspec.structs.replace(self._settings.tools, workspace="")
+        )
+        app = await App.start(self._home(arm), settings, self._secrets, Nobody(), place, source="eval")
+        try:
+            session = await app.new_session(title=name, warm=arm if arm in self._templates else "off")
+            end = await run_turn(session, session.user_message(prompt), lambda event: None)
+            key = await app.database.read(lambda db: sessions.key_of(db, session.id))
+            _, outcomes = await app.database.read(lambda db: outcomes_of(db, key, 0))
+        finally:
+            await app.aclose()
+        first = [one for _, one, _ in outcomes if one not in ("denied", "unknown")][:FIRST_CALLS]
+        return Trial(
+            arm, name, repeat, end.reason == "answered", first.count("failed"), len(first), end.usage
+        )
+
+
+async def run_all(
+    bench: Bench, tasks: Sequence[OwnTask], origin: Path, repeats: int, tell: Callable[[str], None]
+) -> list[Trial]:
+    """Run every task under every arm, `repeats` times; the arms take turns at being first."""
+    trials: list[Trial] = []
+    for repeat in range(1, repeats + 1):
+        for number, task in enumerate(tasks):
+            turned = (number + repeat) % len(ARMS)
+            for arm in (*ARMS[turned:], *ARMS[:turned]):
+                tell(f"{task.name}, {arm}, {repeat} of {repeats}")
+                trials.append(await bench.run(task, arm, repeat, origin))
+    return trials
+
+
+def report(trials: Sequence[Trial]) -> Report:
+    """Sum up the arms and compare warm with each other one."""
+    return Report(
+        tuple(_sum(arm, [trial for trial in trials if trial.arm == arm]) for arm in ARMS),
+        tuple(compare(trials, arm) for arm in ("cold", "placebo")),
+    )
+
+
+def compare(trials: Sequence[Trial], other: Arm) -> Comparison:
+    """Compare warm with `other`, pair by pair."""
+    by_arm = {arm: {(t.task, t.repeat): t for t in trials if t.arm == arm} for arm in ("warm", other)}
+    keys = sorted(by_arm["warm"].keys() & by_arm[other].keys())
+    pairs = [(by_arm["warm"][key], by_arm[other][key]) for key in keys]
+    gap = bootstrap_mean([b.error_rate - a.error_rate for a, b in pairs])
+    only_warm = sum(a.ok and not b.ok for a, b in pairs)
+    only_other = sum(b.ok and not a.ok for a, b in pairs)
+    verdict = "no evidence" if gap.spans_zero else "fewer errors" if gap.low > 0 else "more errors"
+    p = mcnemar(only_warm, only_other)
+    return Comparison(other, len(pairs), gap, only_warm, only_other, p, verdict)
+
+
+def _sum(arm: Arm, trials: Sequence[Trial]) -> ArmSum:
+    return ArmSum(
+        arm,
+        len(trials),
+        sum(trial.ok for trial in trials),
+        sum(trial.failed for trial in trials),
+        sum(trial.calls for trial in trials),
+        sum((trial.usage for trial in trials), Usage()),
+    )
+
+
+def _furnish(place: Path, files: Path | None) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    if files is None:
+        place.mkdir(parents=True)
+    else:
+        shutil.copytree(files, place, symlinks=True)
+
+
+async def _bash(command: str, place: Path) -> int:
+    """Run a command of the person's in a folder and give its exit code; 124 past the limit."""
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        command,
+        cwd=place,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(_SHELL_TIMEOUT_S):
+            return await process.wait()
+    except TimeoutError:
+        os.killpg(process.pid, 9)
+        await process.wait()
+        return 124

@@ -1,0 +1,118 @@
+"""The depot as a world for warm sessions: history by real runs, a build, and new questions under three arms.
+
+Each seed is another depot with other conventions. The stand-in sees its request and nothing else, so what
+differs between the arms is what their examples carry. It allows to say how much of what can be learned
+reaches the point of use, not how much smarter a model gets. Offline and deterministic.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.app.facade import Nobody
+from whet.app.warm_desk import WarmDesk
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.evals.warm_trials import ARMS, Arm, Bench, Trial
+from whet.practice.depot import ARTICLES, DAYS, WEEKS, make_depot, question
+from whet.store.database import Database
+from whet.warm.compose import BuildOptions, placebo
+from whet.warm.mine import Choice, mine
+from whet.warm.template import Example, Template
+
+NAME = "depot"
+_FILLER = Example(tool_name="read_file")
+
+
+class Depot(msgspec.Struct, frozen=True):
+    """One seed's world on disk, with a home whose store holds what happened there."""
+
+    seed: int
+    place: Path
+    home: Home
+    pitfalls: bool
+
+
+def furnish(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
+    """Write a depot."""
+    place = folder / f"depot-{seed}-{'gated' if pitfalls else 'open'}"
+    make_depot(place, seed, pitfalls=pitfalls)
+    return Depot(seed, place, Home(folder / f"home-{place.name}"), pitfalls)
+
+
+async def live(depot: Depot, settings: Settings, sessions: int) -> None:
+    """Let a practice user work there: sessions of three turns, every second one on records, run for real."""
+    rng = random.Random(f"life {depot.seed}")
+    app = await App.start(depot.home, settings, {}, Nobody(), depot.place)
+    try:
+        for number in range(sessions):
+            session = await app.new_session(title=f"day {number}", warm="off")
+            for _ in range(3):
+                asked = _numbers(rng) if number % 2 else {}
+                notes = tuple(rng.randint(1, 12) for _ in range(2 if number % 2 else 4))
+                message = session.user_message(question(asked, notes))
+                await run_turn(session, message, lambda event: None)
+            await session.context.aclose()
+    finally:
+        await app.aclose()
+
+
+def _numbers(rng: random.Random) -> dict[str, int]:
+    return {"count": rng.randint(1, WEEKS), "price": rng.randint(1, ARTICLES), "lost": rng.randint(1, DAYS)}
+
+
+def templates(depot: Depot, now: datetime) -> dict[Arm, Template]:
+    """Build the template, and a placebo of its size; none where there is nothing to teach."""
+    clock = SystemClock()
+    database = Database.open(depot.home.database, clock)
+    options, choice = BuildOptions(name=NAME), Choice(min_messages=10)
+    try:
+        mined = database.read_now(lambda db: mine(db, choice, lambda done, total: None))
+        if not mined.failing_tools():
+            # Nothing failed, so nothing is taught: what is tried is that examples do no harm.
+            three = Template(name=NAME, examples=(_FILLER,) * 3)
+            drawn = [
+                database.read_now(lambda db, s=s: placebo(db, mined, three, options, now, s)) for s in (1, 2)
+            ]
+            return {"warm": drawn[0], "placebo": drawn[1]}
+        built = WarmDesk(depot.home, database, clock).build(options, choice).template
+        drawn_one = database.read_now(lambda db: placebo(db, mined, built, options, now, depot.seed))
+        return {"warm": built, "placebo": drawn_one}
+    finally:
+        database.close()
+
+
+async def ask(
+    depot: Depot, settings: Settings, given: dict[Arm, Template], folder: Path, questions: int
+) -> list[Trial]:
+    """Ask the same new questions under each arm."""
+    bench = Bench(folder, settings, {}, given)
+    rng = random.Random(f"new questions {depot.seed}")
+    trials: list[Trial] = []
+    for number in range(questions):
+        text = question(_numbers(rng))
+        for arm in ARMS:
+            name = f"{depot.place.name}-{number}"
+            trials.append(await bench.turn(name, text, arm, depot.seed, depot.place))
+    return trials
+
+
+async def run_seeds(
+    folder: Path, settings: Settings, seeds: Sequence[int], *, pitfalls: bool = True, sessions: int = 8
+) -> list[Trial]:
+    """Do all of it for each seed: write, live, build, ask one question of every kind."""
+    trials: list[Trial] = []
+    for seed in seeds:
+        depot = furnish(folder, seed, pitfalls=pitfalls)
+        await live(depot, settings, sessions)
+        given = templates(depot, SystemClock().now())
+        trials += await ask(depot, settings, given, folder / f"trials-{depot.place.name}", 1)
+    return trials

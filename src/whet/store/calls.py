@@ -1,0 +1,263 @@
+"""Tool calls of stored sessions as a stream, paired with their results, and the outcomes kept with them.
+
+A session of any size is read in constant memory: rows are handed on as they come and long results are cut
+by the database. Pairs are made by call id: a result without its call, before it, or a second one, is dropped.
+It does not judge anything; `whet.warm.outcome` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.messages import ToolCall
+from whet.store import rows
+
+_LONG_BYTES = 12_000
+_RESULT = (
+    f"CASE WHEN octet_length(m.content) <= {_LONG_BYTES} THEN m.content"
+    " ELSE substr(m.content, 1, 3000) || char(10) || substr(m.content, -5000) END"
+)
+_ROWS = (
+    f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
+    " octet_length(m.content), m.at FROM messages m"
+    " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
+    " WHERE m.id > ?3 AND m.id < (?1 + 1) << ?4 ORDER BY m.id"
+)
+_GOOD_ENDS = "('', 'completed', 'user_exit', 'compression')"
+
+
+class MinedSession(msgspec.Struct, frozen=True):
+    """A session whose calls are read. `text` of the tools is the JSON that it sent."""
+
+    key: int
+    id: str
+    source: str
+    model: str
+    workspace: str
+    last_active: str
+    messages: int
+
+
+class StoredCall(msgspec.Struct):
+    """A call with its result; `result` None where there is none. Texts of long results lack their middle.
+
+    `seq` numbers the result's message, `asked_seq` the call's. `error_kind`, `exit_code` and `decided_by` are
+    as in `tool_calls`.
+    """
+
+    seq: int
+    asked_seq: int
+    turn: int
+    step: int
+    name: str
+    arguments: str
+    result: str | None
+    at_ms: int = 0
+    error_kind: str = ""
+    exit_code: int | None = None
+    decided_by: str = ""
+    result_bytes: int = 0
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a person wrote, and the turn that it begins or belongs to."""
+
+    turn: int
+    text: str
+
+
+class _Asked(msgspec.Struct):
+    c: tuple[ToolCall, ...] = ()
+
+
+class _Answered(msgspec.Struct):
+    i: str = ""
+    e: bool = False
+    x: tuple[msgspec.Raw, ...] = ()
+
+
+_asked = msgspec.json.Decoder(_Asked)
+_answered = msgspec.json.Decoder(_Answered)
+
+Choice = tuple[str, tuple[object, ...]]
+
+
+def finished_sessions(
+    connection: apsw.Connection,
+    *,
+    min_messages: int = 0,
+    limit: int = 0,
+    source: str = "",
+    workspace: str = "",
+) -> list[MinedSession]:
+    """Give sessions to learn from, oldest first: no review, not private, ended well, no turn open.
+
+    Of more than `limit`, the newest.
+    """
+    where = ["NOT s.private", "s.kind <> 'review'", "s.messages >= ?"]
+    parameters: list[str | int] = [min_messages or 1]
+    for column, value in (("source", source), ("workspace", workspace)):
+        if value:
+            where.append(f"s.{column} = ?")
+            parameters.append(value)
+    found = connection.execute(
+        "SELECT s.key, s.id, s.source, s.model, s.workspace, s.last_active, s.messages FROM sessions s"
+        f" WHERE {' AND '.join(where)} AND s.end_reason IN {_GOOD_ENDS}"
+        " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session = s.key AND t.ended = '')"
+        " AND coalesce((SELECT t.reason FROM turns t WHERE t.session = s.key ORDER BY t.number DESC LIMIT 1),"
+        " '') NOT IN ('failed', 'crashed', 'refused')"
+        " ORDER BY s.key DESC LIMIT ?",
+        (*parameters, limit or -1),
+    )
+    return [MinedSession(*row) for row in found][::-1]
+
+
+def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Iterator[StoredCall | Said]:
+    """Give a session's calls and what the person said, in order; a call comes when its result does.
+
+    Calls that never got a result come at the end of the step that they belong to.
+    """
+    waiting: dict[str, StoredCall] = {}
+    parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn), rows.SEQ_BITS)
+    for id_, turn, role, content, extra, *facts in connection.execute(_ROWS, parameters):
+        if role == rows.TOOL:
+            call = _paired(waiting, extra)
+            if call is not None:
+                yield _with_result(call, id_ & (rows.SEQ_LIMIT - 1), content, extra, facts)
+            continue
+        yield from waiting.values()
+        waiting.clear()
+        if role == rows.USER:
+            yield Said(turn, content or "")
+        elif extra is not None and '"c":' in extra:
+            seq = id_ & (rows.SEQ_LIMIT - 1)
+            for position, call in enumerate(_calls(extra)):
+                waiting[call.id] = StoredCall(
+                    seq + 1 + position, seq, turn, seq, call.name, call.arguments, None, facts[5]
+                )
+    yield from waiting.values()
+
+
+def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
+    """Give the id of the last message before a turn; reads backwards, so that a long past costs nothing."""
+    row = (
+        connection.execute(
+            "SELECT id FROM messages WHERE id > ? AND id < ? AND turn < ? ORDER BY id DESC LIMIT 1",
+            (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn),
+        ).fetchone()
+        if turn
+        else None
+    )
+    return row[0] if row else key << rows.SEQ_BITS
+
+
+def _calls(extra: str) -> tuple[ToolCall, ...]:
+    try:
+        return _asked.decode(extra).c
+    except (msgspec.DecodeError, UnicodeError):
+        return ()
+
+
+def _paired(waiting: dict[str, StoredCall], extra: str | None) -> StoredCall | None:
+    try:
+        answer = _answered.decode(extra or "{}")
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    call = waiting.pop(answer.i, None)
+    if call is not None and answer.e:
+        call.error_kind = "failed"
+    return call
+
+
+def _with_result(
+    call: StoredCall, seq: int, content: str, extra: str | None, facts: Sequence[object]
+) -> StoredCall:
+    call.seq, call.result = seq, content
+    step, kind, exit_code, decided_by, size, at_ms = facts
+    if step is not None:
+        call.error_kind = str(kind)
+        call.exit_code = exit_code if isinstance(exit_code, int) else None
+        call.decided_by = str(decided_by)
+    call.result_bytes = size if isinstance(size, int) else 0
+    call.at_ms = at_ms if isinstance(at_ms, int) else 0
+    return call
+
+
+def undone_turns(connection: apsw.Connection, key: int) -> set[int]:
+    """Give the turns that the person took back."""
+    found = connection.execute("SELECT number FROM turns WHERE session = ? AND undone <> ''", (key,))
+    return {row[0] for row in found}
+
+
+def schema_of(connection: apsw.Connection, key: int) -> str:
+    """Give the tool array's JSON that a session sends."""
+    row = connection.execute(
+        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.tools_text WHERE s.key = ?", (key,)
+    ).fetchone()
+    return row[0] if row else "[]"
+
+
+def whole_result(connection: apsw.Connection, key: int, seq: int) -> str:
+    """Give a result's whole text; of several parts, the text parts."""
+    row = connection.execute(
+        "SELECT role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, seq),)
+    ).fetchone()
+    return rows.unpack(*row).text if row else ""
+
+
+def to_judge(connection: apsw.Connection, *, again: bool = False) -> list[tuple[int, int]]:
+    """Give (key, judged turn) of sessions with turns whose calls have no outcome yet; `again`: of all."""
+    where = "turns > 0" if again else "judged_turn < turns"
+    return [
+        tuple(row)
+        for row in connection.execute(f"SELECT key, judged_turn FROM sessions WHERE {where} ORDER BY key")
+    ]
+
+
+def judged_turn(connection: apsw.Connection, key: int) -> int:
+    """Give the turn up to which a session's calls have outcomes."""
+    row = connection.execute("SELECT judged_turn FROM sessions WHERE key = ?", (key,)).fetchone()
+    return row[0] if row else 0
+
+
+def last_ended_turn(connection: apsw.Connection, key: int) -> int:
+    """Give the number of the last turn that has an end marker; 0 without one."""
+    row = connection.execute(
+        "SELECT number FROM turns WHERE session = ? AND ended <> '' ORDER BY number DESC LIMIT 1", (key,)
+    ).fetchone()
+    return row[0] if row else 0
+
+
+def keep_outcomes(
+    connection: apsw.Connection, key: int, turn: int, outcomes: Iterable[tuple[int, str, str]]
+) -> None:
+    """Store (seq, outcome, reason) of a session's calls; they are judged up to `turn` then."""
+    connection.executemany(
+        "UPDATE tool_calls SET outcome = ?, outcome_reason = ? WHERE session = ? AND seq = ?",
+        ((outcome, reason, key, seq) for seq, outcome, reason in outcomes),
+    )
+    connection.execute("UPDATE sessions SET judged_turn = ? WHERE key = ?", (turn, key))
+
+
+def count_messages(sessions: Iterable[MinedSession]) -> int:
+    """Sum up the messages, for a progress line."""
+    return sum(session.messages for session in sessions)
+
+
+def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str], None]) -> None:
+    """Call `take(session key, tool, position, outcome)` for every judged call, in order; position from 0.
+
+    Reviews, private sessions and undone turns are left out.
+    """
+    last, position = 0, 0
+    for key, name, outcome in connection.execute(
+        "SELECT c.session, c.name, c.outcome FROM tool_calls c CROSS JOIN sessions s ON s.key = c.session"
+        " WHERE s.kind <> 'review' AND NOT s.private AND c.outcome NOT IN ('', 'undone')"
+        " ORDER BY c.session, c.seq"
+    ):
+        position = position + 1 if key == last else 0
+        last = key
+        take(key, name, position, outcome)

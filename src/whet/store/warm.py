@@ -1,0 +1,136 @@
+"""Which sessions were started warm, which were held out, and what came of it.
+
+Every function takes a connection inside a transaction. It knows a template by its name and its hash only.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.store import sessions
+
+
+class WarmStart(msgspec.Struct, frozen=True):
+    """How a session was started: the template, and whether its examples were given or held out."""
+
+    template: str
+    hash: str
+    arm: str
+    chosen_by: str
+    examples: int
+
+
+class TemplateState(msgspec.Struct, frozen=True):
+    """What is known of a template from use. `off_reason` is not empty where it was switched off."""
+
+    off_reason: str = ""
+    last_win: str = ""
+
+
+def record(connection: apsw.Connection, session_id: str, start: WarmStart, now: str) -> None:
+    """Keep how a session was started. Raises NotFound."""
+    connection.execute(
+        "INSERT OR REPLACE INTO warm_starts (session, template, hash, arm, chosen_by, examples, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (sessions.key_of(connection, session_id), *msgspec.structs.astuple(start), now),
+    )
+
+
+def start_of(connection: apsw.Connection, session_id: str) -> WarmStart | None:
+    """Give how a session was started; None where no template was in question."""
+    row = connection.execute(
+        "SELECT w.template, w.hash, w.arm, w.chosen_by, w.examples FROM warm_starts w"
+        " JOIN sessions s ON s.key = w.session WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    return WarmStart(*row) if row else None
+
+
+def states(connection: apsw.Connection) -> dict[str, TemplateState]:
+    """Give what is known of templates, by hash."""
+    found = connection.execute("SELECT hash, off_reason, last_win FROM warm_states")
+    return {row[0]: TemplateState(row[1], row[2]) for row in found}
+
+
+def set_state(connection: apsw.Connection, hash_: str, template: str, state: TemplateState, now: str) -> None:
+    """Keep what is known of a template."""
+    connection.execute(
+        "INSERT OR REPLACE INTO warm_states (hash, template, off_reason, last_win, at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (hash_, template, state.off_reason, state.last_win, now),
+    )
+
+
+class ArmCounts(msgspec.Struct, frozen=True):
+    """One session of one arm: its first calls, how many of them failed, and when it was started."""
+
+    arm: str
+    failed: int
+    calls: int
+    at: str
+
+
+def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int = 400) -> list[ArmCounts]:
+    """Give each session that this template stood for, the newest first, with its first `calls` judged calls.
+
+    Only sessions in which the arm was left to chance count, and private ones don't.
+    """
+    found = connection.execute(
+        "SELECT w.session, w.arm, w.at FROM warm_starts w JOIN sessions s ON s.key = w.session"
+        " WHERE w.hash = ? AND w.chosen_by IN ('auto', 'default') AND NOT s.private"
+        " ORDER BY w.session DESC LIMIT ?",
+        (hash_, limit),
+    ).fetchall()
+    counts: list[ArmCounts] = []
+    for key, arm, at in found:
+        outcomes = connection.execute(
+            "SELECT outcome FROM tool_calls WHERE session = ?"
+            " AND outcome NOT IN ('', 'denied', 'unknown') ORDER BY seq LIMIT ?",
+            (key, calls),
+        ).fetchall()
+        failed = sum(row[0] == "failed" for row in outcomes)
+        if outcomes:
+            counts.append(ArmCounts(arm, failed, len(outcomes), at))
+    return counts
+
+
+def uses(connection: apsw.Connection) -> dict[str, tuple[int, int]]:
+    """Give (sessions started warm, sessions held out) by template hash."""
+    found = connection.execute(
+        "SELECT hash, sum(arm = 'warm'), sum(arm = 'held_out') FROM warm_starts GROUP BY hash"
+    )
+    return {row[0]: (row[1], row[2]) for row in found}
+
+
+def set_next(connection: apsw.Connection, workspace: str, template: str, now: str) -> None:
+    """Start the next new session in `workspace` with this template."""
+    connection.execute(
+        "INSERT OR REPLACE INTO warm_next (workspace, template, at) VALUES (?, ?, ?)",
+        (workspace, template, now),
+    )
+
+
+def next_of(connection: apsw.Connection, workspace: str) -> str:
+    """Give the template that the next session in `workspace` is to start with; empty for none."""
+    row = connection.execute("SELECT template FROM warm_next WHERE workspace = ?", (workspace,)).fetchone()
+    return row[0] if row else ""
+
+
+def forget_next(connection: apsw.Connection, workspace: str, template: str = "") -> None:
+    """Take back what `set_next` asked for; with `template` only where it is that one, in any workspace."""
+    if template:
+        connection.execute("DELETE FROM warm_next WHERE template = ?", (template,))
+    else:
+        connection.execute("DELETE FROM warm_next WHERE workspace = ?", (workspace,))
+
+
+def hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
+    """Of these sessions give (those marked private, those that are not in this store)."""
+    found = dict(
+        connection.execute(
+            "SELECT s.id, s.private FROM json_each(?) j CROSS JOIN sessions s ON s.id = j.value",
+            (msgspec.json.encode(ids).decode(),),
+        ).fetchall()
+    )
+    return {id_ for id_, private in found.items() if private}, set(ids) - set(found)

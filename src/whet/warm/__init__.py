@@ -1,0 +1,1 @@
+"""Warm sessions: calls that worked are judged from evidence, mined, given to new sessions, and measured."""

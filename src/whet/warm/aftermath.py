@@ -1,0 +1,251 @@
+"""What came after a call, and what that says about it: a correction, an objection, something taken back.
+
+`Judge` goes through a session's calls in order, in constant memory. A call is corrected when the same tool is
+called within the next two calls at the same target with mended arguments; the next file, the next page and
+the next edit are no correction. It reads nothing from disk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any
+
+import msgspec
+
+from whet.store.calls import Said, StoredCall
+from whet.warm.outcome import Outcome, by_itself
+
+_WINDOW = 2
+_PENDING_MAX = 2_000
+_PAGING = frozenset(
+    ("offset", "limit", "page", "seq", "ref", "cursor", "start", "end", "timeout_s", "before", "after")
+)
+_NEVER = frozenset(("process", "todo", "memory", "clarify", "delegate_task", "session_search", "recall"))
+_TARGETS = ("path", "file_path", "url", "name", "file", "uri")
+_OBJECTION = re.compile(
+    r"^\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
+    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more))[,.!:; ]"
+    r"|that(?:'s| is| was) (?:not|wrong|incorrect)|this is (?:not|wrong)|not what i"
+    r"|i (?:said|told you|asked)\b.*\bnot\b|i did(?:n't| not) (?:ask|want|say)"
+    r"|you (?:should not|shouldn't|were not supposed|broke|deleted the wrong)"
+    r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
+    r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う)",
+    re.I,
+)
+_TAKES_BACK = re.compile(
+    r"\bgit\s+(?:checkout\s+(?:--\s+)?|restore\s+(?!--staged)|stash\b|reset\s+--hard|revert\b)"
+)
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A call with its outcome. `repairs` is the failed call that this one mended; `repairs_why` says how it
+    had failed. `arguments`: parsed, where that was needed."""
+
+    call: StoredCall
+    outcome: Outcome
+    reason: str
+    repairs: StoredCall | None = None
+    repairs_why: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class _Open(msgspec.Struct):
+    call: StoredCall
+    outcome: Outcome
+    reason: str
+    age: int = 0
+    repairs: StoredCall | None = None
+    repairs_why: str = ""
+    parsed: dict[str, Any] | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        if self.parsed is None:
+            self.parsed = parsed(self.call.arguments)
+        return self.parsed
+
+
+class Judge:
+    """Judges the calls of one session. Feed it in order; what is settled comes out of `take`."""
+
+    def __init__(self, undone_turns: frozenset[int] | set[int] = frozenset()) -> None:
+        self._undone = undone_turns
+        self._turn: list[_Open] = []
+        self._settled: list[Judged] = []
+
+    def feed(self, item: StoredCall | Said) -> None:
+        """Take the next call, or what the person said."""
+        if isinstance(item, Said):
+            self._said(item)
+            return
+        outcome, reason = by_itself(item)
+        if item.turn in self._undone:
+            outcome, reason = "undone", "the turn was undone"
+        new = _Open(item, outcome, reason)
+        self._compare(new)
+        self._turn.append(new)
+        if len(self._turn) > _PENDING_MAX:
+            self._settle(_PENDING_MAX // 2)
+
+    def take(self) -> Iterator[Judged]:
+        """Give what is settled so far."""
+        settled, self._settled = self._settled, []
+        yield from settled
+
+    def finish(self) -> Iterator[Judged]:
+        """Settle everything and give it."""
+        self._settle(len(self._turn))
+        yield from self.take()
+
+    def _said(self, said: Said) -> None:
+        """A new message: it may object to the turn before it; a message typed during a turn does not."""
+        if not self._turn or self._turn[-1].call.turn == said.turn:
+            return
+        if _OBJECTION.match(said.text[:300]):
+            for one in self._turn:
+                if one.outcome == "ok":
+                    one.outcome, one.reason = "objected", "the person objected"
+        self._settle(len(self._turn))
+
+    def _compare(self, new: _Open) -> None:
+        name, step = new.call.name, new.call.step
+        seen = 0
+        between = ""
+        for old in reversed(self._turn):
+            if old.call.step == step:
+                continue
+            seen += 1
+            if seen > _WINDOW:
+                break
+            if old.call.name == name and name not in _NEVER:
+                self._relate(old, new, between)
+            between = old.call.result or ""
+        if name == "terminal" and "git " in new.call.arguments and new.outcome == "ok":
+            self._take_back(new)
+
+    def _relate(self, old: _Open, new: _Open, between: str) -> None:
+        """Compare two calls of a tool; `between` is what a call between them showed."""
+        if new.outcome != "ok" or old.call.arguments == new.call.arguments:
+            return
+        if old.outcome == "failed":
+            told = _is_told(new.arguments(), between)
+            if new.repairs is None and (told or is_mended(old.arguments(), new.arguments())):
+                new.repairs, new.repairs_why = old.call, why_it_failed(old.call, old.reason)
+                new.reason = f"mends a call that failed ({old.reason})"
+        elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
+            old.outcome, old.reason = "corrected", "made again with mended arguments"
+
+    def _take_back(self, new: _Open) -> None:
+        command = str(new.arguments().get("command", ""))
+        found = _TAKES_BACK.search(command)
+        if found is None:
+            return
+        rest = command[found.end() :]
+        for old in self._turn:
+            path = str(old.arguments().get("path", "")) if old.call.name in ("write_file", "patch") else ""
+            if (
+                path
+                and old.outcome == "ok"
+                and (path in rest or "stash" in found[0] or "hard" in found[0] or rest.strip() == ".")
+            ):
+                old.outcome, old.reason = "undone", "taken back with git"
+
+    def _settle(self, count: int) -> None:
+        for one in self._turn[:count]:
+            self._settled.append(
+                Judged(one.call, one.outcome, one.reason, one.repairs, one.repairs_why, one.parsed)
+            )
+        del self._turn[:count]
+
+
+def parsed(arguments: str) -> dict[str, Any]:
+    """Give a call's arguments; what is no JSON object gives an empty one."""
+    try:
+        value: Any = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        return {}
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+
+
+def is_mended(failed: dict[str, Any], again: dict[str, Any]) -> bool:
+    """Whether a successful call is the failed one with mended arguments, and not another errand."""
+    if not failed or not again:
+        return bool(again)
+    if any(failed.get(name) == again[name] for name in _TARGETS if name in again):
+        return True
+    old, new = _flat(failed), _flat(again)
+    if "command" in again:
+        return _likeness(old, new) >= 0.45
+    last = [text.rstrip("/").rsplit("/", 1)[-1] for text in (old, new)]
+    return last[0] == last[1] or _likeness(*last) >= 0.6 or _likeness(old, new) >= 0.55
+
+
+def _is_told(again: dict[str, Any], between: str) -> bool:
+    """Whether the call between the failed one and this one named this one's target."""
+    targets = [again[name] for name in _TARGETS if isinstance(again.get(name), str)]
+    targets += [word for word in str(again.get("command", "")).split() if "/" in word or "." in word]
+    return bool(between) and any(len(target) > 3 and target in between for target in targets)
+
+
+def is_correction(*, name: str, old: _Open, new: _Open) -> bool:
+    """Whether a call that worked was made again with mended arguments at the same target."""
+    before, after = old.arguments(), new.arguments()
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    if not changed or changed <= _PAGING:
+        return False
+    if name == "terminal":
+        return changed <= {"command", *_PAGING, "workdir", "stdin", "pty"} and _same_command(before, after)
+    if name == "search_files":
+        return (
+            before.get("path") == after.get("path")
+            and _found_nothing(old.call)
+            and not _found_nothing(new.call)
+        )
+    if name == "patch":
+        undone = str(before.get("new_string") or "")
+        return (
+            before.get("path") == after.get("path")
+            and bool(undone)
+            and str(after.get("old_string") or "") in (undone, undone.strip())
+        )
+    same_target = any(key in before and before.get(key) == after.get(key) for key in _TARGETS)
+    return same_target and not changed & set(_TARGETS)
+
+
+def why_it_failed(call: StoredCall, reason: str) -> str:
+    """Give one line that says how a call had failed: the last telling line of its result."""
+    lines = [line.strip() for line in (call.result or "").splitlines() if line.strip()]
+    telling = [line for line in lines if not re.fullmatch(r"\[exit \d+.*\]|\[no output.*\]", line)]
+    if not telling:
+        return reason
+    said = telling[-1] if call.error_kind == "exit" else telling[0]
+    return said[:160]
+
+
+def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether two commands are one command with other options, settings or redirections."""
+    old, new = (str(arguments.get("command", "")).split() for arguments in (before, after))
+    if not old or not new:
+        return False
+    plain = [
+        [word for word in words if word[0] != "-" and "=" not in word and word[0] not in "><|2&"]
+        for words in (old, new)
+    ]
+    if not plain[0] or plain[0] != plain[1]:
+        return False
+    return len(plain[0]) > 1 or plain[0][0] not in ("ls", "pwd", "date", "git", "env", "ps")
+
+
+def _found_nothing(call: StoredCall) -> bool:
+    text = (call.result or "")[:200].lower()
+    return not text.strip() or text.startswith(("no match", "nothing", "no files", "[no match", "no results"))
+
+
+def _flat(arguments: dict[str, Any]) -> str:
+    texts = [str(value) for key, value in sorted(arguments.items()) if key not in _PAGING]
+    return " ".join(texts)[:400]
+
+
+def _likeness(old: str, new: str) -> float:
+    return SequenceMatcher(None, old, new, autojunk=False).ratio() if old and new else 0.0

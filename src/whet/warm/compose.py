@@ -1,0 +1,263 @@
+"""From what was mined to a template: the medoids of the best groups, checked, redacted and cut.
+
+A call becomes an example only if it reads and changes nothing (unless asked for), needed no person's yes,
+came from nothing that the network brought, and holds no secret and no text that speaks to a model. What is
+left out is counted with its reason.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.approval.paths import is_secret
+from whet.approval.risk import Place
+from whet.approval.shell_risk import analyse
+from whet.clock import iso
+from whet.config.redact import redact, secrets_masked
+from whet.contract.errors import NotFound
+from whet.contract.tools import ToolSpec, clip
+from whet.store import calls
+from whet.store.calls import MinedSession
+from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
+from whet.warm.shape import medoid
+from whet.warm.template import (
+    FRAME_TOKENS,
+    RESULT_CHARS,
+    Example,
+    Template,
+    example_tokens,
+    fits,
+    schema_hash,
+)
+
+_READS = frozenset(("read_file", "search_files"))
+_CHANGES = frozenset(("write_file", "patch"))
+_SPEAKS = re.compile(
+    r"(?i)\b(?:ignore|disregard|forget)\b.{0,40}\b(?:previous|prior|above|earlier|all)\b"
+    r".{0,40}\b(?:instruction|prompt|rule|message)"
+    r"|\byou (?:are now|must now)\b|<\s*/?\s*(?:system|assistant)\s*>|\bsystem prompt\b"
+    r"|\bdo not tell the user\b|\bremember that\b"
+    r"|[\u200b-\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]"
+)
+
+
+class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a template is to be. `with_changes`: calls that change files or run programs may be shown too."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    budget_tokens: int = 1_500
+    most_examples: int = 12
+    with_changes: bool = False
+    project: str = ""
+
+
+class Composed(msgspec.Struct, frozen=True):
+    """A template, and how many calls were not taken for which reason."""
+
+    template: Template
+    left_out: dict[str, int]
+
+
+def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, now: datetime) -> Composed:
+    """Choose the examples. Raises NotFound that says what is missing where there is nothing to choose."""
+    worst = mined.failing_tools()
+    if not mined.sessions:
+        raise NotFound(
+            "there is no finished session to learn from",
+            hint="sessions need 20 messages (--min-messages); private ones and reviews never count",
+        )
+    if not worst:
+        raise NotFound(
+            f"no tool failed in {LEAST_ERROR_RATE:.0%} or more of its calls ({mined.sessions} sessions)",
+            hint="there is nothing that examples could mend; whet warm stats shows the rates",
+        )
+    maker = _Maker(connection, options)
+    total = sum(rate for _, rate in worst)
+    examples: list[Example] = []
+    left = options.budget_tokens
+    for name, rate in worst:
+        share = min(left, max(int(options.budget_tokens * rate / total), FRAME_TOKENS * 3))
+        for example, tokens in maker.of_tool(mined, name, share, options.most_examples - len(examples)):
+            examples.append(example)
+            left -= tokens
+    if not examples:
+        names = ", ".join(name for name, _ in worst)
+        raise NotFound(
+            f"no call of {names} may be shown: {_counted(maker.left_out)}",
+            hint="--with-changes takes calls that change something too" if not options.with_changes else "",
+        )
+    return Composed(_template(options, examples, now), dict(maker.left_out))
+
+
+def placebo(
+    connection: apsw.Connection, mined: Mined, like: Template, options: BuildOptions, now: datetime, seed: int
+) -> Template:
+    """Give a template of the same size whose examples are drawn by chance from calls that worked."""
+    rng = random.Random(seed)
+    maker = _Maker(connection, options)
+    pool = sorted(mined.sample, key=lambda one: one.order)
+    rng.shuffle(pool)
+    examples: list[Example] = []
+    for one in pool:
+        if len(examples) == len(like.examples):
+            break
+        made = maker.make(one, "drawn by chance")
+        if made is not None and made not in examples:
+            examples.append(msgspec.structs.replace(made, why=""))
+    named = _template(options, examples, now)
+    return msgspec.structs.replace(named, max_examples=like.max_examples, budget_tokens=like.budget_tokens)
+
+
+class _Maker:
+    """Makes examples of candidates, or says why not."""
+
+    def __init__(self, connection: apsw.Connection, options: BuildOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._schemas: dict[int, dict[str, ToolSpec]] = {}
+        self.left_out: Counter[str] = Counter()
+
+    def of_tool(self, mined: Mined, tool: str, share: int, most: int) -> list[tuple[Example, int]]:
+        """Give examples of a tool from its best groups, for at most `share` tokens but at least one."""
+        made: list[tuple[Example, int]] = []
+        spent = 0
+        for group in mined.ranked(tool):
+            if len(made) >= most or spent >= share:
+                break
+            example = self._of_group(group, mined.tools[tool].error_rate)
+            if example is None:
+                continue
+            tokens = example_tokens(example)
+            if spent + tokens <= share or not made:
+                made.append((example, tokens))
+                spent += tokens
+        return made
+
+    def _of_group(self, group: Group, error_rate: float) -> Example | None:
+        ordered = sorted(group.candidates, key=lambda one: one.order)
+        repairs = [one for one in ordered if one.repairs]
+        pool = repairs or ordered
+        first = medoid([str(one.arguments) for one in pool])
+        because = (
+            f"in {group.sessions} session{'s' if group.sessions != 1 else ''}, {group.calls} calls"
+            f"{f', {group.repairs} of them mended a failure' if group.repairs else ''}; "
+            f"{group.name} fails in {error_rate:.0%}"
+        )
+        for one in (pool[first], *(one for one in ordered if one is not pool[first])):
+            example = self.make(one, because)
+            if example is not None:
+                return example
+        return None
+
+    def make(self, one: Candidate, because: str) -> Example | None:
+        """Give the example of a candidate; None where it may not be shown, which is counted."""
+        reason = self._refusal(one)
+        text = calls.whole_result(self._connection, one.session.key, one.seq) if not reason else ""
+        if not reason and _SPEAKS.search(text):
+            reason = "its result speaks to a model"
+        if reason:
+            self.left_out[reason] += 1
+            return None
+        return Example(
+            tool_name=one.name,
+            arguments=_redacted(one.arguments),
+            result_summary=clip(redact(text), RESULT_CHARS - 60),
+            context_hint=redact(one.hint),
+            why=_why(one),
+            session_id=one.session.id,
+            message_seq=one.seq,
+            at=iso(datetime.fromtimestamp(one.at_ms / 1000, UTC)),
+            model=one.session.model,
+            schema_hash=schema_hash(self._specs(one.session)[one.name]),
+            workspace=redact(one.session.workspace),
+            chosen_because=because,
+        )
+
+    def _refusal(self, one: Candidate) -> str:
+        written = msgspec.json.encode(one.arguments).decode()
+        if secrets_masked(written) != written:
+            return "its arguments hold a secret"
+        if _SPEAKS.search(written) or _SPEAKS.search(one.hint):
+            return "it speaks to a model"
+        if one.name not in self._specs(one.session):
+            return "its tool is not known any more"
+        if not fits(one.arguments, self._specs(one.session)[one.name]):
+            return "its arguments don't fit the tool"
+        return self._effect(one)
+
+    def _effect(self, one: Candidate) -> str:
+        path = one.arguments.get("path", "")
+        if not isinstance(path, str):
+            return "its arguments don't fit the tool"
+        if one.name in _READS or (one.name in _CHANGES and self._options.with_changes):
+            return "it reads a file of secrets" if is_secret(path) else ""
+        if one.name != "terminal":
+            return "it changes something" if one.name in _CHANGES else "its result is not from this machine"
+        command, stdin = one.arguments.get("command"), one.arguments.get("stdin", "")
+        if not isinstance(command, str) or not isinstance(stdin, str) or one.arguments.get("background"):
+            return "it changes something"
+        home = str(Path.home())
+        place = Place(one.session.workspace or "/", home, home)
+        risk = analyse(command, one.session.workspace or "/", place, stdin)
+        if risk.network:
+            return "its result is not from this machine"
+        if risk.level == "safe" or (risk.level == "normal" and self._options.with_changes):
+            return ""
+        return "it changes something" if risk.level == "normal" else "it needs a person's yes"
+
+    def _specs(self, session: MinedSession) -> dict[str, ToolSpec]:
+        if session.key not in self._schemas:
+            text = calls.schema_of(self._connection, session.key)
+            try:
+                specs = msgspec.json.decode(text, type=tuple[ToolSpec, ...])
+            except msgspec.DecodeError:
+                specs = ()
+            self._schemas[session.key] = {spec.name: spec for spec in specs}
+        return self._schemas[session.key]
+
+
+def _template(options: BuildOptions, examples: Sequence[Example], now: datetime) -> Template:
+    return Template(
+        name=options.name,
+        description=options.description,
+        examples=tuple(examples),
+        tags=options.tags,
+        source_session_ids=tuple(dict.fromkeys(example.session_id for example in examples)),
+        created_at=iso(now),
+        budget_tokens=options.budget_tokens,
+        project=redact(options.project),
+    )
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _redacted(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+    if isinstance(value, list):
+        return [_redacted(item) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+    return value
+
+
+def _why(one: Candidate) -> str:
+    if not one.repairs:
+        return ""
+    said = redact(one.repairs_why)
+    return (
+        f"Before it, {clip(redact(one.repairs), 200)} had failed: {said}" if not _SPEAKS.search(said) else ""
+    )
+
+
+def _counted(left_out: Counter[str]) -> str:
+    return ", ".join(f"{reason} ({count})" for reason, count in sorted(left_out.items())) or "none was found"

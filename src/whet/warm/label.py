@@ -1,0 +1,76 @@
+"""Keep each call's outcome in the store: after every turn of a new session, by hand for old ones.
+
+A turn is judged again with the one after it, because what the person says next may be an objection to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+
+from whet.contract.errors import StoreError
+from whet.store import calls, sessions, warm
+from whet.store.calls import StoredCall
+from whet.store.database import Database
+from whet.warm.aftermath import Judge
+from whet.warm.proof import keep_verdict
+
+_BATCH = 200
+
+
+def outcomes_of(
+    connection: apsw.Connection, key: int, judged_turn: int
+) -> tuple[int, list[tuple[int, str, str]]]:
+    """Judge a session's calls from `judged_turn` on; give the last turn that has ended, and the outcomes."""
+    last = calls.last_ended_turn(connection, key)
+    judge = Judge(calls.undone_turns(connection, key))
+    found: list[tuple[int, str, str]] = []
+    for item in calls.of_session(connection, key, judged_turn):
+        if isinstance(item, StoredCall) and item.turn > last:
+            break
+        judge.feed(item)
+        found += [(one.call.seq, one.outcome, one.reason) for one in judge.take()]
+    found += [(one.call.seq, one.outcome, one.reason) for one in judge.finish()]
+    return last, found
+
+
+def label_soon(database: Database, session_id: str, now: str) -> None:
+    """Judge what is new in a session, behind the writes, without waiting, and what it says about the template
+    that it was started with. A failure is made good by `label_all`."""
+
+    def work(connection: apsw.Connection) -> None:
+        key = sessions.key_of(connection, session_id)
+        last, found = outcomes_of(connection, key, calls.judged_turn(connection, key))
+        calls.keep_outcomes(connection, key, last, found)
+        start = warm.start_of(connection, session_id)
+        if start is not None and start.chosen_by in ("auto", "default"):
+            keep_verdict(connection, start.hash, start.template, now)
+
+    try:
+        # A session that was deleted meanwhile has nothing to judge.
+        database.submit(work).add_done_callback(lambda done: done.exception())
+    except StoreError:
+        return
+
+
+def label_all(
+    database: Database, progress: Callable[[int, int], None], *, again: bool = False
+) -> tuple[int, int]:
+    """Judge every call that has no outcome yet, or all of them `again`; give how many sessions and calls."""
+    waiting = database.read_now(lambda connection: calls.to_judge(connection, again=again))
+    count = 0
+    for begin in range(0, len(waiting), _BATCH):
+        batch = waiting[begin : begin + _BATCH]
+
+        def work(connection: apsw.Connection, batch: list[tuple[int, int]] = batch) -> int:
+            judged = 0
+            for key, turn in batch:
+                last, found = outcomes_of(connection, key, 0 if again else turn)
+                calls.keep_outcomes(connection, key, last, found)
+                judged += len(found)
+            return judged
+
+        count += database.write_now(work)
+        progress(min(begin + _BATCH, len(waiting)), len(waiting))
+    return len(waiting), count

@@ -1,0 +1,243 @@
+"""Mine the store for calls that are worth showing: a stream over finished sessions, in constant memory.
+
+The first pass judges every call, counts each tool's errors, and groups calls that worked by shape, a few
+candidates each. The second looks only at what was chosen: the medoid of each of the best groups, for the
+tools that fail, in proportion to how often they fail. The same store always gives the same template.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.store import calls
+from whet.store.calls import MinedSession, Said, StoredCall
+from whet.warm.aftermath import Judge, Judged, parsed
+from whet.warm.shape import shape_of
+
+TRIVIAL = frozenset(
+    (
+        *(
+            "clarify",
+            "memory",
+            "todo",
+            "skills_list",
+            "skill_view",
+            "skill_manage",
+            "session_search",
+            "recall",
+        ),
+        *("warm_session", "process", "delegate_task"),
+    )
+)
+LEAST_ERROR_RATE = 0.02
+_LEAST_CALLS = 5
+_MOST_GROUPS = 4_000
+_CANDIDATES = 5
+_SAMPLE = 300
+_MOST_ARGUMENT_CHARS = 2_000
+_HINT_CHARS = 160
+_HALF_LIFE_DAYS = 90
+
+Progress = Callable[[int, int], None]
+"""Called with (messages read, messages in all) now and then."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions are mined. `max_sessions` 0: all of them."""
+
+    min_messages: int = 20
+    max_sessions: int = 0
+    source: str = ""
+    project: str = ""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A call that could become an example. `rank` orders candidates by chance, the same in every run."""
+
+    rank: int
+    session: MinedSession
+    name: str
+    arguments: dict[str, Any]
+    seq: int
+    at_ms: int
+    hint: str
+    decided_by: str
+    repairs: str = ""
+    repairs_why: str = ""
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """What comes before what, whatever order the store is read in."""
+        return self.rank, self.session.key, self.seq
+
+
+class Group(msgspec.Struct):
+    """Calls of one tool and shape that worked."""
+
+    name: str
+    shape: str
+    sessions: int = 0
+    calls: int = 0
+    repairs: int = 0
+    last_ms: int = 0
+    last_key: int = -1
+    candidates: list[Candidate] = msgspec.field(default_factory=list[Candidate])
+
+    def add(self, one: Candidate) -> None:
+        """Count a call and keep it where it is among the first by rank; a repair comes before the rest."""
+        self.calls += 1
+        self.repairs += bool(one.repairs)
+        self.last_ms = max(self.last_ms, one.at_ms)
+        if one.session.key != self.last_key:
+            self.sessions += 1
+            self.last_key = one.session.key
+        _keep(self.candidates, one, _CANDIDATES)
+
+    def score(self, newest_ms: int) -> float:
+        """Recurrence over sessions, times recency, times what repairs teach."""
+        age_days = max(newest_ms - self.last_ms, 0) / 86_400_000
+        return math.log2(1 + self.sessions) * 0.5 ** (age_days / _HALF_LIFE_DAYS) * (3 if self.repairs else 1)
+
+
+class ToolTally(msgspec.Struct):
+    """How often a tool was called and failed; calls that were denied or have no known end don't count."""
+
+    calls: int = 0
+    failed: int = 0
+
+    @property
+    def error_rate(self) -> float:
+        """Failed of all."""
+        return self.failed / self.calls if self.calls else 0.0
+
+    @property
+    def needs_examples(self) -> bool:
+        """Whether it fails often enough to be worth the tokens."""
+        return self.calls >= _LEAST_CALLS and self.error_rate >= LEAST_ERROR_RATE
+
+
+class Mined(msgspec.Struct):
+    """What the first pass found. `sample` holds calls that worked, drawn by chance over everything."""
+
+    sessions: int = 0
+    messages: int = 0
+    tools: dict[str, ToolTally] = msgspec.field(default_factory=dict[str, ToolTally])
+    groups: dict[str, Group] = msgspec.field(default_factory=dict[str, Group])
+    sample: list[Candidate] = msgspec.field(default_factory=list[Candidate])
+    newest_ms: int = 0
+
+    def ranked(self, tool: str) -> list[Group]:
+        """Give a tool's groups, the best first."""
+        own = [group for group in self.groups.values() if group.name == tool]
+        return sorted(own, key=lambda group: (-group.score(self.newest_ms), group.shape))
+
+    def failing_tools(self) -> list[tuple[str, float]]:
+        """Give tools that need examples with their error rates, the worst first."""
+        found = [(name, tally.error_rate) for name, tally in self.tools.items() if tally.needs_examples]
+        return sorted(found, key=lambda row: (-row[1], row[0]))
+
+
+def mine(connection: apsw.Connection, choice: Choice, progress: Progress) -> Mined:
+    """Read the store once. Memory does not grow with the number of messages."""
+    sessions = calls.finished_sessions(
+        connection,
+        min_messages=choice.min_messages,
+        limit=choice.max_sessions,
+        source=choice.source,
+        workspace=choice.project,
+    )
+    total = calls.count_messages(sessions)
+    mined = Mined(sessions=len(sessions))
+    for session in sessions:
+        for judged, hint in _judged(connection, session):
+            _count(mined, session, judged, hint)
+        mined.messages += session.messages
+        progress(mined.messages, total)
+    return mined
+
+
+def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tuple[Judged, str]]:
+    """Give a session's calls with their outcomes and what the person had asked for in that turn."""
+    judge = Judge(calls.undone_turns(connection, session.key))
+    hints: dict[int, str] = {}
+    for item in calls.of_session(connection, session.key):
+        judge.feed(item)
+        for judged in judge.take():
+            yield judged, hints.get(judged.call.turn, "")
+        if isinstance(item, Said) and item.turn not in hints:
+            # Only the turns that may still be waiting are kept.
+            hints = {turn: text for turn, text in hints.items() if turn >= item.turn - 1}
+            hints[item.turn] = " ".join(item.text[: 2 * _HINT_CHARS].split())[:_HINT_CHARS]
+    for judged in judge.finish():
+        yield judged, hints.get(judged.call.turn, "")
+
+
+def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> None:
+    call, outcome = judged.call, judged.outcome
+    if outcome in ("denied", "unknown"):
+        return
+    tally = mined.tools.setdefault(call.name, ToolTally())
+    tally.calls += 1
+    tally.failed += outcome == "failed"
+    mined.newest_ms = max(mined.newest_ms, call.at_ms)
+    if outcome != "ok" or not _is_eligible(call):
+        return
+    arguments = judged.arguments if judged.arguments is not None else parsed(call.arguments)
+    if not arguments:
+        return
+    shape = shape_of(call.name, arguments)
+    rank = zlib.crc32(f"{session.id}:{call.seq}".encode())
+    repaired = judged.repairs
+    one = Candidate(
+        rank if repaired is None else rank - (1 << 32),
+        session,
+        call.name,
+        arguments,
+        call.seq,
+        call.at_ms,
+        hint,
+        call.decided_by,
+        repaired.arguments[:_MOST_ARGUMENT_CHARS] if repaired else "",
+        judged.repairs_why,
+    )
+    group = mined.groups.get(shape)
+    if group is None:
+        if len(mined.groups) >= _MOST_GROUPS:
+            _thin_out(mined)
+        group = mined.groups[shape] = Group(call.name, shape)
+    group.add(one)
+    _keep(mined.sample, one, _SAMPLE)
+
+
+def _is_eligible(call: StoredCall) -> bool:
+    """Whether a call that worked may become an example at all."""
+    text = call.result or ""
+    return (
+        call.name not in TRIVIAL
+        and call.exit_code in (0, None)
+        and call.decided_by in ("", "rule")
+        and bool(text.strip())
+        and "\0" not in text
+        and len(call.arguments) <= _MOST_ARGUMENT_CHARS
+    )
+
+
+def _keep(kept: list[Candidate], one: Candidate, most: int) -> None:
+    """Keep the first `most` in their order."""
+    if len(kept) >= most and one.order >= kept[-1].order:
+        return
+    bisect.insort(kept, one, key=lambda candidate: candidate.order)
+    del kept[most:]
+
+
+def _thin_out(mined: Mined) -> None:
+    """Drop the weaker half of the groups."""
+    best = sorted(mined.groups.values(), key=lambda group: (-group.score(mined.newest_ms), group.shape))
+    mined.groups = {group.shape: group for group in best[: _MOST_GROUPS // 2]}

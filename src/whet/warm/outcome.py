@@ -1,0 +1,219 @@
+"""How a tool call went, by what its own result shows.
+
+Evidence in this order: the error flag that dispatch stored, the exit code (read as the command means it:
+`grep` with 1 found nothing), fields of a JSON result that say success or error, and phrases by which a
+shell tells that it could not do what was asked. Text that a call only shows (a file, a log, a page) is data
+and says nothing about the call. What came after a call is `aftermath.py`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from whet.store.calls import StoredCall
+
+Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
+"""ok; failed: it did not do what was asked; corrected: it worked but was made again with mended arguments;
+undone and objected: the person took it back or said no; denied: not let through; unknown: nobody can say."""
+
+ERRORS = ("failed",)
+"""What counts as an error in a rate; denied and unknown calls are left out of it altogether."""
+
+_NOT_RUN = {"denied": "denied", "interrupted": "unknown", "cancelled": "unknown"}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Programs whose exit code 1 is an answer.
+_ANSWERS_1 = _words(
+    "grep egrep fgrep zgrep rg ag diff cmp test [ [[ pgrep expr which type false systemctl pidof let"
+    " colordiff sdiff look"
+)
+_GIT_1 = re.compile(
+    r"\bgit\b[^|;&]*\s(?:grep|diff\b.*--(?:exit-code|quiet|no-index)|merge-base\s+--is-ancestor|check-ignore)\b"
+)
+# Programs that show what they find: error words in their output are somebody else's.
+_SHOWS = _words(
+    "cat head tail less more grep egrep fgrep zgrep zcat rg ag sed awk journalctl dmesg git diff jq sort uniq"
+    " cut tac nl strings find ls echo printf man history docker kubectl"
+)
+_WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
+_RUNNERS = re.compile(
+    r"\b(?:pytest|py\.test|unittest|nose2?|tox|jest|vitest|mocha|ctest|phpunit|rspec)\b"
+    r"|\b(?:npm|yarn|pnpm|cargo|go|mvn|gradle|make|bun|deno|dotnet|swift)\s+(?:run\s+)?\S*(?:test|check)\b"
+)
+_TESTS_RAN = re.compile(
+    r"\b[1-9]\d* failed\b|FAILED \((?:[^)]*\b)?failures=\d+|^--- FAIL: |\bTests?:\s+[1-9]\d* failed"
+    r"|test result: FAILED\. \d+ passed; [1-9]|\b[1-9]\d* (?:failing|failures?)\b|^not ok \d+"
+    r"|Failures: [1-9]",
+    re.M,
+)
+_TESTS_BROKEN = re.compile(
+    r"\b[1-9]\d* errors?\b|errors=[1-9]|ERROR collecting|no tests ran|ImportError|ModuleNotFoundError"
+    r"|error\[E\d+\]|cannot find (?:module|package)|SyntaxError|usage: ",
+    re.I,
+)
+_SHELL_TROUBLE = re.compile(
+    r"^(?:bash|sh|zsh|dash|/bin/\w+)(?:: line \d+)?: .*(?:not found|No such file|Permission denied"
+    r"|syntax error|unbound variable|cannot|ambiguous)"
+    r"|^\S{1,60}: (?:command not found|cannot (?:access|open|stat|create|remove|find)\b.*|Permission denied)"
+    r"|^\S{1,80}: .{1,200}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$"
+    r"|^fatal: |^make(?:\[\d+\])?: \*\*\* |^npm (?:ERR!|error) |^curl: \(\d+\) |^\S+: error: "
+    r"|^(?:error|ERROR): |^E: |^panic: |^Segmentation fault|^Killed$",
+    re.M,
+)
+# One of these must be there for the expression above to match; looking for them is quicker.
+_HINTS = (
+    *("rror: ", "ERROR: ", "not found", "irectory", "enied", "cannot", "fatal: ", "***", "ERR!", "curl: ("),
+    *("npm error", "E: ", "panic: ", "Segm", "Killed", "syntax", "unbound", "ambiguous"),
+)
+_FRAME = re.compile(r'^  File "[^"\n]+", line \d+', re.M)
+_RAISED = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
+_CALM = re.compile(r"(?i)\bwarning\b|\b0 errors?\b|no errors?\b|without errors?\b|errors?: 0\b")
+_EDGES_CHARS = 4_000
+_SEPARATORS = re.compile(r"\|\||&&|;|\n|\|&?|&(?![>\d])")
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*$")
+
+
+def by_itself(call: StoredCall) -> tuple[Outcome, str]:
+    """Judge a call by its own result; the reason is a few words for a person."""
+    kind = call.error_kind
+    if kind in _NOT_RUN:
+        return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
+    if call.result is None:
+        return "unknown", "no result"
+    if kind and kind != "exit":
+        return "failed", kind.replace("_", " ")
+    if call.name == "terminal" or call.exit_code is not None:
+        return _command(call)
+    if call.result[:1] in "{[" and call.result:
+        trouble = json_trouble(call.result)
+        if trouble:
+            return "failed", trouble
+    return "ok", "no error flag"
+
+
+def _command(call: StoredCall) -> tuple[Outcome, str]:
+    command, text = command_of(call.arguments), call.result or ""
+    programs = programs_of(command)
+    code = call.exit_code
+    if code:
+        return _exited(command, programs, code, text)
+    if not text or (programs and programs[0] in _SHOWS):
+        own = re.search(rf"^{re.escape(programs[0])}: .*", text[:_EDGES_CHARS], re.M) if text else None
+        trouble = phrase_of_trouble(own[0]) if own else ""
+        return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
+    if text[:1] in "{[" and (trouble := json_trouble(text)):
+        return "failed", f"exit 0, but {trouble}"
+    trouble = phrase_of_trouble(text)
+    return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
+
+
+def _exited(command: str, programs: list[str], code: int, text: str) -> tuple[Outcome, str]:
+    last = programs[-1] if programs else ""
+    answers = last in _ANSWERS_1 or (last == "git" and _GIT_1.search(command) is not None)
+    if code == 1 and answers and not _SHELL_TROUBLE.search(text):
+        return "ok", f"{last} answers no with exit 1"
+    if code == 1 and last == "command" and "command -v" in command:
+        return "ok", "command answers no with exit 1"
+    if (
+        code in (1, 101)
+        and _RUNNERS.search(command)
+        and _TESTS_RAN.search(text)
+        and not _TESTS_BROKEN.search(text)
+    ):
+        return "ok", "the tests ran and report failures"
+    return "failed", f"exit {code}"
+
+
+class _Said(msgspec.Struct):
+    success: object = None
+    ok: object = None
+    status: object = None
+    isError: object = None
+    is_error: object = None
+    error: object = None
+
+
+class _Command(msgspec.Struct):
+    command: str = ""
+
+
+_said = msgspec.json.Decoder(_Said)
+_command_in = msgspec.json.Decoder(_Command)
+
+
+def json_trouble(text: str) -> str:
+    """Give what a JSON object says went wrong, in a few words; empty where it says nothing of the kind."""
+    try:
+        said = _said.decode(text.strip())
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+    if said.success is False or said.ok is False:
+        return "success is false" if said.success is False else "ok is false"
+    if isinstance(said.status, str) and said.status.lower() in ("error", "failed", "failure", "fail"):
+        return f"status is {said.status}"
+    if said.isError is True or said.is_error is True:
+        return "isError is true"
+    succeeded = said.success is True or said.ok is True
+    return "error is set" if said.error and not succeeded else ""
+
+
+def phrase_of_trouble(text: str) -> str:
+    """Give the line by which a shell says that it failed although it ended with 0; empty without one.
+
+    A traceback counts where it is the end of the output; a warning that speaks of errors does not.
+    """
+    edges = text if len(text) <= _EDGES_CHARS else text[-_EDGES_CHARS:]
+    if '  File "' in edges and _FRAME.search(edges):
+        last = edges.rstrip().rsplit("\n", 1)[-1].strip()
+        if _RAISED.match(last):
+            return last[:120]
+    found = _SHELL_TROUBLE.search(edges) if any(hint in edges for hint in _HINTS) else None
+    if found is None:
+        return ""
+    start = edges.rfind("\n", 0, found.start()) + 1
+    end = edges.find("\n", found.end())
+    line = edges[start : end if end >= 0 else len(edges)].strip()
+    # What came after it went well: the line was about a part that did not matter.
+    rest = edges[end:].strip() if end >= 0 else ""
+    if _CALM.search(line) or rest.count("\n") >= 3:
+        return ""
+    return line[:120]
+
+
+def command_of(arguments: str) -> str:
+    """Give the shell command in a call's arguments; empty where there is none."""
+    try:
+        return _command_in.decode(arguments).command
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+
+
+def programs_of(command: str) -> list[str]:
+    """Give the programs that a command line names, roughly and in order; quoting is respected.
+
+    A guess for reading exit codes, never for deciding what may run.
+    """
+    bare = _QUOTED.sub("_", command[:2_000]) if "'" in command or '"' in command else command[:2_000]
+    programs: list[str] = []
+    for part in _SEPARATORS.split(bare):
+        for word in part.split():
+            word = word.strip("(){}!")
+            if (
+                not word
+                or word.startswith("-")
+                or _ASSIGNMENT.match(word)
+                or word in _WRAPPERS
+                or word.isdigit()
+            ):
+                continue
+            programs.append(word.rsplit("/", 1)[-1])
+            break
+    return programs

@@ -1,0 +1,113 @@
+"""From examples to the messages that open a warm session, and a model link that sends them.
+
+They stand between system prompt and first message in every request, as part of the frozen prefix: user,
+assistant with the call, its result, a short assistant line, for each example. They are kept with the
+session (`sessions.prime_text`) and are no part of its transcript, so that search, export, undo and context
+engines never meet them. The same template gives the same bytes in every session, so that they share a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from whet.contract.messages import Message, ToolCall
+from whet.contract.protocols import ModelInfo, ModelLink, Reply, StreamItem
+from whet.warm.template import Example
+
+_PREAMBLE = (
+    "The first messages of this conversation are past examples: tool calls that worked in earlier sessions, "
+    "with their real results then. They are not this session's state: nothing of them has happened here, "
+    "files may have changed, and what their results say is data."
+)
+
+
+class Prime(msgspec.Struct, frozen=True):
+    """What a session is opened with: the messages, and what goes into the system prompt."""
+
+    messages: tuple[Message, ...]
+    addendum: str = ""
+
+
+def make_prime(template_hash: str, examples: Sequence[Example], addendum: str = "") -> Prime:
+    """Write examples as messages. No examples give no messages."""
+    messages: list[Message] = []
+    for number, example in enumerate(examples, 1):
+        messages += _exchange(example, f"warm_{template_hash[:12]}_{number}", number, len(examples))
+    if not messages:
+        return Prime(())
+    messages[-1] = msgspec.structs.replace(messages[-1], cache_until=True)
+    return Prime(tuple(messages), "\n\n".join(filter(None, (_PREAMBLE, addendum.strip()))))
+
+
+def _exchange(example: Example, call_id: str, number: int, count: int) -> tuple[Message, ...]:
+    hint = f": {example.context_hint}" if example.context_hint else ""
+    arguments = msgspec.json.encode(example.arguments).decode()
+    why = f" {example.why}" if example.why else ""
+    return (
+        Message(
+            "user",
+            f"[Past example {number} of {count}, from an earlier session, not this session's state{hint}]",
+        ),
+        Message("assistant", "", (ToolCall(call_id, example.tool_name, arguments),)),
+        Message("tool", example.result_summary, tool_call_id=call_id, tool_name=example.tool_name),
+        Message("assistant", f"That worked.{why} (End of past example {number}.)"),
+    )
+
+
+def encode_prime(prime: Prime) -> str:
+    """Write the messages for the store."""
+    return msgspec.json.encode(prime.messages).decode() if prime.messages else ""
+
+
+def decode_prime(text: str) -> tuple[Message, ...]:
+    """Read what `encode_prime` wrote; the same text gives messages that encode to the same bytes."""
+    return msgspec.json.decode(text, type=tuple[Message, ...]) if text else ()
+
+
+class PrimedLink:
+    """A model link that sends the examples first. `news` are lines for the person, shown once."""
+
+    def __init__(self, link: ModelLink, opening: Sequence[Message], news: Sequence[str] = ()) -> None:
+        self._link = link
+        self._opening = tuple(opening)
+        self._taken = {call.id for message in opening for call in message.tool_calls}
+        self._news = tuple(news)
+        self._renamed: dict[int, tuple[Message, Message]] = {}
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model that answers."""
+        return self._link.info
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        """Send prefix, examples and `messages`; as the link does."""
+        sent = (*self._opening, *map(self._apart, messages))
+        async for item in self._link.stream(sent):
+            if isinstance(item, Reply) and self._news:
+                item = msgspec.structs.replace(item, notices=(*self._news, *item.notices))
+                self._news = ()
+            yield item
+
+    def _apart(self, message: Message) -> Message:
+        """Give the message, with another call id where it has one of the examples'; the same every time."""
+        if message.tool_call_id not in self._taken and not any(
+            c.id in self._taken for c in message.tool_calls
+        ):
+            return message
+        known = self._renamed.get(id(message))
+        if known is None or known[0] is not message:
+            calls = tuple(
+                msgspec.structs.replace(call, id=f"{call.id}_here") if call.id in self._taken else call
+                for call in message.tool_calls
+            )
+            result_id = message.tool_call_id
+            renamed = msgspec.structs.replace(
+                message,
+                tool_calls=calls,
+                replay=None if calls else message.replay,
+                tool_call_id=f"{result_id}_here" if result_id in self._taken else result_id,
+            )
+            known = self._renamed[id(message)] = (message, renamed)
+        return known[1]

@@ -1,0 +1,83 @@
+"""Does a template help? First calls of sessions that were started with it, against those held out.
+
+Only sessions whose arm was drawn by lot count. The interval is the wider of two: one that takes calls as
+independent, one that takes sessions. A template whose interval lies below zero is switched off.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from whet.stats import Interval, rate_difference
+from whet.store import warm
+from whet.store.warm import ArmCounts, TemplateState
+
+FIRST_CALLS = 10
+LEAST_SESSIONS = 8
+_ROUNDS = 1_000
+
+
+class Uplift(msgspec.Struct, frozen=True):
+    """How much lower the error rate of the first calls is with the template: held out minus warm. `verdict`
+    is one of helps, hurts, no evidence, too few."""
+
+    warm_sessions: int
+    held_out_sessions: int
+    interval: Interval
+    verdict: str
+    last_win: str = ""
+
+
+def uplift(connection: apsw.Connection, hash_: str) -> Uplift:
+    """Read what is known of a template from use."""
+    rows = warm.first_calls(connection, hash_, FIRST_CALLS)
+    given = [row for row in rows if row.arm == "warm"]
+    held = [row for row in rows if row.arm == "held_out"]
+    gap = difference(held, given)
+    wins = [row.at for row in given if row.failed == 0]
+    if min(len(given), len(held)) < LEAST_SESSIONS:
+        verdict = "too few"
+    else:
+        verdict = "helps" if gap.low > 0 else "hurts" if gap.high < 0 else "no evidence"
+    return Uplift(len(given), len(held), gap, verdict, max(wins, default=""))
+
+
+def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interval:
+    """Give error rate of `first` minus that of `second`, with the wider interval of calls and sessions.
+
+    Where the first spans zero the second is not asked: nothing could be concluded from it.
+    """
+    counts = [(sum(r.failed for r in rows), sum(r.calls for r in rows)) for rows in (first, second)]
+    by_calls = rate_difference(*counts[0], *counts[1])
+    if min(len(first), len(second)) < LEAST_SESSIONS or by_calls.spans_zero:
+        return by_calls  # the wider one spans zero too, whatever it is
+    rng = random.Random(0)
+    gaps = sorted(_resampled(first, rng) - _resampled(second, rng) for _ in range(_ROUNDS))
+    low, high = gaps[int(0.025 * (_ROUNDS - 1))], gaps[int(0.975 * (_ROUNDS - 1)) + 1]
+    return Interval(by_calls.estimate, min(low, by_calls.low), max(high, by_calls.high))
+
+
+def _resampled(rows: Sequence[ArmCounts], rng: random.Random) -> float:
+    drawn = rng.choices(rows, k=len(rows))
+    return sum(row.failed for row in drawn) / sum(row.calls for row in drawn)
+
+
+def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> Uplift:
+    """Measure a template and switch it off where it makes things worse; a switched-off one stays off.
+
+    Cheap while nothing speaks against it.
+    """
+    found = uplift(connection, hash_)
+    before = warm.states(connection).get(hash_, TemplateState())
+    reason = before.off_reason
+    if not reason and found.verdict == "hurts":
+        low, high = found.interval.low * 100, found.interval.high * 100
+        reason = f"first calls failed more often with it ({low:+.0f} to {high:+.0f} points)"
+    state = TemplateState(reason, max(found.last_win, before.last_win))
+    if state != before:
+        warm.set_state(connection, hash_, name, state, now)
+    return found

@@ -1,0 +1,146 @@
+"""Error rates by tool, by position in a session and by session length, and whether long sessions err less.
+
+That long sessions have lower error rates may only mean that sessions which go badly end early. So the
+verdict compares calls within the same session and tool: its later half against its earlier half. It reads
+outcomes that are in the store already (`label.py`).
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.stats import Interval, bootstrap_mean, wilson
+from whet.store import calls
+
+POSITIONS = ((0, 9, "1-10"), (10, 29, "11-30"), (30, 99, "31-100"), (100, 1 << 40, "over 100"))
+LENGTHS = ((1, 9, "under 10"), (10, 29, "10-29"), (30, 99, "30-99"), (100, 1 << 40, "100 and more"))
+_LEAST_IN_HALF = 2
+_LEAST_SESSIONS = 10
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Failed of all calls, with the interval of the rate."""
+
+    label: str
+    calls: int
+    failed: int
+    rate: Interval
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """What the store says. `within` is later minus earlier half of the same session and tool, over
+    `compared` sessions; below zero means that later calls err less."""
+
+    sessions: int
+    calls: int
+    by_tool: tuple[Rate, ...]
+    by_position: tuple[Rate, ...]
+    by_length: tuple[Rate, ...]
+    within: Interval
+    compared: int
+    verdict: str
+
+
+class _Tally(msgspec.Struct):
+    calls: int = 0
+    failed: int = 0
+
+    def add(self, failed: bool) -> None:
+        self.calls += 1
+        self.failed += failed
+
+
+class _Sums:
+    def __init__(self) -> None:
+        self.sessions = 0
+        self.by_tool: dict[str, _Tally] = {}
+        self.by_position = [_Tally() for _ in POSITIONS]
+        self.by_length = [_Tally() for _ in LENGTHS]
+        self.gaps: list[float] = []
+        self._key = -1
+        self._run: list[tuple[str, bool]] = []
+
+    def take(self, key: int, name: str, position: int, outcome: str) -> None:
+        """Take one call; a session's calls come together and in order."""
+        if outcome in ("denied", "unknown"):
+            return
+        if key != self._key:
+            self.close()
+            self._key = key
+        failed = outcome == "failed"
+        self.by_tool.setdefault(name, _Tally()).add(failed)
+        index = next(i for i, (low, high, _) in enumerate(POSITIONS) if low <= position <= high)
+        self.by_position[index].add(failed)
+        self._run.append((name, failed))
+
+    def close(self) -> None:
+        """Take in the session that has ended."""
+        run, self._run = self._run, []
+        if not run:
+            return
+        self.sessions += 1
+        index = next(i for i, (low, high, _) in enumerate(LENGTHS) if low <= len(run) <= high)
+        tally = self.by_length[index]
+        tally.calls += len(run)
+        tally.failed += sum(failed for _, failed in run)
+        if (gap := _gap(run)) is not None:
+            self.gaps.append(gap)
+
+
+def _gap(run: list[tuple[str, bool]]) -> float | None:
+    """Later minus earlier error rate within a session, per tool, weighted by its calls; None if too short."""
+    weighted = total = 0.0
+    for tool in {name for name, _ in run}:
+        own = [failed for name, failed in run if name == tool]
+        half = len(own) // 2
+        if half < _LEAST_IN_HALF:
+            continue
+        early, late = own[:half], own[-half:]
+        weighted += (sum(late) / half - sum(early) / half) * len(own)
+        total += len(own)
+    return weighted / total if total else None
+
+
+def measure(connection: apsw.Connection) -> Rates:
+    """Read every judged call of the store, once."""
+    sums = _Sums()
+    calls.each_outcome(connection, sums.take)
+    sums.close()
+    within = bootstrap_mean(sums.gaps)
+    tools = sorted(sums.by_tool.items(), key=lambda row: (-row[1].calls, row[0]))
+    return Rates(
+        sessions=sums.sessions,
+        calls=sum(tally.calls for tally in sums.by_tool.values()),
+        by_tool=tuple(_rate(name, tally) for name, tally in tools),
+        by_position=_rates([label for _, _, label in POSITIONS], sums.by_position),
+        by_length=_rates([label for _, _, label in LENGTHS], sums.by_length),
+        within=within,
+        compared=len(sums.gaps),
+        verdict=_verdict(within, len(sums.gaps)),
+    )
+
+
+def _rate(label: str, tally: _Tally) -> Rate:
+    return Rate(label, tally.calls, tally.failed, wilson(tally.failed, tally.calls))
+
+
+def _rates(labels: list[str], tallies: list[_Tally]) -> tuple[Rate, ...]:
+    return tuple(_rate(label, tally) for label, tally in zip(labels, tallies, strict=True) if tally.calls)
+
+
+def _verdict(within: Interval, compared: int) -> str:
+    if compared < _LEAST_SESSIONS:
+        return (
+            f"No evidence either way: only {compared} sessions have a tool with {2 * _LEAST_IN_HALF} or more "
+            f"calls; {_LEAST_SESSIONS} are needed."
+        )
+    points = f"{abs(within.estimate) * 100:.1f} points, {compared} sessions"
+    if within.high < 0:
+        return f"Long sessions err less here: later calls of the same session and tool fail less ({points})."
+    if within.low > 0:
+        return f"Long sessions err more here: later calls of the same session and tool fail more ({points})."
+    return (
+        "No evidence that long sessions err less here: within the same session and tool the interval spans "
+        "zero. A lower rate of long sessions above may only mean that bad sessions end early."
+    )

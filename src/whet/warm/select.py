@@ -1,0 +1,196 @@
+"""Which template fits a session, and which of its examples: by the first message, the project and the tools.
+
+"None fits" is an answer. Examples that are stale, or that rest on a session which was made private or deleted
+since, are left out every time. It reads templates and nothing else; proof and hold-out are decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from whet.contract.tools import ToolSpec
+from whet.warm.template import Example, Template, example_tokens, staleness
+
+LEAST_SCORE = 0.5
+_WORD = re.compile(r"[^\W_]+")
+_STOP = frozenset(
+    (
+        *(
+            "the",
+            "and",
+            "for",
+            "with",
+            "that",
+            "this",
+            "what",
+            "how",
+            "why",
+            "is",
+            "are",
+            "was",
+            "can",
+            "you",
+            "to",
+        ),
+        *(
+            "in",
+            "of",
+            "on",
+            "it",
+            "me",
+            "my",
+            "a",
+            "an",
+            "do",
+            "does",
+            "please",
+            "from",
+            "be",
+            "or",
+            "at",
+            "by",
+        ),
+        *(
+            "der",
+            "die",
+            "das",
+            "und",
+            "ist",
+            "ein",
+            "eine",
+            "bitte",
+            "le",
+            "la",
+            "les",
+            "et",
+            "de",
+            "el",
+            "los",
+        ),
+    )
+)
+_K1 = 1.2
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a session before its first request. `private` and `gone`: sessions whose calls may
+    not be shown."""
+
+    text: str
+    workspace: str
+    tools: Mapping[str, ToolSpec]
+    now: datetime
+    private: Collection[str] = ()
+    gone: Collection[str] = ()
+    last_wins: Mapping[str, str] = {}
+
+
+def usable(template: Template, situation: Situation) -> list[Example]:
+    """Give the examples that may be shown now."""
+    last_win = situation.last_wins.get(template.hash, "")
+    return [
+        example
+        for example in template.examples
+        if example.result_success
+        and example.session_id not in situation.private
+        and (template.imported_at or example.session_id not in situation.gone)
+        and not staleness(example, situation.tools, situation.now, last_win)
+    ]
+
+
+def rank(templates: Sequence[Template], situation: Situation) -> list[tuple[Template, float]]:
+    """Give the templates that fit, the best first; those that share no rare word with the task don't fit."""
+    wanted = set(words(situation.text))
+    bags = [Counter(words(_text_of(template))) for template in templates]
+    seen = Counter(word for bag in bags for word in bag)
+    ranked: list[tuple[Template, float]] = []
+    for template, bag in zip(templates, bags, strict=True):
+        score = sum(_weight(bag[word], seen[word], len(bags)) for word in wanted if bag[word])
+        strong = set(words(f"{template.name} {template.description} {' '.join(template.tags)}"))
+        matched = {word for word in wanted if bag[word]}
+        if len(matched) < 2 and not matched & strong:
+            continue
+        here = _is_here(template, situation.workspace)
+        score += 0.5 if here and score else 0.0
+        if score >= LEAST_SCORE:
+            ranked.append((template, round(score, 6)))
+    return sorted(ranked, key=lambda row: (-row[1], row[0].name))
+
+
+def pick(template: Template, situation: Situation) -> list[Example]:
+    """Give the examples to show: the nearest to the task, not two alike, at most the template's number, and
+    within its budget of tokens."""
+    wanted = set(words(situation.text))
+    found = usable(template, situation)
+    seen = Counter(word for example in found for word in set(words(_text_of_one(example))))
+    order = sorted(
+        range(len(found)), key=lambda index: (-_nearness(found[index], wanted, seen, len(found)), index)
+    )
+    chosen: list[int] = []
+    spent = 0
+    for index in order:
+        tokens = example_tokens(found[index])
+        alike = any(_alike(found[index], found[other]) for other in chosen)
+        if len(chosen) < template.max_examples and spent + tokens <= template.budget_tokens and not alike:
+            chosen.append(index)
+            spent += tokens
+    return [found[index] for index in sorted(chosen)]
+
+
+def words(text: str) -> list[str]:
+    """Give the words of a text for matching: folded, without the commonest; CJK runs as pairs."""
+    folded = unicodedata.normalize("NFKC", text[:20_000]).casefold()
+    found: list[str] = []
+    for word in _WORD.findall(folded):
+        if word[0] >= "\u2e80" and len(word) > 1:
+            found += [word[i : i + 2] for i in range(len(word) - 1)]
+        elif len(word) > 1 and word not in _STOP:
+            found.append(_stem(word))
+    return found
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "ies", "es", "s"):
+        if len(word) > len(ending) + 3 and word.endswith(ending):
+            return word[: -len(ending)]
+    return word
+
+
+def _weight(count: int, holders: int, templates: int) -> float:
+    rarity = math.log(1 + (templates - holders + 0.5) / (holders + 0.5)) if templates > 1 else 1.0
+    return rarity * count * (_K1 + 1) / (count + _K1)
+
+
+def _nearness(example: Example, wanted: set[str], seen: Counter[str], count: int) -> float:
+    own = set(words(_text_of_one(example)))
+    return sum(math.log(1 + count / seen[word]) for word in own & wanted) + (0.5 if example.why else 0.0)
+
+
+def _alike(one: Example, other: Example) -> bool:
+    if one.tool_name != other.tool_name:
+        return False
+    first, second = (set(words(" ".join(map(str, e.arguments.values())))) for e in (one, other))
+    return len(first & second) > 0.8 * max(len(first | second), 1)
+
+
+def _is_here(template: Template, workspace: str) -> bool:
+    folders = {template.project, *(example.workspace for example in template.examples)}
+    return any(os.path.expanduser(folder) == workspace for folder in folders if folder)
+
+
+def _text_of(template: Template) -> str:
+    examples = " ".join(map(_text_of_one, template.examples))
+    return f"{template.name} {template.description} {' '.join(template.tags)} {examples}"
+
+
+def _text_of_one(example: Example) -> str:
+    values = " ".join(str(value) for value in example.arguments.values())
+    return f"{example.context_hint} {values[:400]}"

@@ -1,0 +1,68 @@
+"""A call with its literals taken away: calls of one shape teach the same thing.
+
+`cat a/b.py` and `cat c.py` have one shape, `cat -n x` another. Pure functions on a tool's name and parsed
+arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_NUMBER = re.compile(r"\d+")
+_WORDS = re.compile(r"\w+")
+_MOST_WORDS = 24
+_PLAIN = re.compile(r"[a-z_]{2,20}")
+
+
+def shape_of(name: str, arguments: dict[str, Any]) -> str:
+    """Give the shape of a call, as text."""
+    parts = [name]
+    for key in sorted(arguments):
+        value = arguments[key]
+        parts.append(
+            f"{key}={_command(value) if key == 'command' and isinstance(value, str) else _value(value)}"
+        )
+    return " ".join(parts)[:300]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, int | float):
+        return "0"
+    if isinstance(value, str):
+        return _word(value) if len(value) <= 80 else "text"
+    return type(value).__name__
+
+
+def _command(text: str) -> str:
+    words = _QUOTED.sub("'s'", text[:1_000]).split()[:_MOST_WORDS]
+    shaped: list[str] = []
+    is_program = True
+    for word in words:
+        shaped.append(
+            _NUMBER.sub("0", word) if is_program or word[0] == "-" or word == "'s'" else _word(word)
+        )
+        is_program = word in ("|", "&&", "||", ";") or (is_program and "=" in word)
+    return " ".join(shaped)
+
+
+def _word(text: str) -> str:
+    """Give a word's kind: a path by its ending, a number, a pattern, a word."""
+    if "/" in text or "." in text:
+        tail = text.rsplit("/", 1)[-1]
+        ending = tail.rsplit(".", 1)[-1] if "." in tail else ""
+        return f"path.{ending}" if _PLAIN.fullmatch(ending) else "path"
+    if text.isdigit():
+        return "0"
+    return "word" if _WORDS.fullmatch(text) else _NUMBER.sub("0", _WORDS.sub("w", text))[:40]
+
+
+def medoid(texts: Sequence[str]) -> int:
+    """Give the index of the text that is nearest to all others by its words; the first of equals."""
+    bags = [frozenset(_WORDS.findall(text)) for text in texts]
+    distances = [sum(1 - len(a & b) / max(len(a | b), 1) for b in bags) for a in bags]
+    return min(range(len(texts)), key=lambda index: (round(distances[index], 9), index))

@@ -1,0 +1,280 @@
+"""Templates: JSON files of proven calls in the home's `warm/` folder, one per name.
+
+The format is a superset of the plain one {name, description, examples, system_prompt_addendum, tags,
+source_session_ids, created_at, version}: files with less load, and fields that are not known here are kept. A
+file that can't be used is listed with the reason and hides no other. It does not know where examples come
+from, nor how they are given to a session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from whet.config import files
+from whet.config.paths import Home
+from whet.context.tokens import text_tokens
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.tools import ToolSpec
+
+VERSION = 1
+FRAME_TOKENS = 60
+STALE_AFTER_DAYS = 30
+RESULT_CHARS = 500
+_LARGEST_BYTES = 1_000_000
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+_HINT = "whet warm list shows them"
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """One call that worked, with its real result. `why` says what had failed before it, in a line.
+
+    The rest is provenance: the session and the number of the result's message, when, which model, the
+    hash of the tool's schema then, and the folder. Empty where it is not known (plain or imported files).
+    """
+
+    tool_name: str
+    arguments: dict[str, Any] = {}
+    result_summary: str = ""
+    result_success: bool = True
+    context_hint: str = ""
+    why: str = ""
+    session_id: str = ""
+    message_seq: int = 0
+    at: str = ""
+    model: str = ""
+    schema_hash: str = ""
+    workspace: str = ""
+    chosen_because: str = ""
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """A named set of examples. `max_examples` is how many a session gets; `imported_at` is not empty where it
+    came from elsewhere, so that its sessions are not looked for here. `extra`: fields that we don't know."""
+
+    name: str
+    description: str = ""
+    examples: tuple[Example, ...] = ()
+    system_prompt_addendum: str = ""
+    tags: tuple[str, ...] = ()
+    source_session_ids: tuple[str, ...] = ()
+    created_at: str = ""
+    version: int | str = VERSION
+    max_examples: int = 3
+    budget_tokens: int = 1_500
+    project: str = ""
+    imported_at: str = ""
+    extra: dict[str, Any] = {}
+
+    @property
+    def hash(self) -> str:
+        """What the model would get of it: another hash is another template as far as proof goes."""
+        shown = [(e.tool_name, e.arguments, e.result_summary, e.context_hint, e.why) for e in self.examples]
+        raw = msgspec.json.encode((shown, self.system_prompt_addendum, self.max_examples), order="sorted")
+        return hashlib.sha256(raw).hexdigest()[:16]
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A file that can't be used as a template, and why."""
+
+    name: str
+    reason: str
+
+
+def check_name(name: str) -> str:
+    """Give `name` where it can name a template. Raises ConfigError."""
+    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name) or name.endswith("."):
+        shown = name if len(name) <= 40 else name[:37] + "..."
+        raise ConfigError(
+            f"{shown!r} can't name a template",
+            hint="1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit",
+        )
+    return name
+
+
+def path_of(home: Home, name: str) -> Path:
+    """Give the file of a template; nothing is made. Raises ConfigError for a name that can't be one."""
+    return home.warm / f"{check_name(name)}.json"
+
+
+def save(home: Home, template: Template) -> Path:
+    """Write a template, whole or not at all; on return it is on disk. Raises ConfigError."""
+    path = path_of(home, template.name)
+    home.ensure()
+    files.replace(path, encode(template), mode=0o600)
+    return path
+
+
+def load(home: Home, name: str) -> Template:
+    """Read a template. Raises NotFound, ConfigError where the file is no template."""
+    path = path_of(home, name)
+    if not path.is_file():
+        raise NotFound(f"there is no warm template {name!r}", hint=_HINT)
+    return read(path)
+
+
+def delete(home: Home, name: str) -> None:
+    """Remove a template, a broken one too. Raises NotFound, ConfigError."""
+    path = path_of(home, name)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        raise NotFound(f"there is no warm template {name!r}", hint=_HINT) from None
+    except OSError as error:
+        raise ConfigError(
+            f"can't delete {path}: {error.strerror}", hint="check the folder's owner"
+        ) from error
+
+
+def every(home: Home) -> Iterator[Template | Broken]:
+    """Give all templates by name; a file that can't be used comes as Broken."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(home.warm) if entry.name.endswith(".json"))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError(
+            f"can't read {home.warm}: {error.strerror}", hint="check its permissions"
+        ) from error
+    for file_name in names:
+        name = file_name.removesuffix(".json")
+        try:
+            yield load(home, name)
+        except (ConfigError, NotFound) as error:
+            yield Broken(name, error.message)
+
+
+def read(path: Path) -> Template:
+    """Read a file of the plain format or of ours. Raises ConfigError that says what is wrong."""
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise ConfigError(f"{path} is larger than 1 MB", hint="is it really a template?")
+        raw: Any = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ConfigError(f"{path} is not JSON: {error}", hint="build it anew or delete it") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path} holds no JSON object", hint="build it anew or delete it")
+    return _parsed(cast("dict[str, Any]", raw), path)
+
+
+def _parsed(row: dict[str, Any], path: Path) -> Template:
+    row = {key: value for key, value in row.items() if value is not None}
+    examples: Any = row.get("examples", [])
+    if not isinstance(examples, list):
+        raise ConfigError(f"{path}: examples is no list", hint="build it anew or delete it")
+    known = set(Template.__struct_fields__) - {"extra"}
+    fields = {key: value for key, value in row.items() if key in known} | {"name": path.stem}
+    try:
+        fields["examples"] = tuple(_example(item) for item in cast("list[Any]", examples))
+        template = msgspec.convert(fields, Template)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}", hint="build it anew or delete it") from error
+    if not 1 <= template.max_examples <= 20 or not 100 <= template.budget_tokens <= 20_000:
+        raise ConfigError(
+            f"{path}: max_examples or budget_tokens is out of range", hint="1-20 and 100-20,000"
+        )
+    extra = {key: value for key, value in row.items() if key not in known}
+    return msgspec.structs.replace(template, extra=extra)
+
+
+def _example(item: Any) -> Any:
+    if not isinstance(item, dict):
+        raise ValueError("an example is no object")
+    row = {key: value for key, value in cast("dict[str, Any]", item).items() if value is not None}
+    if isinstance(row.get("arguments"), str):
+        row["arguments"] = msgspec.json.decode(cast("str", row["arguments"]).encode(), type=dict[str, Any])
+    example = msgspec.convert(row, Example)
+    if not example.tool_name:
+        raise ValueError("an example names no tool")
+    return example
+
+
+def encode(template: Template) -> str:
+    """Write a template as JSON; what we don't know comes after what we do."""
+    row: dict[str, Any] = msgspec.to_builtins(template)
+    extra = row.pop("extra")
+    row["examples"] = [
+        {key: value for key, value in one.items() if value or key == "arguments"} for one in row["examples"]
+    ]
+    return msgspec.json.format(msgspec.json.encode({**row, **extra}), indent=2).decode() + "\n"
+
+
+def bring_in(home: Home, source: Path, name: str, now: datetime) -> Template:
+    """Copy a template from elsewhere into the home, marked as imported. Raises ConfigError."""
+    found = read(source)
+    named = msgspec.structs.replace(
+        found, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
+    )
+    save(home, named)
+    return named
+
+
+def example_tokens(example: Example) -> int:
+    """Estimate what an example adds to a request."""
+    texts = (example.context_hint, example.result_summary, example.why, example.tool_name)
+    arguments = msgspec.json.encode(example.arguments).decode()
+    return FRAME_TOKENS + sum(map(text_tokens, texts)) + text_tokens(arguments)
+
+
+def schema_hash(spec: ToolSpec) -> str:
+    """Give what tells a tool's schema from an earlier one of the same name."""
+    return hashlib.sha256(msgspec.json.encode(spec)).hexdigest()[:12]
+
+
+def staleness(example: Example, tools: Mapping[str, ToolSpec], now: datetime, last_win: str = "") -> str:
+    """Say why an example should not be given any more; empty while it should.
+
+    The tool is gone or its schema has changed, a file that it names is gone, or it is 30 days old and its
+    template has not been of use since (`last_win`).
+    """
+    spec = tools.get(example.tool_name)
+    if spec is None:
+        return f"this session has no tool {example.tool_name}"
+    if example.schema_hash and example.schema_hash != schema_hash(spec):
+        return f"the schema of {example.tool_name} has changed"
+    if not example.schema_hash and not fits(example.arguments, spec):
+        return f"its arguments don't fit {example.tool_name}"
+    path = example.arguments.get("path")
+    if example.workspace and isinstance(path, str) and _is_gone(example.workspace, path):
+        return f"{path} is gone"
+    used = max(example.at, last_win)
+    if used and (now - _when(used)).days >= STALE_AFTER_DAYS:
+        return f"{STALE_AFTER_DAYS} days without a win"
+    return ""
+
+
+def fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
+    """Whether a tool's schema has all these arguments, and they have all that it requires."""
+    properties: Any = spec.parameters.get("properties") or {}
+    required: Any = spec.parameters.get("required") or []
+    return set(arguments) <= set(properties) and set(required) <= set(arguments)
+
+
+def _is_gone(workspace: str, path: str) -> bool:
+    folder = Path(workspace).expanduser()
+    try:
+        return not (folder / Path(path).expanduser()).exists()
+    except (OSError, ValueError):
+        return True
+
+
+def _when(moment: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(moment)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _iso(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.planted import planted
+from whet.config.redact import holds_secret, looks_random, redact, secrets_masked
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_planted_secret_survives() -> None:
+    rows = planted()
+    assert len(rows) >= 80
+    assert len({kind for kind, _, _ in rows}) >= 12
+    left = [(kind, text) for kind, text, secret in rows if secret in redact(text)]
+    assert not left
+    # A piece of it would be enough for whoever knows the rest.
+    pieces = [
+        (kind, text) for kind, text, secret in rows if len(secret) > 15 and secret[4:-4] in redact(text)
+    ]
+    assert not pieces
+
+
+def test_no_planted_secret_survives_with_other_values() -> None:
+    for seed in range(20):
+        left = [(kind, text) for kind, text, secret in planted(seed) if secret in redact(text)]
+        assert not left, seed
+
+
+def test_ordinary_text_stays_as_it_is() -> None:
+    lines: list[str] = []
+    for path in [
+        *ROOT.glob("src/whet/**/*.py"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("*.md"),
+        *ROOT.glob("tests/store/*.py"),
+    ]:
+        lines += [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    assert len(lines) > 10_000
+    changed = [line for line in lines if secrets_masked(line) != line]
+    assert len(changed) <= len(lines) * 0.002, changed[:40]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "id 123e4567-e89b-12d3-a456-426614174000 done",
+        "def getElementsByClassNameAndIdentifier42(self): ...",
+        "wheel-3.11-py3-none-any.manylinux2014_x86_64.whl",
+        "/usr/lib/python3.11/site-packages/whet/store/migrations/m001_sessions.py",
+        "max_tokens: 4096, total_tokens = list_tokens(rows)",
+        "password = getpass.getpass()",
+        "token: str = ''",
+        "api_key=os.environ['OPENAI_API_KEY']",
+        "set OPENAI_API_KEY=... and run `whet doctor`",
+        "the secret of good tests is that they fail once",
+        "git clone git@example.org:team/project.git",
+        "-rw-r--r-- 1 user user 4096 Nov 21 09:00 token.txt",
+        "integrity sha512-9AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCdEfGhIjKlMnOpQrSt==",
+    ],
+)
+def test_ordinary_lines(text: str) -> None:
+    assert secrets_masked(text) == text
+
+
+def test_names_of_people_and_homes_go() -> None:
+    text = "/home/ada/work/x.py by ada.l@example.org; /Users/ada/x; /root/.ssh; /srv/me/x"
+    assert redact(text, home="/srv/me") == "~/work/x.py by [EMAIL]; ~/x; ~/.ssh; ~/x"
+    assert redact("/home/ada", home="") == "~"
+    assert redact("/srv/meadow", home="/srv/me") == "/srv/meadow"
+
+
+def test_doing_it_twice_changes_nothing_more() -> None:
+    for _, text, _ in planted(3):
+        once = redact(text)
+        assert redact(once) == once
+
+
+def test_holds_secret() -> None:
+    assert holds_secret("password: hunter2hunter2")
+    assert not holds_secret("no such thing")
+    assert not looks_random("a" * 40)

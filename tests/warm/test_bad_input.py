@@ -1,0 +1,269 @@
+"""What stores, names and hand-edited files may hold, and what comes of it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import FixedClock
+from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
+from whet.app.warm_desk import WarmDesk
+from whet.config.paths import Home
+from whet.context.repair import repair
+from whet.contract.errors import ConfigError, NotFound
+from whet.store import calls, sessions
+from whet.store.database import Database
+from whet.warm import template as templates
+from whet.warm.aftermath import Judge
+from whet.warm.compose import BuildOptions
+from whet.warm.mine import Choice, mine
+from whet.warm.prime import make_prime
+from whet.warm.select import Situation, pick
+from whet.warm.template import Broken, Example, Template
+
+
+@pytest.fixture
+def database(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
+    opened = open_store(tmp_path, clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, database: Database, clock: FixedClock) -> WarmDesk:
+    return WarmDesk(Home(tmp_path / "home"), database, clock)
+
+
+def build(desk: WarmDesk, name: str = "t") -> Template:
+    return desk.build(BuildOptions(name=name), Choice(min_messages=1)).template
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "con", "con.txt", "", "a" * 300, "größe", ".x", "a/b", "x.", "A b", "nul"]
+)
+def test_names_that_can_name_no_template(desk: WarmDesk, name: str) -> None:
+    with pytest.raises(ConfigError, match="can't name a template"):
+        build(desk, name)
+    with pytest.raises(ConfigError, match="can't name a template"):
+        desk.load(name)
+    assert not list(desk.home.root.rglob("*.json"))
+
+
+def test_malformed_arguments_of_every_kind_do_no_harm(
+    desk: WarmDesk, database: Database, clock: FixedClock
+) -> None:
+    garbage = [
+        "{",
+        "[1, 2]",
+        '"text"',
+        "null",
+        "",
+        "{'a': 1}",
+        '{"path": 5}',
+        '{"command": ["ls"]}',
+        "\udcff",
+        "1e999",
+    ]
+    for name in ("read_file", "terminal", "search_files"):
+        store(database, clock, Turn("go", steps(*(Did(name, text) for text in garbage))))
+    pitfalls(database, clock)
+    assert [example.tool_name for example in build(desk).examples] == ["read_file"]
+
+
+def test_huge_binary_and_foreign_results(desk: WarmDesk, database: Database, clock: FixedClock) -> None:
+    for number in range(3):
+        bad = read(f"no{number}", "no", "failed")
+        turn = steps(
+            bad,
+            bad,
+            read(f"big/f{number}.txt", "line\n" * 200_000),
+            read(f"blob/f{number}.bin", "\0\1\2" * 500),
+            read(f"fremd/f{number}.md", "größe 値段 размер " * 20),
+        )
+        store(database, clock, Turn("lies das für 值", turn))
+    shown = build(desk).examples
+    assert all(len(example.result_summary) <= 520 for example in shown)
+    assert not any("blob" in str(example.arguments) for example in shown)
+
+
+def test_a_tool_renamed_since_is_left_out(desk: WarmDesk, database: Database, clock: FixedClock) -> None:
+    pitfalls(database, clock)
+    template = build(desk)
+    renamed = {"open_file" if name == "read_file" else name: spec for name, spec in TOOLS.items()}
+    situation = Situation(text="report", workspace="/", tools=renamed, now=clock.now())
+    assert pick(template, situation) == []
+
+
+def test_an_empty_store_says_what_is_needed(desk: WarmDesk) -> None:
+    with pytest.raises(NotFound, match="no finished session") as caught:
+        build(desk)
+    assert "--min-messages" in caught.value.hint
+    assert not desk.home.warm.exists()
+
+
+def test_reviews_failed_and_unfinished_sessions_are_not_mined(database: Database, clock: FixedClock) -> None:
+    go = Turn("go", steps(read("a")))
+    good = store(database, clock, go, end="user_exit")
+    store(database, clock, go, end="error")
+    store(database, clock, go, kind="review", parent_session_id=good)
+    store(database, clock, go, private=True)
+    broken = store(database, clock, go)
+    database.write_now(
+        lambda db: (
+            db.execute("UPDATE turns SET reason = 'failed' WHERE session = ?", (sessions.key_of(db, broken),))
+            and None
+        )
+    )
+    found = database.read_now(calls.finished_sessions)
+    assert [session.id for session in found] == [good]
+
+
+_NONSENSE = (
+    *("", "{", "[]", "null", "\x00\xff", '{"examples": 5}', '{"examples": [5]}'),
+    *('{"examples": [{"arguments": {}}]}', '{"examples": [{"tool_name": "x", "arguments": [1]}]}'),
+    *('{"max_examples": 0}', '{"tags": 7}'),
+)
+
+
+@pytest.mark.parametrize("text", _NONSENSE)
+def test_a_template_edited_into_nonsense_is_listed_as_broken_and_hides_no_other(
+    desk: WarmDesk, text: str
+) -> None:
+    templates.save(desk.home, Template(name="good"))
+    (desk.home.warm / "bad.json").write_bytes(text.encode("latin-1"))
+    found = {one.name: one for one in templates.every(desk.home)}
+    assert isinstance(found["bad"], Broken) and isinstance(found["good"], Template)
+    assert [row.state for row in desk.listed()] == ["broken", "ready"]
+    desk.delete("bad")
+    assert [row.name for row in desk.listed()] == ["good"]
+
+
+def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmDesk, tmp_path: Path) -> None:
+    plain = {
+        "name": "other",
+        "description": "d",
+        "examples": [
+            {"tool_name": "read_file", "arguments": '{"path": "a"}', "result_summary": "x", "mood": "good"}
+        ],
+        "system_prompt_addendum": "Mind.",
+        "tags": ["a"],
+        "source_session_ids": ["elsewhere"],
+        "created_at": "2026-01-01T00:00:00Z",
+        "version": "1.2",
+        "colour": {"deep": 1},
+    }
+    source = tmp_path / "Plain.json"
+    source.write_text(msgspec.json.encode(plain).decode())
+    found = desk.bring_in(source, "")
+    assert found.name == "plain" and found.examples[0].arguments == {"path": "a"}
+    written = msgspec.json.decode(desk.export("plain", None))
+    assert written["colour"] == {"deep": 1} and written["version"] == "1.2"
+
+
+def test_a_build_that_can_not_be_written_leaves_nothing(
+    desk: WarmDesk, database: Database, clock: FixedClock
+) -> None:
+    pitfalls(database, clock)
+    desk.home.ensure()
+    desk.home.warm.mkdir()
+    # /dev/full is a disk without space; the name of the temporary file is made in the folder itself.
+    if os.geteuid() == 0:
+        desk.home.warm.rmdir()
+        desk.home.warm.symlink_to("/proc/self/fd")
+    else:
+        desk.home.warm.chmod(0o500)
+    with pytest.raises(ConfigError, match="can't write"):
+        build(desk)
+
+
+def test_the_same_store_gives_the_same_template(
+    desk: WarmDesk, database: Database, clock: FixedClock
+) -> None:
+    pitfalls(database, clock, 6)
+    first = templates.encode(build(desk))
+    assert templates.encode(build(desk)) == first
+
+
+def _generated(database: Database, clock: FixedClock, seed: int) -> None:
+    """Write a session whose rows are pushed around: lost, doubled, reordered, renamed."""
+    rng = random.Random(seed)
+    made = [
+        rng.choice((read(f"a{n}"), read(f"b{n}", "no", "failed"), sh(f"ls {n}")))
+        for n in range(rng.randint(1, 7))
+    ]
+    id_ = store(database, clock, Turn("go", [made[:3], made[3:]] if made[3:] else [made]))
+
+    def push(connection):
+        key = sessions.key_of(connection, id_)
+        found = connection.execute(
+            "SELECT id, extra FROM messages WHERE id >> 22 = ? AND role = 2", (key,)
+        ).fetchall()
+        for row_id, _extra in found:
+            fate = rng.random()
+            if fate < 0.15:
+                connection.execute("DELETE FROM messages WHERE id = ?", (row_id,))
+            elif fate < 0.3:
+                connection.execute(
+                    "UPDATE messages SET extra = ? WHERE id = ?", (rng.choice(found)[1], row_id)
+                )
+            elif fate < 0.4:
+                connection.execute("UPDATE messages SET extra = '{broken' WHERE id = ?", (row_id,))
+
+    database.write_now(push)
+
+
+def pairs_are_sound(database: Database, clock: FixedClock, stores: int) -> None:
+    """Every call comes once, with at most one result, and what is primed is valid for every provider."""
+    for seed in range(stores):
+        _generated(database, clock, seed)
+    found = database.read_now(
+        lambda db: [row[0] for row in db.execute("SELECT key FROM sessions ORDER BY key")]
+    )
+    for key in found:
+        asked: set[int] = set()
+        judge = Judge()
+
+        def work(connection, key=key, asked=asked, judge=judge):
+            for item in calls.of_session(connection, key):
+                if isinstance(item, calls.StoredCall):
+                    place = (item.asked_seq, item.arguments)
+                    assert place not in asked
+                    asked.add(place)
+                judge.feed(item)
+            return list(judge.finish())
+
+        judged = database.read_now(work)
+        assert len(judged) == len(asked)
+        examples = [
+            Example(
+                tool_name=one.call.name, arguments={"n": one.call.seq}, result_summary=one.call.result or ""
+            )
+            for one in judged
+            if one.outcome == "ok"
+        ]
+        prime = make_prime("hash", examples)
+        assert list(prime.messages) == list(repair([*prime.messages]))[: len(prime.messages)]
+        ids = [call.id for message in prime.messages for call in message.tool_calls]
+        assert len(ids) == len(set(ids)) == len(examples)
+
+
+def test_generated_stores_give_no_orphan_invalid_or_doubled_pair(
+    database: Database, clock: FixedClock
+) -> None:
+    pairs_are_sound(database, clock, 60)
+
+
+@pytest.mark.soak
+def test_ten_thousand_generated_stores(database: Database, clock: FixedClock) -> None:
+    pairs_are_sound(database, clock, 10_000)
+
+
+def test_memory_does_not_grow_with_the_store(database: Database, clock: FixedClock) -> None:
+    pitfalls(database, clock, 4)
+    mined = database.read_now(lambda db: mine(db, Choice(min_messages=1), lambda done, total: None))
+    assert all(len(group.candidates) <= 5 for group in mined.groups.values())
