@@ -60,7 +60,7 @@ class Page:
             number = self._number
         self._session.send_text(json.dumps({"id": number, "method": method, "params": params}))
         with self._changed:
-            if not self._changed.wait_for(lambda: number in self._answers, 20):
+            if not self._changed.wait_for(lambda: number in self._answers, 60):
                 raise TimeoutError(f"{method} was not answered")
             answer = self._answers.pop(number)
         if "error" in answer:
@@ -76,7 +76,7 @@ class Page:
     def loaded(self, before: int) -> None:
         """Wait for the next load after there were `before`."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._loads() > before, 20):
+            if not self._changed.wait_for(lambda: self._loads() > before, 60):
                 raise TimeoutError("the page did not load")
 
     @contextlib.contextmanager
@@ -93,7 +93,7 @@ class Page:
             raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", "failed"))
         return result["result"].get("value")
 
-    def until(self, code: str, timeout_s: float = 10.0) -> Any:
+    def until(self, code: str, timeout_s: float = 40.0) -> Any:
         """Wait until JavaScript gives something true: the page itself watches for it."""
         ticks = int(timeout_s * 50)
         watch = (

@@ -70,7 +70,7 @@ class Desk:
     def events(self, request: Request) -> list[str]:
         return [event.kind for event in self.service.history(request_id=request.id)]
 
-    async def until(self, condition: Callable[[], T], what: str = "it", timeout_s: float = 10.0) -> T:
+    async def until(self, condition: Callable[[], T], what: str = "it", timeout_s: float = 40.0) -> T:
         """Wait for an event after which `condition` gives something true."""
         async with asyncio.timeout(timeout_s):
             while True:

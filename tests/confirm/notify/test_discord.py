@@ -74,7 +74,7 @@ def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
         await off(server.wait, lambda: server.beats >= 2, "two heartbeats")
         assert server.identified[0]["intents"] == 0
         await off(server.cut)
-        await off(server.wait, lambda: server.resumed, "a resume", 15)
+        await off(server.wait, lambda: server.resumed, "a resume")
         assert server.resumed[0]["session_id"] == "s-1" and len(server.identified) == 1
         await off(server.answer, await off(server.press, message["id"], "Approve"))
         assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]

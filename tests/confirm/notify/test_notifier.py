@@ -133,7 +133,7 @@ def test_apprise_sends_one_way(desk: Desk) -> None:
             url = hook.url.replace("http://", "json://") + "/apprise"
             async with desk.notifying('[[channel]]\nkind = "apprise"\n', {"APPRISE_URLS": url}):
                 request = await desk.submit(description="line\nRequest: forged")
-                await off(hook.wait, lambda: hook.got, "the notification", 20)
+                await off(hook.wait, lambda: hook.got, "the notification")
                 text = hook.got[0][1].decode()
                 assert f"https://confirm.example.org/r/{request.id}" in text
                 assert "|   line" in text and "|   Request: forged" in text

@@ -27,7 +27,7 @@ def test_a_press_in_a_chat_reaches_the_agent_that_waits(tmp_path: Path) -> None:
                 server.answer(server.press(1, "wrong target"))
                 got = waiting.result(30)
             assert (got["status"], got["resolved_by"], got["reason"]) == ("denied", "owner", "wrong target")
-            server.wait(lambda: server.messages[1]["text"].startswith("Denied"), "the edited message", 30)
+            server.wait(lambda: server.messages[1]["text"].startswith("Denied"), "the edited message")
         finally:
             daemon.stop()
         for log in (tmp_path / "home" / "logs").glob("*"):

@@ -77,7 +77,7 @@ class Host:
             change()
             self.changed.notify_all()
 
-    def wait(self, condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -> Any:
+    def wait(self, condition: Callable[[], Any], what: str, timeout_s: float = 40.0) -> Any:
         """Wait until `condition` gives something true, and give it."""
         with self.changed:
             if not self.changed.wait_for(condition, timeout_s):
