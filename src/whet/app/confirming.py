@@ -143,7 +143,7 @@ def _refusal(record: Mapping[str, Any], timeout_s: int) -> str:
     status, by = record["status"], record.get("resolved_by") or "somebody"
     reason = f": {record['reason']}" if record.get("reason") else ""
     if status == "denied":
-        text = f"A human ({by}) denied this at the confirmation service{reason}. Nothing was run. "
+        text = f"Denied by {by} at the confirmation service{reason.rstrip('.')}. Nothing was run. "
         return visible(text + "Don't try to reach the same in another way; ask what they want instead.")
     if status == "pending":
         return "The confirmation service gave no decision in time, so nothing was run."

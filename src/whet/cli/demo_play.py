@@ -81,11 +81,12 @@ class Play:
         pace: float = 1.0,
         shows: Callable[[Event], bool] = lambda event: True,
         kill_at: Callable[[Event], bool] = lambda event: False,
+        meanwhile: Callable[[Event], None] = lambda event: None,
     ) -> Turn:
         """Run `whet chat` with `arguments` in its own process and show the turn as the chat does.
 
         `shows` picks the events to draw; at the first event that `kill_at` is true for, the process gets
-        SIGKILL.
+        SIGKILL. `meanwhile` is called after each event was drawn, while the process goes on.
         """
         self.stage.command("whet chat " + shlex.join(arguments))
         process = self.world.whet(["chat", *arguments, "--stream-json"])
@@ -93,7 +94,7 @@ class Play:
         guard.daemon = True
         guard.start()
         try:
-            turn = self._follow(process, pace, shows, kill_at)
+            turn = self._follow(process, pace, shows, kill_at, meanwhile)
         finally:
             guard.cancel()
         return turn
@@ -104,6 +105,7 @@ class Play:
         pace: float,
         shows: Callable[[Event], bool],
         kill_at: Callable[[Event], bool],
+        meanwhile: Callable[[Event], None],
     ) -> Turn:
         assert process.stdout is not None and process.stderr is not None
         view, turn = self.stage.view(), Turn([], process.pid)
@@ -116,6 +118,7 @@ class Play:
             if shows(event):
                 view.emit(event)
                 self.stage.after(event, pace)
+            meanwhile(event)
             if kill_at(event):
                 signal_pid(process.pid, signal.SIGKILL)
         turn.exit_code = process.wait()

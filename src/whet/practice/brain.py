@@ -12,7 +12,7 @@ import zlib
 
 import msgspec
 
-from whet.practice import chapters_task, cleanup_task, orders_task, plain
+from whet.practice import chapters_task, cleanup_task, orders_task, plain, shop_task
 from whet.practice.ask import Ask, Call
 from whet.practice.script import Reply
 from whet.practice.steps import take_step
@@ -27,6 +27,7 @@ _TASKS = (
     (orders_task.MATCH, orders_task.proceed),
     (cleanup_task.MATCH, cleanup_task.proceed),
     (chapters_task.MATCH, chapters_task.proceed),
+    (shop_task.MATCH, shop_task.proceed),
 )
 
 
