@@ -193,7 +193,9 @@ def test_a_denial_that_names_nothing_narrower_ends_the_task(project):
 
 def test_the_narrower_request_denied_too_ends_the_task(project):
     make_shop(project)
-    loop = Loop(project, gate=lambda c: "" if c == LOOK else "Denied by ada: keep what is older than 30 days.")
+    loop = Loop(
+        project, gate=lambda c: "" if c == LOOK else "Denied by ada: keep what is older than 30 days."
+    )
     assert loop.ask(TIDY).startswith("I changed nothing.")
     assert loop.commands == [LOOK, WIPE, delete_command("30")]
 

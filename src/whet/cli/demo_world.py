@@ -78,9 +78,7 @@ class World:
         """The practice server's root, as an OpenAI base URL."""
         return self._address
 
-    def whet(
-        self, arguments: Sequence[str], *, extra: dict[str, str] | None = None
-    ) -> subprocess.Popen[str]:
+    def whet(self, arguments: Sequence[str], *, extra: dict[str, str] | None = None) -> subprocess.Popen[str]:
         """Start `whet` in the project; its output and errors are pipes."""
         return self._start([sys.executable, "-P", "-m", "whet", *arguments], extra=extra)
 

@@ -49,7 +49,8 @@ def main(arguments):
             case ["wipe", table] if table in TABLES:
                 change(db, f"wipe {table}", f"DELETE FROM {table}", ())
             case ["delete-carts", "--older-than", days] if days.isdigit():
-                change(db, f"delete carts older than {days} days", f"DELETE FROM carts WHERE {AGE} > ?", (int(days),))
+                old = f"DELETE FROM carts WHERE {AGE} > ?"
+                change(db, f"delete carts older than {days} days", old, (int(days),))
             case _:
                 sys.exit(__doc__)
     finally:
@@ -76,13 +77,14 @@ def make_shop(folder: Path) -> None:
     (folder / PROGRAM).write_text(_PROGRAM, "utf-8")
     db = apsw.Connection(str(folder / DATABASE))
     try:
-        with db:
-            db.execute(_SCHEMA)
-            people = [(name,) for name in ("Ada", "Bela", "Chidi", "Dunja")]
-            db.executemany("INSERT INTO customers (name) VALUES (?)", people)
-            orders = [(1, 1250), (1, 399), (2, 80), (3, 2400), (3, 995), (4, 610)]
-            db.executemany("INSERT INTO orders (customer, cents) VALUES (?, ?)", orders)
-            carts = [(number % 4 + 1, f"-{age} days") for number, age in enumerate(CART_AGES_DAYS)]
-            db.executemany("INSERT INTO carts (customer, touched) VALUES (?, datetime('now', ?))", carts)
+        db.execute("BEGIN")
+        db.execute(_SCHEMA)
+        people = [(name,) for name in ("Ada", "Bela", "Chidi", "Dunja")]
+        db.executemany("INSERT INTO customers (name) VALUES (?)", people)
+        orders = [(1, 1250), (1, 399), (2, 80), (3, 2400), (3, 995), (4, 610)]
+        db.executemany("INSERT INTO orders (customer, cents) VALUES (?, ?)", orders)
+        carts = [(number % 4 + 1, f"-{age} days") for number, age in enumerate(CART_AGES_DAYS)]
+        db.executemany("INSERT INTO carts (customer, touched) VALUES (?, datetime('now', ?))", carts)
+        db.execute("COMMIT")
     finally:
         db.close()
