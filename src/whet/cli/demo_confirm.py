@@ -1,4 +1,4 @@
-"""The demo's chapter `confirm`: a high-risk action waits for a decision, and the record of it can't be altered.
+"""The demo's chapter `confirm`: a high-risk action waits for a decision, and an altered record is found.
 
 The approver is a script, and is called so on the screen and in the record. What is claimed is checked on the
 shop's database, the service's records and page, the recorded requests, and the exit codes of `verify`.
@@ -54,8 +54,8 @@ def _open(play: Play) -> ConfirmService:
     stage = play.stage
     stage.title("whet demo, chapter confirm")
     stage.say(
-        "The model is the practice model: a scripted stand-in, not a language model. The approver is a script "
-        f"too, named {APPROVER}; it stands where a person would sit. Everything else is real: the shop's "
+        "The model is the practice model: a scripted stand-in, not a language model. The approver is a "
+        f"script too, named {APPROVER}; it stands where a person would sit. Everything else is real: the shop's "
         "SQLite database, the agent, the confirmation service, its page, its records."
     )
     stage.command("whet confirm serve")
