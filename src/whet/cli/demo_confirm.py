@@ -55,8 +55,8 @@ def _open(play: Play) -> ConfirmService:
     stage.title("whet demo, chapter confirm")
     stage.say(
         "The model is the practice model: a scripted stand-in, not a language model. The approver is a "
-        f"script too, named {APPROVER}; it stands where a person would sit. Everything else is real: the shop's "
-        "SQLite database, the agent, the confirmation service, its page, its records."
+        f"script too, named {APPROVER}; it stands where a person would sit. Everything else is real: the "
+        "shop's SQLite database, the agent, the confirmation service, its page, its records."
     )
     stage.command("whet confirm serve")
     service = ConfirmService(play.world)
