@@ -48,7 +48,7 @@ class Confirmations:
             try:
                 record = await self._wait(case, ticket, emit)
             except asyncio.CancelledError:
-                await asyncio.shield(self._withdraw(ticket.id))
+                await asyncio.shield(self._withdraw(ticket.id, emit))
                 raise
             if record["status"] not in ("approved", "auto_approved"):
                 return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
@@ -106,12 +106,15 @@ class Confirmations:
         emit(ConfirmationAsked(*seen))
         return await self._client.wait(ticket.id, left_s + _GRACE_S)
 
-    async def _withdraw(self, request_id: str) -> None:
+    async def _withdraw(self, request_id: str, emit: Emit) -> None:
         try:
             async with asyncio.timeout(_CANCEL_S):
                 await self._client.cancel(request_id, "the person at the agent stopped it")
         except (Failed, Unreachable, TimeoutError):
-            return  # it runs out by itself, and nobody is there to use it
+            # Nobody is there who would use an approval, and it runs out by itself.
+            emit(Notice("the request could not be withdrawn from the confirmation service; it runs out"))
+        else:
+            emit(Notice("the request was withdrawn from the confirmation service"))
 
 
 def _key(case: ConfirmCase) -> str:

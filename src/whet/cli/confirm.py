@@ -21,7 +21,7 @@ from whet import log
 from whet.cli import output
 from whet.cli.confirm_files import audit, policy, prune, token
 from whet.cli.output import Column, emit_json, styled
-from whet.cli.wording import clip, exact, printable
+from whet.cli.wording import cut, exact, printable
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.confirm.client import BlockingClient, ConfirmClient, Failed
@@ -31,6 +31,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _url = click.option(
     "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
 )
+_NARROW = 64
 _STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_approved")
 
 
@@ -152,9 +153,9 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     shape = (
         Column("id"),
         Column("action", grows=True),
-        Column("from", rank=2),
-        Column("status"),
-        Column("what", grows=True, rank=1),
+        Column("from", rank=3),
+        Column("status", rank=1),
+        Column("what", grows=True, rank=2),
     )
     click.echo(output.table(shape, rows))
 
@@ -285,8 +286,11 @@ def _event_line(event: dict[str, Any]) -> str:
     data = event["data"]
     what = data.get("action") or data.get("status") or data.get("verdict") or ""
     stamp = time.strftime("%H:%M:%S", time.localtime(event["at"]))
-    line = f"{stamp}  {event['kind']:<10} {event['request_id']:<22}  {event['principal']}  {what}"
-    return clip(printable(line), output.terminal_width())
+    width = output.terminal_width()
+    head, whose = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
+    if width < _NARROW:
+        return "\n".join(cut(printable(line), width) for line in (f"{head} {what}", f"  {whose}"))
+    return cut(printable(f"{head} {whose}  {what}"), width)
 
 
 def _when(one: dict[str, Any], now_s: float) -> str:

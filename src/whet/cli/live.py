@@ -145,8 +145,8 @@ class TurnView:
     def say(self, text: str, style: str = "dim") -> None:
         """Write one line or several of ours into the scroll-back."""
         self._after_call = False
-        text = "\n".join(wrapped(text, self.surface.width()))
-        self.surface.write(self.painter.line(text, style) + "\n")
+        rows = [row for line in text.split("\n") for row in self._rows(line)]
+        self.surface.write(self.painter.line("\n".join(rows), style) + "\n")
 
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
         """Give the live area's lines, each at most `width` columns, about `height` of them."""
@@ -230,11 +230,16 @@ class TurnView:
         self._asked = event.call_id if isinstance(event, ApprovalAsked) else ""
         self._decides_until_s = None
         if isinstance(event, ApprovalDecided):
+            self._aside(event)
             return
         self._subjects[event.call_id] = event.subject
         if isinstance(event, ConfirmationAsked):
             self._decides_until_s = self.now_s() + event.expires_in_s
             self._aside(event)
+
+    def _rows(self, line: str) -> list[str]:
+        """Break a line of ours; an address stays whole, or it could be neither clicked nor copied."""
+        return [line] if line.startswith(("http://", "https://")) else wrapped(line, self.surface.width())
 
     def _reason(self, text: str) -> None:
         if not self.show_reasoning:
