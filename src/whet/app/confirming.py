@@ -40,9 +40,12 @@ class Confirmations:
         self._settings = settings
         self._clock = clock
         self._client = ConfirmClient(settings.url, _token(settings, secrets, home))
+        self._refused: set[str] = set()
 
     async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
         """Decide as the Confirmer contract says."""
+        key = _key(case)
+        self._refused.add(key)
         try:
             ticket = await self._submit(case)
             try:
@@ -52,13 +55,18 @@ class Confirmations:
                 raise
             if record["status"] not in ("approved", "auto_approved"):
                 return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
-            await self._client.consume(ticket.id, ticket.digest, idempotency_key=_key(case))
+            self._refused.discard(key)  # from here on there is something to report, whatever comes back
+            await self._client.consume(ticket.id, ticket.digest, idempotency_key=key)
         except (Failed, Unreachable, ConfirmationRefused) as error:
             return Decision("deny", "service", _failure(error))
         return Decision("allow", "service", f"approved by {record.get('resolved_by') or 'a rule'}")
 
     async def report(self, case: ConfirmCase, output: ToolOutput, emit: Emit) -> None:
-        """Tell the service how a call ended that it allowed."""
+        """Tell the service how a call ended that it allowed; of one that it did not, there is nothing to
+        tell."""
+        if _key(case) in self._refused:
+            self._refused.discard(_key(case))
+            return
         result = "failed" if output.is_error else "executed"
         note = f"{output.error_kind}: {visible(output.text, _LINE_CHARS)}" if output.is_error else ""
         try:

@@ -32,6 +32,8 @@ _url = click.option(
     "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
 )
 _NARROW = 64
+# What an event is about, in the order of telling most.
+_TELLING = ("action", "status", "verdict", "result", "channel")
 _STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_approved")
 
 
@@ -140,7 +142,10 @@ def serve(home: Home, **options: Any) -> None:
 def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     """List requests, newest first."""
     with BlockingClient(url, role="approve") as client:
-        found = client.run(client.calls.list("" if status == "all" else status, limit))
+        try:
+            found = client.run(client.calls.list("" if status == "all" else status, limit))
+        except Failed as error:
+            raise _explained(error) from error
     if as_json:
         return emit_json({"requests": found})
     if not found:
@@ -204,7 +209,10 @@ def deny(request_id: str, reason: str, digest: str, url: str, as_json: bool) -> 
 @_json
 def watch(url: str, as_json: bool) -> None:
     """Follow what is asked and decided, live; --json prints one event a line. Ends with Ctrl-C."""
-    asyncio.run(_watch(url, as_json))
+    try:
+        asyncio.run(_watch(url, as_json))
+    except Failed as error:
+        raise _explained(error) from error
 
 
 @confirm.command()
@@ -284,7 +292,7 @@ async def _watch(url: str, as_json: bool) -> None:
 
 def _event_line(event: dict[str, Any]) -> str:
     data = event["data"]
-    what = data.get("action") or data.get("status") or data.get("verdict") or ""
+    what = next((data[name] for name in _TELLING if data.get(name)), "")
     stamp = time.strftime("%H:%M:%S", time.localtime(event["at"]))
     width = output.terminal_width()
     head, whose = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
