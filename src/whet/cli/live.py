@@ -161,17 +161,18 @@ class TurnView:
             rows += self._call_rows(call, width)
         for text in self.queued:
             rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
-        rows.append([("class:dim", wording.clip(self._status(), width))])
+        rows.append([("class:dim", wording.clip(self._status(width), width))])
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
-    def _status(self) -> str:
+    def _status(self, width: int) -> str:
         elapsed = self.now_s() - (self._began_s or 0.0)
         spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
         if self._asked:
             return "waiting for your answer"
         if self._decides_until_s is not None:
-            left_s = max(0.0, self._decides_until_s - self.now_s())
-            return f"{spin} waiting for a human · {wording.duration(left_s)} left · Ctrl-C withdraws"
+            left = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
+            text = f"{spin} waiting for a human · {left} left · Ctrl-C withdraws"
+            return text if wording.columns(text) <= width else f"{spin} {left} left · Ctrl-C withdraws"
         doing = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
 
@@ -235,7 +236,8 @@ class TurnView:
         self._subjects[event.call_id] = event.subject
         if isinstance(event, ConfirmationAsked):
             self._decides_until_s = self.now_s() + event.expires_in_s
-            self._aside(event)
+            self._flush()
+            self.say(f"\n{wording.aside(event)}")
 
     def _rows(self, line: str) -> list[str]:
         """Break a line of ours; an address stays whole, or it could be neither clicked nor copied."""
