@@ -56,9 +56,12 @@ class _JsonLines(logging.Formatter):
 def start(folder: Path, *, level: int = logging.INFO) -> None:
     """Write records of the `whet` loggers to `folder`/whet.log, at most 3 files of 5 MB.
 
-    A folder that can't be written leaves logging off: a log must not stop the work.
+    A folder that can't be written leaves logging off: a log must not stop the work. Where it was started
+    before, nothing changes.
     """
     logger = logging.getLogger("whet")
+    if logger.handlers:
+        return
     logger.setLevel(level)
     logger.propagate = False
     try:

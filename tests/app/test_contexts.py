@@ -168,8 +168,8 @@ def test_resume_in_a_new_process_has_the_same_conversation_and_list(tmp_path: Pa
         engine = RecordingEngine(first)
         async with opened(server, tmp_path, recording(lambda: engine)) as app:
             session = await app.new_session()
-            engine.wants = True
             await turn(session, "a long story " * 50)
+            engine.wants = True
             await turn(session, "and on " * 50)
             await session.context.compact("", lambda event: None)
         async with opened(server, tmp_path, recording(lambda: RecordingEngine(second))) as app:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -9,8 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.rig import Nobody, calls
 from tests.plugins.rig import write
+from whet.agent.loop import run_turn
+from whet.app.build import App
 from whet.app.facade import Agent
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, ModelSettings, NotifySettings, PluginSettings, Settings
+from whet.contract.errors import PluginError
+from whet.contract.protocols import Answer, ApprovalRequest
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 ASKS = """
@@ -53,6 +63,158 @@ def test_a_plugin_may_ask_the_model_and_a_broken_one_is_told_of(
         events = list(agent.stream("Hello"))
         assert "said by a plugin" in events[-1].text
         assert any("plugin broken: disabled (import)" in str(event) for event in events)
+
+
+LIFE = """
+    import gateway.session_context as served
+    from pathlib import Path
+
+    def register(ctx):
+        file = ctx.home / "life.txt"
+
+        def write(name, session="", **facts):
+            seen = served.get_session_env("HERMES_SESSION_ID"), served.get_session_env("HERMES_SESSION_KEY")
+            words = [f"{key}={value}" for key, value in facts.items()]
+            with file.open("a") as out:
+                out.write(" ".join([name, *seen, *map(str, words)]) + "\\n")
+
+        for name in ("on_session_start", "on_session_end", "on_session_reset"):
+            ctx.register_hook(name, lambda session_id, old_session_id="", name=name:
+                              write(name, about=session_id, old=old_session_id))
+        def start(parent_session_id, child_session_id, child_goal):
+            write("subagent_start", parent=parent_session_id, child=child_session_id, goal=child_goal)
+
+        def stop(child_session_id, child_status, child_summary):
+            write("subagent_stop", child=child_session_id, status=child_status, said=child_summary)
+
+        ctx.register_hook("subagent_start", start)
+        ctx.register_hook("subagent_stop", stop)
+        ctx.register_tool(name="who", toolset="life", schema={"name": "who"}, effects={"read"},
+                          handler=lambda args: served.get_session_env("HERMES_SESSION_ID"))
+        ctx.register_command("who", lambda text: served.get_session_env("HERMES_SESSION_KEY"))
+"""
+
+
+def test_hooks_of_a_life_and_which_session_is_served(home: Path, tmp_path: Path) -> None:
+    """A reset is told with the session that was left, a delegated task with its parent, each end once."""
+    write(home, "life", LIFE)
+    script = [
+        calls(("who", "{}"), ("delegate_task", '{"task": "dig"}')),
+        Reply(text="Dug."),
+        Reply(text="One."),
+        Reply(text="Two."),
+    ]
+
+    async def main(server: PracticeServer) -> tuple[str, str, str]:
+        model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
+        settings = Settings(
+            model=model, plugins=PluginSettings(enabled=("life",)), approval=ApprovalSettings(mode="auto")
+        )
+        app = await App.start(Home(home), settings, {}, Nobody(), tmp_path)
+        try:
+            session = await app.new_session()
+            await run_turn(session, session.user_message("go"), lambda event: None)
+            assert session.log.messages[2].text == session.id
+            new = await app.new_session(leaving=session)
+            await run_turn(new, new.user_message("more"), lambda event: None)
+        finally:
+            await app.aclose()
+        return (
+            session.id,
+            new.id,
+            session.log.messages[3].text.rpartition("[helper session ")[2].split(":")[0],
+        )
+
+    with PracticeServer(script=script) as server:
+        first, second, child = asyncio.run(main(server))
+    text = (home / "life.txt").read_text()
+    for name, label in ((first, "A"), (second, "B"), (child, "C")):
+        text = text.replace(name, label)
+    assert text.splitlines() == [
+        "on_session_start A A about=A old=",
+        "on_session_start C A about=C old=",
+        "subagent_start A A parent=A child=C goal=dig",
+        "on_session_end C A about=C old=",
+        "subagent_stop A A child=C status=answered said=Dug.",
+        "on_session_end A A about=A old=",
+        "on_session_reset B A about=B old=A",
+        "on_session_start B A about=B old=",
+        "on_session_end B A about=B old=",
+    ]
+
+
+COMPANY = """
+    from whet.providers.connect import connect_one
+    import msgspec
+
+    def register(ctx):
+        def make(model, secrets):
+            wanted = msgspec.structs.replace(model, provider="practice", base_url=secrets["WHERE"])
+            return connect_one(wanted, secrets)
+        ctx.register_provider("company", make)
+        ctx.register_provider("broken", lambda model, secrets: 1 / 0)
+        ctx.register_provider("nothing", lambda model, secrets: None)
+        ctx.register_provider("openai", make)
+"""
+
+
+def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
+    home: Path, tmp_path: Path
+) -> None:
+    write(home, "company", COMPANY)
+
+    async def main(provider: str, where: str) -> str:
+        model = ModelSettings(provider=provider, model="practice-echo")
+        settings = Settings(model=model, plugins=PluginSettings(enabled=("company",)))
+        app = await App.start(Home(home), settings, {"WHERE": where}, Nobody(), tmp_path)
+        try:
+            assert any("openai is refused" in line for line in app.plugins.take_news())  # type: ignore[union-attr]
+            session = await app.new_session()
+            return (await run_turn(session, session.user_message("hello there"), lambda event: None)).text
+        finally:
+            await app.aclose()
+
+    with PracticeServer() as server:
+        assert "hello there" in asyncio.run(main("company", server.base_url))
+        for name, words in (("broken", "ZeroDivisionError"), ("nothing", "no Provider")):
+            with pytest.raises(PluginError, match=words):
+                asyncio.run(main(name, server.base_url))
+
+
+class Yes(Nobody):
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        return "once"
+
+
+def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
+    home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(EXAMPLES / "log-file", home / "plugins" / "log-file")
+    write(home, "mute", "def register(ctx):\n    ctx.register_notifier('mute', lambda title, text: 1 / 0)\n")
+
+    async def main(server: PracticeServer) -> list[str]:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+            plugins=PluginSettings(enabled=("mute", "log-file")),
+            notify=NotifySettings(turns_over_s=0.0001),
+        )
+        app = await App.start(Home(home), settings, {}, Yes(), tmp_path)
+        try:
+            session = await app.new_session()
+            await run_turn(session, session.user_message("go"), lambda event: None)
+        finally:
+            await app.aclose()
+        return app.plugins.take_news()  # type: ignore[union-attr] (plugins are loaded)
+
+    script = [calls(("terminal", '{"command": "touch a"}')), Reply(text="Touched.")]
+    with PracticeServer(script=script) as server:
+        news = asyncio.run(main(server))
+    lines = (home / "notifications.txt").read_text().splitlines()
+    assert sorted(lines) == [
+        "Whet asks for approval: terminal: touch a",
+        "Whet: the turn ended (answered): Touched.",
+    ]
+    assert news and all("mute" in line and "ZeroDivisionError" in line for line in news)
 
 
 def test_without_plugins_the_layer_is_not_imported(home: Path, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.running import Tty, flags, run
 from whet.cli.context_report import bar, report
 from whet.contract.messages import Usage
 from whet.contract.protocols import ContextStatus
-from whet.practice.script import Reply
+from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
 from whet.store.compactions import CompactionSums
 
@@ -78,5 +80,38 @@ def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
         tty.wait_for("2 messages")
         tty.type("/resume hello\r")
         tty.wait_for("is open already")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+
+
+SUMMARY = "## 2. Goal\nTalk.\n## 4. Completed actions\n1. Talked about many things [#2]."
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_compress_leaves_the_input_free_and_ctrl_c_ends_the_wait(tmp_path: Path, cancelled: bool) -> None:
+    """What is typed meanwhile waits; after Ctrl-C it is back in the input, and the work is not lost."""
+    story = "a long story about the orders service and its many parts " * 40
+    talk = [Reply(f"Answer {number}. " + story) for number in range(4)]
+    script = [*talk, Reply(SUMMARY, fault=Fault(stall_after=0)), Reply("Heard.")]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
+        tty.wait_for("Ctrl-D")
+        for number in range(4):
+            tty.type(f"question {number}\r")
+            tty.wait_for("1 step")
+        tty.type("/compress\r")
+        server.wait_for_stall(1)
+        tty.wait_for("compacting")
+        tty.type("are you there\r")
+        tty.wait_for("queued: are you there")
+        assert server.count == 5
+        if cancelled:
+            tty.type("\x03")
+            tty.wait_for("cancelled")
+            tty.type("\r")
+            tty.wait_for("waiting for it")
+        server.release()
+        tty.wait_for("compressor")
+        tty.wait_for("Heard.")
+        tty.wait_for("1 step")
         tty.type("\x04")
         assert tty.wait_for_end() == 0

@@ -69,6 +69,12 @@ class Talk:
             self.reply(f"Unit {number} is built. " + f"Its notes say that part {number} holds. " * 18)
             self.user(f"Now go on with the unit after number {number}, and keep the notes short, please.")
 
+    def toil(self, steps: int) -> None:
+        """Calls alone, about 80 tokens each, in answer to what was said last."""
+        for _ in range(steps):
+            number = self.seq
+            self.call("terminal", f"checked unit {number} " + "fine. " * 40, command=f"check unit{number}")
+
 
 def engine(model: Model | None = None, window: int = 8_000, clock: FixedClock | None = None, **settings: Any):
     made = Compressor(model or Model(), clock or FixedClock(), CompressorSettings(**settings))

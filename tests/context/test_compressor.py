@@ -360,7 +360,7 @@ def test_21_a_summary_is_read_back_by_a_new_process_and_updated():
     assert summary_of(rows).startswith("[SUMMARY OF EARLIER MESSAGES #1-")
 
 
-def test_28_what_the_person_forbade_is_asked_for_and_29_secrets_stay_out():
+def test_28_29_what_the_person_forbade_is_asked_for_and_secrets_stay_out():
     key = "sk-ant-" + "a1B2" * 8
     model = Model(f"## 13. Critical values\nThe key is {key}.")
     compressor, talk = engine(model), full()

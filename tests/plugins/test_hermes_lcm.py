@@ -5,17 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import shutil
 import sqlite3
 import subprocess
 import sys
+import termios
+import threading
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from tests.agent.rig import Nobody, calls
 from tests.plugins.rig import loading
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.contract.events import Event, Notice
 from whet.plugins.load import PluginHost
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+from whet.store.rows import SEQ_BITS
 
 COPY = os.environ.get("WHET_TEST_HERMES_LCM", "")
 pytestmark = pytest.mark.skipif(not COPY, reason="WHET_TEST_HERMES_LCM names no copy")
@@ -71,3 +87,102 @@ def test_its_own_suite_passes_with_our_modules(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+CONFIG = """\
+model: {{provider: practice, model: practice-echo, base_url: "{url}", window_tokens: 9000}}
+context: {{engine: lcm}}
+plugins: {{enabled: [hermes-lcm]}}
+tools: {{toolsets: [file, delegation]}}
+approval: {{mode: auto}}
+"""
+
+
+def rows_of(home: Path) -> dict[str, tuple[int, int]]:
+    """Give for each session its messages in our store and its rows in the plugin's."""
+    with (
+        closing(sqlite3.connect(home / "lcm.db")) as theirs,
+        closing(sqlite3.connect(home / "state.db")) as ours,
+    ):
+        rows = dict(theirs.execute("SELECT session_id, count(*) FROM messages GROUP BY 1"))
+        count = f"SELECT id, (SELECT count(*) FROM messages WHERE id >> {SEQ_BITS} = key) FROM sessions"
+        return {name: (messages, rows.get(name, 0)) for name, messages in ours.execute(count)}
+
+
+def chat(home: Path, lines: Sequence[str], *options: str) -> str:
+    """Type lines into a real `whet chat` at a plain terminal and give what it printed."""
+    ours, its = pty.openpty()
+    modes: list[Any] = termios.tcgetattr(its)
+    modes[3] &= ~termios.ECHO
+    termios.tcsetattr(its, termios.TCSANOW, modes)
+    environment = {**os.environ, "WHET_HOME": str(home), "TERM": "dumb"}
+    command = [sys.executable, "-m", "whet", "chat", *options]
+    process = subprocess.Popen(
+        command, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=home
+    )
+    os.close(its)
+    typing = threading.Thread(
+        target=lambda: [os.write(ours, f"{line}\n".encode()) for line in lines], daemon=True
+    )
+    typing.start()
+    assert process.stdout is not None
+    with process.stdout as out:
+        said = out.read().decode(errors="replace")
+    assert process.wait() == 0, said[-2000:]
+    os.close(ours)
+    return said
+
+
+def test_one_row_per_message_in_a_real_run_with_compactions_and_new(installed: Path) -> None:
+    """Failures 34, 35, 36, 38a: several compactions, some of which made the list larger; /new; then resume,
+    where this version of the plugin stores the list that is loaded once more (a known limit of it)."""
+    with (installed / ".env").open("a") as file:
+        file.write("LCM_FRESH_TAIL_COUNT=8\n")
+    story = [f"note {number}: " + f"word{number} and so on " * 60 for number in range(40)]
+    later = [f"later {number}: " + f"thing{number} " * 100 for number in range(10)]
+    with PracticeServer() as server:
+        (installed / "config.yaml").write_text(CONFIG.format(url=server.base_url))
+        said = chat(installed, [*story, "/lcm status", "/context", "/new", *later, "/lcm status", "/quit"])
+        tools = [set(names_in(request.body)) for request in server.requests]
+        stored = rows_of(installed)
+        assert Counter(stored.values()) == {(80, 80): 1, (20, 20): 1}, said[-3000:]
+        with closing(sqlite3.connect(installed / "state.db")) as ours:
+            (count,) = ours.execute("SELECT count(*) FROM compactions WHERE engine = 'lcm'").fetchone()
+        assert count >= 5
+        for session_id in stored:
+            assert f"session_id: {session_id}" in said
+        assert "(unbound)" not in said and "hermes-lcm" in said
+        assert all(set(TOOLS) <= names for names in tools if names) and sum(map(bool, tools)) >= 50
+        chat(installed, ["and again", "/quit"], "--continue")
+    assert Counter(rows_of(installed).values()) == {(80, 80): 1, (22, 42): 1}
+
+
+def names_in(body: bytes) -> list[str]:
+    return [tool["function"]["name"] for tool in msgspec.json.decode(body).get("tools") or ()]
+
+
+def test_it_is_active_in_subagents_with_a_conversation_of_their_own(installed: Path) -> None:
+    """Failure 38b: a child's engine is another instance and takes nothing of the parent's over."""
+    script = [
+        calls(("delegate_task", '{"task": "dig"}')),
+        calls(("lcm_grep", '{"query": "dig"}')),
+        Reply(text="Dug."),
+        Reply(text="Handed on."),
+    ]
+
+    async def main(server: PracticeServer) -> list[str]:
+        (installed / "config.yaml").write_text(CONFIG.format(url=server.base_url))
+        loaded = load(Home(installed), environ={})
+        app = await App.start(Home(installed), loaded.settings, {}, Nobody(), installed)
+        events: list[Event] = []
+        try:
+            session = await app.new_session()
+            await run_turn(session, session.user_message("hand it on"), events.append)
+        finally:
+            await app.aclose()
+        return [event.text for event in events if isinstance(event, Notice)]
+
+    with PracticeServer(script=script) as server:
+        assert asyncio.run(main(server)) == []
+        assert all(set(TOOLS) <= set(names_in(request.body)) for request in server.requests)
+    assert sorted(rows_of(installed).values()) == [(4, 4), (4, 4)]

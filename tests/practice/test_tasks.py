@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,13 +10,15 @@ import sys
 import pytest
 
 from tests.practice.loop import Loop
-from whet.practice.ask import Heard
+from whet.practice.ask import Ask, Heard
+from whet.practice.brain import answer
 from whet.practice.chapters_task import number_command
 from whet.practice.cleanup_task import RECKLESS
 from whet.practice.orders_task import NAIVE, PROPER
 from whet.practice.project import make_project
 from whet.practice.shop import make_shop
 from whet.practice.shop_task import LOOK, WIPE, delete_command
+from whet.practice.survey_task import page_of, path_of
 
 MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
 CLEAN = "Clean up the build output."
@@ -202,3 +205,32 @@ def test_the_narrower_request_denied_too_ends_the_task(project):
 
 def test_without_a_shop_nothing_is_asked_for(project):
     assert "no shop database here" in Loop(project).ask(TIDY)
+
+
+def test_the_survey_goes_on_from_the_newest_call_and_answers_from_what_is_shown(tmp_path):
+    (tmp_path / "stations").mkdir()
+    for station in range(1, 6):
+        (tmp_path / path_of(station)).write_text(page_of(station, "amber-1" if station == 2 else ""))
+    loop = Loop(tmp_path)
+    assert loop.ask("Survey the 5 stations.") == "All 5 stations are surveyed."
+    assert len(loop.calls) == 5
+    assert loop.ask("Which code word has station 2?") == "Station 2: amber-1"
+    cut = [loop.heard[0], *loop.heard[7:9]]  # a compaction took stations 1 to 3 away
+    loop = Loop(tmp_path)
+    loop.heard = cut
+    assert loop.go() == "All 5 stations are surveyed."
+    assert [call.arguments for call in loop.calls] == [
+        json.dumps({"path": path_of(5)}, separators=(",", ":"))
+    ]
+    assert "no tool `recall`" in loop.ask("Which code words have stations 2, 5?")
+
+
+def test_a_summary_is_copied_together():
+    record = (
+        '[#1 user] Ship it.\n[#2 assistant] On it.\n  calls terminal {"command":"make"}\n'
+        "[#3 result of terminal] ok"
+    )
+    text = f"Summarise the record below for ...\n<record>\n{record}\n</record>"
+    said = answer(Ask("chat_completions", "practice", "", {}, (Heard("user", text),))).text
+    assert said.startswith("## 2. Goal\nShip it.\n## 4. Completed actions\n1. terminal")
+    assert "[#1-3] hold 1 calls" in said

@@ -182,3 +182,20 @@ def descendants(pid: int) -> list[int]:
             child = int(stat.parent.name)
             found += [child, *descendants(child)]
     return found
+
+
+@pytest.mark.soak
+def test_the_context_chapter_answers_every_fact_from_two_thousand_messages(place: Path) -> None:
+    done = subprocess.run(
+        [*_DEMO, "--chapter", "context", "--json"],
+        cwd=place / "cwd",
+        env=environment(place),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and found["ok"], done.stderr
+    context = found["measured"]["context"]
+    assert context["messages"] > 2_000 and context["facts"] == context["answered"] == 20
+    assert context["largest_prompt_tokens"] <= 8_000 and context["compactions"] >= 10

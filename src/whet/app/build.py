@@ -7,32 +7,31 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 
 from whet.agent.session import Limits, Session
-from whet.app import plugged
+from whet.app import confirmed, plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
+from whet.app.notify import Bell, NotifiedPerson
 from whet.app.plugged import PluginNeeds
+from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
-from whet.approval.gate import PolicyGate, Service
-from whet.approval.high_risk import HighRisk
+from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock, iso
 from whet.config.paths import Home
-from whet.config.schema import ConfirmSettings, ModelSettings, Settings
+from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
-from whet.context.seat import Seat
+from whet.context.seat import Seat, no_scope
 from whet.contract.context_engine import EngineOffer
-from whet.contract.errors import NotFound
-from whet.contract.events import TurnEnd
-from whet.contract.messages import Message, to_dict
+from whet.contract.errors import NotFound, WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
@@ -42,6 +41,7 @@ from whet.store import grants, sessions
 from whet.store.database import Database
 from whet.store.grants import Grant
 from whet.store.sessions import NewSession, SessionKind
+from whet.store.trail import arguments_of
 from whet.store.transcript import SessionLog
 from whet.tools.ask import ask_tools
 from whet.tools.delegate import delegate_tools
@@ -53,10 +53,6 @@ from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
-
-if TYPE_CHECKING:
-    from whet.app.confirming import Confirmations
-    from whet.plugins.hooks import Hooks
 
 
 class _NewParts(msgspec.Struct, frozen=True):
@@ -75,29 +71,42 @@ class App:
     """One process's resources, and the sessions opened on them. Close it with `aclose`."""
 
     def __init__(
-        self, home: Home, settings: Settings, secrets: Mapping[str, str], person: Person, workspace: Path
+        self,
+        home: Home,
+        settings: Settings,
+        secrets: Mapping[str, str],
+        person: Person,
+        workspace: Path,
+        source: str,
     ) -> None:
         self.home = home
         self.settings = settings
         self.workspace = workspace
-        self.person = person
+        self.person: Person = NotifiedPerson(person, lambda: self._bell, settings.notify)
         self.clock: Clock = SystemClock()
-        self.source = "cli"
+        self.source = source
         self._secrets = secrets
-        self._told: list[str] = []
+        self._bell: Bell | None = None
         self.database = Database.open(home.database, self.clock)
         self._practice = PracticeHost()
-        self.provider = self._connect(settings.model)
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
-        self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
-        self._confirmations = self._confirm_at(settings.confirm) if settings.confirm.url else None
+        self.gate = PolicyGate(settings.approval, self.person, _Grants(self.database, self.clock), home.root)
+        self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
+        self._plugged = PluginSessions(self.plugins, self.source) if self.plugins else None
+        try:
+            self.provider = self._connect(settings.model)
+            self._summary_provider = self._connect_for_summaries()
+        except WhetError:
+            self._let_go()
+            raise
         self.tools = self._registry(built_in)
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
+        self.contexts.broken.update(self.plugins.broken if self.plugins else {})
 
     @classmethod
     async def start(
@@ -112,8 +121,8 @@ class App:
     ) -> Self:
         """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
         home.ensure()
-        app = cls(home, settings, secrets, person, workspace)
-        app.source = source
+        app = cls(home, settings, secrets, person, workspace, source)
+        app._bell = plugged.bell(app.plugins, settings.notify)
         server = SERVERS.get(settings.model.provider)
         if server is not None and server.local and settings.model.provider != "practice":
             await learn_windows(app.provider)
@@ -145,9 +154,7 @@ class App:
         if not prompt and not tools_json:  # it was made by another program
             prompt, tools_json = await self._freeze(session_id, seat)
         specs = read_specs(tools_json.encode())
-        done = [
-            call.arguments for message in log.messages for call in message.tool_calls if call.name == "todo"
-        ]
+        done = await self.database.read(lambda db: arguments_of(db, session_id, "todo"))
         self.todo_lists.restore(session_id, done)
         return await self._session(log, prompt, specs, seat=seat, leaving=leaving)
 
@@ -190,39 +197,49 @@ class App:
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
         await self.contexts.aclose()
-        if self.plugins is not None:
-            for host_session in self._told:
-                await self.plugins.hooks.tell("on_session_end", session_id=host_session)
-            self.plugins.close()
+        if self._bell is not None:
+            await self._bell.aclose()
+        if self._plugged is not None:
+            await self._plugged.aclose()
         if self._confirmations is not None:
             await self._confirmations.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
+        if self._summary_provider is not None:
+            await self._summary_provider.aclose()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.plugins is not None:
+            self.plugins.close()
         self._practice.close()
         self.database.close()
 
-    def _confirm_at(self, settings: ConfirmSettings) -> Confirmations:
-        # A home without a service, which is most of them, need not pay for its client.
-        confirming = pkgutil.resolve_name("whet.app.confirming")
-        confirmer: Confirmations = confirming.Confirmations(settings, self._secrets, self.home, self.clock)
-        high_risk = HighRisk(settings.actions, defaults=settings.default_actions)
-        self.gate.service = Service(high_risk, confirmer)
-        return confirmer
+    def _connect_for_summaries(self) -> Provider | None:
+        model, wanted = self.settings.model, self.settings.context.summary_model
+        if not wanted:
+            return None
+        return self._connect(
+            msgspec.structs.replace(model, model=wanted, window_tokens=0, max_output_tokens=0)
+        )
 
     def _connect(self, model: ModelSettings) -> Provider:
-        return connect(self._practice.reach(model), self.settings.fallback, self._secrets)
+        others = partial(plugged.provider, self.plugins, secrets=self._secrets)
+        return connect(self._practice.reach(model), self.settings.fallback, self._secrets, others=others)
 
     def _compressor(self) -> EngineOffer:
-        summarise = Summariser(lambda: self.provider)
+        own, other = Summariser(lambda: self.provider), self._summary_provider
         limits = CompressorSettings(
             max_output_tokens=self.provider.info.max_output_tokens,
+            summary_window_tokens=other.info.window_tokens if other else 0,
             can_recall="recall" in self.tools.by_name,
         )
+        summarise, again = (Summariser(lambda: other), own) if other else (own, None)
         return EngineOffer(
             "compressor",
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
-            fresh=lambda: Compressor(summarise, self.clock, limits),
+            fresh=lambda: Compressor(summarise, self.clock, limits, summarise_again=again),
         )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
@@ -284,7 +301,8 @@ class App:
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
         prefix = (prompt, msgspec.json.encode(specs).decode())
-        host = self.contexts.put(log, seat, lambda: session.link.info, prefix)
+        scope = self.plugins.scope if self.plugins else no_scope
+        host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)
         session = Session(
             log=log,
             link=link,
@@ -296,47 +314,20 @@ class App:
             clock=self.clock,
             workspace=workspace,
             note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
+            after_turn=self._bell.after(host.turn_ended) if self._bell else host.turn_ended,
         )
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
-        if self.plugins is not None:
-            await self._plug_in(session, self.plugins.hooks.bound_to(seat.engine))
+        if self._plugged is not None:
+            await self._plugged.enter(session, host, leaving.id if leaving else "")
         return session
 
     def _plugged_engines(self) -> list[EngineOffer]:
         return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
 
-    async def _plug_in(self, session: Session, hooks: Hooks) -> None:
-        """Let the plugins' hooks take part in a session."""
-        facts = {
-            "session_id": session.id,
-            "conversation_id": session.log.session.conversation_id,
-            "platform": self.source,
-        }
-        around = pkgutil.resolve_name("whet.plugins.around")
-        take_news = self.plugins.take_news if self.plugins else list
-        session.gate = around.HookedGate(session.gate, hooks, take_news)
-        named = zip(session.tools, around.hooked_tools(session.tools.values(), hooks), strict=True)
-        session.tools = dict(named)
-
-        async def before(message: Message) -> Message:
-            history = [to_dict(row) for row in session.log.messages] if hooks.has("pre_llm_call") else []
-            text = await hooks.context(**facts, user_message=message.text, conversation_history=history)
-            note = "\n\n".join(filter(None, (message.note, text)))
-            return msgspec.structs.replace(message, note=note) if text else message
-
-        async def after(end: TurnEnd) -> None:
-            if hooks.has("post_llm_call"):
-                history = [to_dict(row) for row in session.log.messages]
-                await hooks.tell("post_llm_call", **facts, text=end.text, conversation_history=history)
-
-        session.before_turn, session.after_turn = before, after
-        self._told.append(session.id)
-        await hooks.tell("on_session_start", **facts, model=session.model.model)
-
     def _built_in(self) -> Registry:
         settings = self.settings.tools
         limits = ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)
-        children = Children(self._open_child)
+        children = Children(self._open_child, lambda: self._plugged)
         registry = Registry(
             (
                 *file_tools(self.pool),

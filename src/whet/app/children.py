@@ -7,27 +7,45 @@ it does is shown as the parent call's live output. It does not know the tool tha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
-from whet.contract.events import Event, Notice, ToolFinished, ToolStarted
+from whet.contract.events import Event, Notice, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext, ToolOutput
 
 OpenChild = Callable[[str, str], Awaitable[Session]]
 
 
-class Children:
-    """Runs child sessions; `open_child` makes one from (parent session id, title)."""
+class Watcher(Protocol):
+    """Is told of child sessions; never raises."""
 
-    def __init__(self, open_child: OpenChild) -> None:
+    async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
+        """One begins."""
+        ...
+
+    async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
+        """One ended; None where it was cancelled or broke."""
+        ...
+
+
+class Children:
+    """Runs child sessions; `open_child` makes one from (parent session id, title), `watcher` gives who is
+    told of each, if anybody."""
+
+    def __init__(self, open_child: OpenChild, watcher: Callable[[], Watcher | None] = lambda: None) -> None:
         self._open_child = open_child
+        self._watcher = watcher
 
     async def __call__(self, parent: ToolContext, task: str, background: str) -> ToolOutput:
         """Run `task` in a child session; its whole transcript is stored under the id that is named."""
         child = await self._open_child(
             parent.session_id, task.strip().splitlines()[0][:60] if task.strip() else ""
         )
+        watcher, ended = self._watcher(), None
+        if watcher is not None:
+            await watcher.child_began(parent.session_id, child.id, task)
         text = f"{task}\n\nContext:\n{background}" if background.strip() else task
 
         def show(event: Event) -> None:
@@ -41,9 +59,11 @@ class Children:
                 parent.output(f"{event.text}\n")
 
         try:
-            end = await run_turn(child, Message(role="user", content=text), show)
+            ended = end = await run_turn(child, Message(role="user", content=text), show)
         finally:
             await child.context.aclose()
+            if watcher is not None:
+                await watcher.child_ended(parent.session_id, child.id, ended)
             await child.log.end_session("completed")
         footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
         if end.reason == "answered":

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from whet.clock import Clock
 from whet.config.files import read_small
@@ -28,7 +28,10 @@ _LINE_CHARS = 200
 _GRACE_S = 10.0
 _CANCEL_S = 3.0
 _SUBMIT_TRIES = 3
+_RESTART_TRIES = 20
 _RETRY_S = 1.0
+
+T = TypeVar("T")
 
 
 class Confirmations:
@@ -56,7 +59,9 @@ class Confirmations:
             if record["status"] not in ("approved", "auto_approved"):
                 return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
             self._refused.discard(key)  # from here on there is something to report, whatever comes back
-            await self._client.consume(ticket.id, ticket.digest, idempotency_key=key)
+            await _patiently(
+                lambda: self._client.consume(ticket.id, ticket.digest, idempotency_key=key), _RESTART_TRIES
+            )
         except (Failed, Unreachable, ConfirmationRefused) as error:
             return Decision("deny", "service", _failure(error))
         return Decision("allow", "service", f"approved by {record.get('resolved_by') or 'a rule'}")
@@ -92,18 +97,13 @@ class Confirmations:
         )
         line = case.subject.splitlines()[0] if case.subject else case.call.tool.name
         text = f"{case.call.tool.name}: {line[:_LINE_CHARS]}"
-        for attempt in range(1, _SUBMIT_TRIES + 1):
-            try:
-                return await self._client.submit(case.action, text, _details(case), ask)
-            except Unreachable:
-                if attempt == _SUBMIT_TRIES:
-                    raise
-                await asyncio.sleep(_RETRY_S)
-        raise AssertionError  # the last try returned or raised
+        return await _patiently(
+            lambda: self._client.submit(case.action, text, _details(case), ask), _SUBMIT_TRIES
+        )
 
     async def _wait(self, case: ConfirmCase, ticket: Ticket, emit: Emit) -> dict[str, Any]:
         """Say where the human decides, and wait; a service that restarts meanwhile is waited for."""
-        record = await self._client.status(ticket.id)
+        record = await _patiently(lambda: self._client.status(ticket.id), _RESTART_TRIES)
         if record["status"] != "pending":
             return record
         expires_at = record.get("expires_at")
@@ -123,6 +123,16 @@ class Confirmations:
             emit(Notice("the request could not be withdrawn from the confirmation service; it runs out"))
         else:
             emit(Notice("the request was withdrawn from the confirmation service"))
+
+
+async def _patiently(call: Callable[[], Awaitable[T]], tries: int) -> T:
+    """Make a call that may be made twice, again while nobody answers. Raises Unreachable after the last."""
+    for _ in range(tries - 1):
+        try:
+            return await call()
+        except Unreachable:
+            await asyncio.sleep(_RETRY_S)
+    return await call()
 
 
 def _key(case: ConfirmCase) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+import msgspec
+
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.context.engine_tools import engine_tools
 from whet.context.engines import NoEngine, built_in, choose, offers
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, HostFacts, Seat
+from whet.context.seat import Deadlines, HostFacts, Scope, Seat, no_scope
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import EngineOffer
 from whet.contract.protocols import Context, ContextStatus, ModelInfo
@@ -58,11 +60,18 @@ class Contexts:
         return [tool for tool in found if tool.name not in self._settings.tools.disabled]
 
     def put(
-        self, log: SessionLog, seat: Seat, info: Callable[[], ModelInfo], prefix: Sequence[str]
+        self,
+        log: SessionLog,
+        seat: Seat,
+        info: Callable[[], ModelInfo],
+        prefix: Sequence[str],
+        *,
+        scope: Scope = no_scope,
     ) -> EngineHost:
-        """Make the host of a session; `prefix` is what stands before its messages in every request."""
+        """Make the host of a session; `prefix` is what stands before its messages in every request, `scope`
+        is entered around the engine's calls."""
         fixed = sum(map(text_tokens, prefix))
-        facts = self._facts(info, log.session.source, fixed)
+        facts = msgspec.structs.replace(self._facts(info, log.session.source, fixed), scope=scope)
         host = EngineHost(log, seat, facts, None if seat.offer is built_in(self.engines) else self._spare)
         self._open = [host, *(one for one in self._open if not one.closed)]
         return host

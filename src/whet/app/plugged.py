@@ -9,23 +9,36 @@ from __future__ import annotations
 import asyncio
 import os
 import pkgutil
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.app.notify import Bell
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings
+from whet.config.schema import ModelSettings, NotifySettings, Settings
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import Provider, Reply
+from whet.providers.catalog import SERVERS
+from whet.providers.connect import connect
 
 if TYPE_CHECKING:
     from whet.plugins.hermes import ModelRequest
     from whet.plugins.load import Loaded
 
-OFFERS = frozenset({"register_tool", "register_command", "register_hook", "register_context_engine"})
+OFFERS = frozenset(
+    {
+        "register_tool",
+        "register_command",
+        "register_hook",
+        "register_context_engine",
+        "register_provider",
+        "register_notifier",
+    }
+)
 """What this program uses of what plugins can register; the rest is absent from their ctx."""
 _LIMIT_S = 120.0
 
@@ -41,30 +54,71 @@ class PluginNeeds(msgspec.Struct, frozen=True):
 
 
 def load(needs: PluginNeeds) -> Loaded | None:
-    """Load what `plugins.enabled` names; None where that is nothing. Call it from the event loop."""
+    """Load what `plugins.enabled` names; None where that is nothing.
+
+    Called off an event loop, the plugins get no model to ask.
+    """
     if not needs.settings.plugins.enabled:
         return None
     # Found on demand: the plugin layer costs 40 ms, and most homes have no plugin.
     host_type = pkgutil.resolve_name("whet.plugins.load:PluginHost")
     load_plugins = pkgutil.resolve_name("whet.plugins.load:load_plugins")
     host = host_type(
-        ask_model=_asker(needs, asyncio.get_running_loop()),
+        ask_model=_asker(needs, loop) if (loop := _loop()) else None,
         offers=OFFERS,
         taken_tools=needs.taken_tools,
         taken_engines=("compressor", "none"),
+        taken_providers=SERVERS,
         workspace=needs.workspace,
     )
     return load_plugins(needs.home, needs.settings.plugins, os.environ, host)
 
 
+def provider(plugins: Loaded | None, model: ModelSettings, secrets: Mapping[str, str]) -> Provider | None:
+    """Give the provider of a plugin that `model.provider` names; None where no plugin brings it."""
+    found = plugins.providers.get(model.provider) if plugins else None
+    return found.open(model, secrets) if found is not None else None
+
+
+@contextmanager
+def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]) -> Generator[Provider]:
+    """Connect outside of a running program, for a look at the model; plugins are loaded only where the
+    provider's name is none of ours."""
+    names = {settings.model.provider, settings.fallback.provider} - {"", *SERVERS}
+    plugins: Loaded | None = None
+    if names and not settings.model.base_url:
+        plugins = load(PluginNeeds(home, settings, Path.cwd(), (), lambda _model: _no_model()))
+    try:
+        yield connect(
+            settings.model, settings.fallback, secrets, others=lambda model: provider(plugins, model, secrets)
+        )
+    finally:
+        if plugins is not None:
+            plugins.close()
+
+
+def bell(plugins: Loaded | None, settings: NotifySettings) -> Bell | None:
+    """Give what tells the plugins' notifiers; None where no plugin brings one."""
+    if plugins is None or not plugins.notifiers:
+        return None
+    return Bell(list(plugins.notifiers.values()), settings, plugins.note_failure)
+
+
+def _no_model() -> Provider:
+    raise ProviderError("no model is asked here")
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def _asker(needs: PluginNeeds, loop: asyncio.AbstractEventLoop) -> Callable[[ModelRequest], str]:
     def ask(request: ModelRequest) -> str:
         """Answer on the plugin's thread, which waits; the loop's own thread must not."""
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is loop:
+        if _loop() is loop:
             raise RuntimeError("call_llm waits, so it can't be called from an async function")
         limit_s = request.timeout_s or _LIMIT_S
         return asyncio.run_coroutine_threadsafe(_within(limit_s, _answer(needs, request)), loop).result()
@@ -82,7 +136,7 @@ async def _answer(needs: PluginNeeds, request: ModelRequest) -> str:
     model = needs.settings.model
     wanted = msgspec.structs.replace(
         model,
-        model=request.model or model.model,
+        model=request.model or needs.settings.context.summary_model or model.model,
         max_output_tokens=request.max_tokens or model.max_output_tokens,
     )
     provider = needs.connect(wanted)

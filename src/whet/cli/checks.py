@@ -19,6 +19,7 @@ import msgspec
 
 from whet import __version__
 from whet.app.discover import is_needed
+from whet.app.plugged import borrowed_provider
 from whet.cli.output import has_colour, size
 from whet.clock import Clock
 from whet.config import files
@@ -27,7 +28,6 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
 from whet.contract.errors import ConfigError, WhetError
-from whet.providers.connect import connect
 from whet.store import claims
 from whet.store.migrations import STEPS
 
@@ -193,7 +193,8 @@ def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -
         fix = "whet (asks and offers what it finds), or whet config set model.provider NAME"
         return Finding("model", "warning", "no model is set; only the demo works", fix)
     try:
-        info = connect(settings.model, settings.fallback, load_secrets(home, environ)).info
+        with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
+            info = provider.info
     except WhetError as error:
         return Finding("model", "failed", error.message, error.hint)
     return Finding(
@@ -203,18 +204,16 @@ def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -
 
 async def check_online(home: Home, settings: Settings, environ: Mapping[str, str], clock: Clock) -> Finding:
     """Ask the server for its models and measure how long that takes."""
-    try:
-        provider = connect(settings.model, settings.fallback, load_secrets(home, environ))
-    except WhetError as error:
-        return Finding("server", "failed", error.message, error.hint)
     start_s = clock.monotonic_s()
     try:
-        models = await provider.list_models()
+        with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
+            start_s, wanted = clock.monotonic_s(), provider.info.model
+            try:
+                models = await provider.list_models()
+            finally:
+                await provider.aclose()
     except WhetError as error:
         return Finding("server", "failed", error.message, error.hint)
-    finally:
-        await provider.aclose()
-    wanted = provider.info.model
     text = f"answers in {1000 * (clock.monotonic_s() - start_s):.0f} ms, {len(models)} models"
     if models and wanted and wanted not in models:
         return Finding("server", "warning", f"{text}, not among them: {wanted}", "whet model list")

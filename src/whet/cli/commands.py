@@ -50,6 +50,13 @@ class ChatControl(Protocol):
         """Start a turn with a message, or go on with the unfinished one (None)."""
         ...
 
+    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
+        """Do something long as a turn is done: shown as `doing`, Ctrl-C cancels it, typed text waits.
+
+        `work` gets where its events are shown.
+        """
+        ...
+
     async def switch_to(self, session: Session) -> None:
         """Talk in another session from now on; the old one stays stored."""
         ...
@@ -140,11 +147,11 @@ async def _context(chat: ChatControl, rest: str) -> None:
 
 
 async def _compress(chat: ChatControl, rest: str) -> None:
-    def show(event: Event) -> None:
-        chat.say(wording.aside(event), "dim")
+    async def work(show: Callable[[Event], None]) -> None:
+        for line in OUTCOMES[await chat.session.context.compact(rest, show)]:
+            chat.say(line, "dim")
 
-    for line in OUTCOMES[await chat.session.context.compact(rest, show)]:
-        chat.say(line, "dim")
+    chat.work("compacting", work)
 
 
 async def _undo(chat: ChatControl, rest: str) -> None:
@@ -223,7 +230,12 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Awaitable[None]]:
         # The engine's own instance where it has one: a command of the prototype would report on nothing.
         engine = chat.app.contexts.host(chat.session.context).seat.engine
         command = plugins.command(name, engine) if plugins else None
-        if command is not None and (said := await command.run(rest)):
+        if plugins is None or command is None:
+            return
+        row = chat.session.log.session
+        with plugins.scope(row.id, row.conversation_id):
+            said = await command.run(rest)
+        if said:
             chat.say(said)
 
     return run

@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from whet.app.build import App
+from whet.app.discover import is_needed
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.cli.output import Column, emit_json, table
 from whet.cli.person import NoPerson
 from whet.cli.wording import aside, printable
+from whet.config.load import load
 from whet.config.paths import Home
+from whet.config.schema import Settings
 from whet.context.engines import choose
 from whet.contract.errors import NotFound
 from whet.contract.events import Event
@@ -27,6 +31,8 @@ from whet.store import compactions, sessions
 from whet.store.sessions import SessionRow
 
 T = TypeVar("T")
+# Where no model is set yet, engines are listed all the same; nothing is sent to this address.
+_NO_MODEL = {"model.provider": "practice", "model.base_url": "http://127.0.0.1:9/v1"}
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _session = click.option(
@@ -44,7 +50,7 @@ def context() -> None:
 @click.pass_obj
 def engines(home: Home, as_json: bool) -> None:
     """List the engines that `context.engine` can name; * is the one in use."""
-    rows, warning = _with_app(home, _engines)
+    rows, warning = _with_app(home, _engines, flags=_NO_MODEL if is_needed(_settings(home)) else None)
     if as_json:
         return emit_json({"engines": rows, "warning": warning})
     shape = [
@@ -95,7 +101,7 @@ async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
         for offer in app.contexts.engines.values()
     ]
     for name, reason in app.contexts.broken.items():
-        row = {"name": name, "source": "plugin", "description": f"could not be loaded: {reason}"}
+        row = {"name": name, "source": "plugin", "description": f"not loaded: {reason}"}
         rows.append({**row, "active": False, "error": reason})
     return rows, warning
 
@@ -132,8 +138,14 @@ async def _find(app: App, session_id: str) -> SessionRow:
     return latest
 
 
-def _with_app(home: Home, work: Callable[[App], Awaitable[T]]) -> T:
-    options = ChatOptions(home)
+def _settings(home: Home) -> Settings:
+    return load(home, environ=os.environ).settings
+
+
+def _with_app(
+    home: Home, work: Callable[[App], Awaitable[T]], *, flags: Mapping[str, object] | None = None
+) -> T:
+    options = ChatOptions(home, flags or {})
     settings = load_settings(options, None)
 
     async def run() -> T:

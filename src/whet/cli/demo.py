@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from whet.cli import demo_confirm, demo_story
+from whet.cli import demo_confirm, demo_context, demo_story
 from whet.cli.demo_play import Play
 from whet.cli.demo_stage import Speed, Stage
 from whet.cli.demo_world import World
@@ -23,6 +23,7 @@ from whet.cli.output import emit_json
 # Name: what it plays. `story` is what is played without --chapter.
 CHAPTERS: dict[str, Callable[[Play], None]] = {
     "story": demo_story.play,
+    "context": demo_context.play,
     "confirm": demo_confirm.play,
 }
 

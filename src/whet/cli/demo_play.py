@@ -82,15 +82,17 @@ class Play:
         shows: Callable[[Event], bool] = lambda event: True,
         kill_at: Callable[[Event], bool] = lambda event: False,
         meanwhile: Callable[[Event], None] = lambda event: None,
+        limit_s: float = _TURN_LIMIT_S,
     ) -> Turn:
         """Run `whet chat` with `arguments` in its own process and show the turn as the chat does.
 
         `shows` picks the events to draw; at the first event that `kill_at` is true for, the process gets
-        SIGKILL. `meanwhile` is called after each event was drawn, while the process goes on.
+        SIGKILL; so it does after `limit_s`. `meanwhile` is called after each event was drawn, while the
+        process goes on.
         """
         self.stage.command("whet chat " + shlex.join(arguments))
         process = self.world.whet(["chat", *arguments, "--stream-json"])
-        guard = threading.Timer(_TURN_LIMIT_S, signal_pid, (process.pid, signal.SIGKILL))
+        guard = threading.Timer(limit_s, signal_pid, (process.pid, signal.SIGKILL))
         guard.daemon = True
         guard.start()
         try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from whet import log
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.cli.output import terminal_width, wrapped
@@ -54,6 +55,7 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
+    log.start(options.home.logs)  # or a plugin's stack would go to the terminal
     return await App.start(options.home, settings, secrets, person, workspace)
 
 

@@ -101,10 +101,13 @@ class TurnView:
     _began_s: float | None = None
     _decides_until_s: float | None = None
     _after_call: bool = False
+    _doing: str = ""
 
-    def begin(self) -> None:
-        """Start a turn: the status line runs until its TurnEnd or `stop`."""
+    def begin(self, doing: str = "") -> None:
+        """Start a turn, or other work that is shown as `doing`: the status line runs until its TurnEnd or
+        `stop`."""
         self._began_s = self.now_s()
+        self._doing = doing
         self._after_call = False
 
     def stop(self) -> None:
@@ -173,7 +176,8 @@ class TurnView:
             left = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
             text = f"{spin} waiting for a human · {left} left · Ctrl-C withdraws"
             return text if wording.columns(text) <= width else f"{spin} {left} left · Ctrl-C withdraws"
-        doing = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
+        turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
+        doing = self._doing or turn
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
 
     def _call_rows(self, call: _Running, width: int) -> list[list[Fragment]]:

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "approvals": ("whet.cli.approvals:approvals", "List what was allowed for good, and take it back."),
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
+    "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
     "import": ("whet.cli.importing:importing", "Move in from Hermes Agent, Claude Code or Codex."),
     "confirm": ("whet.cli.confirm:confirm", "Put a person in front of what an agent does."),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import click
+import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
+from whet.app.plugged import borrowed_provider
 from whet.app.practice import PracticeHost
 from whet.cli.output import emit_json
 from whet.cli.wording import printable
@@ -19,7 +23,6 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ModelInfo, Provider
 from whet.providers.catalog import SERVERS, describe
-from whet.providers.connect import connect
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
@@ -35,7 +38,8 @@ def model() -> None:
 def show(home: Home, as_json: bool) -> None:
     """Say which model answers, from where that comes, its window and its prices."""
     loaded = _load(home)
-    info = _connect(home, loaded).info
+    with _connected(home, loaded) as provider:
+        info = provider.info
     origins = {key: loaded.origins[f"model.{key}"] for key in ("provider", "model", "base_url")}
     if as_json:
         return emit_json({"model": info, "origins": origins, "fallback": loaded.settings.fallback.model})
@@ -74,15 +78,12 @@ def price(info: ModelInfo) -> str:
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """Ask the server which models it serves."""
-    practice = PracticeHost()
-    provider = _connect(home, _load(home), practice)
-    try:
+    with _connected(home, _load(home)) as provider:
         names = asyncio.run(_ask(provider))
-    finally:
-        practice.close()
-    current = provider.info.model
+        info = provider.info
+    current = info.model
     if as_json:
-        return emit_json({"provider": provider.info.provider, "model": current, "models": names})
+        return emit_json({"provider": info.provider, "model": current, "models": names})
     if not names:
         return click.echo("The server lists no models; `whet model set NAME` takes any name.")
     for name in names:
@@ -123,9 +124,15 @@ def _load(home: Home) -> Loaded:
     return load(home, environ=os.environ)
 
 
-def _connect(home: Home, loaded: Loaded, practice: PracticeHost | None = None) -> Provider:
-    secrets = load_secrets(home, os.environ)
-    if is_needed(loaded.settings):
+@contextmanager
+def _connected(home: Home, loaded: Loaded) -> Generator[Provider]:
+    secrets, settings = load_secrets(home, os.environ), loaded.settings
+    if is_needed(settings):
         raise nothing_set(by_keys(secrets))
-    wanted = loaded.settings.model
-    return connect(practice.reach(wanted) if practice else wanted, loaded.settings.fallback, secrets)
+    practice = PracticeHost()
+    try:
+        reached = msgspec.structs.replace(settings, model=practice.reach(settings.model))
+        with borrowed_provider(home, reached, secrets) as provider:
+            yield provider
+    finally:
+        practice.close()

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from whet.cli.terminal import Terminal
 from whet.cli.wording import clip, columns, printable
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
+from whet.contract.events import Event
 from whet.contract.messages import Message
 from whet.log import mask
 
@@ -147,9 +148,16 @@ class Chat:
     def send(self, text: str | None) -> None:
         """Start a turn with a message, or go on with the unfinished one (None)."""
         message = None if text is None else self._message(text)
-        self._view.begin()
+        self._begin("", lambda: self._turn(message))
+
+    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
+        """Do something long beside the input, as a turn is done."""
+        self._begin(doing, lambda: work(self._view.emit))
+
+    def _begin(self, doing: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._view.begin(doing)
         self._desk.idle.clear()
-        self._desk.turn = asyncio.create_task(self._turn(message))
+        self._desk.turn = asyncio.create_task(self._guarded(work))
 
     def _message(self, text: str) -> Message:
         paths = [*self._images, *attach.mentioned_images(text, self.app.workspace)]
@@ -196,12 +204,15 @@ class Chat:
             self.say("Ctrl-C again or Ctrl-D quits", "dim")
 
     async def _turn(self, message: Message | None) -> None:
-        """Run one turn; whatever ends it, the chat is usable afterwards."""
+        if message is not None and not self.session.log.session.title:
+            await self.session.log.set_title(title_of(message.text))
+        await run_turn(self.session, message, self._view.emit)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do `work`; whatever ends it, the chat is usable afterwards."""
         cancelled = False
         try:
-            if message is not None and not self.session.log.session.title:
-                await self.session.log.set_title(title_of(message.text))
-            await run_turn(self.session, message, self._view.emit)
+            await work()
         except asyncio.CancelledError:
             cancelled = True
             self._view.stop()

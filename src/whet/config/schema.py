@@ -120,6 +120,9 @@ class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     engine: str = "compressor"
     """The context engine's name; `whet context engines` lists them."""
+    summary_model: str = ""
+    """The model of the same provider that writes summaries; the session's own takes over where it fails.
+    Empty: the session's own."""
     compress_timeout_s: Seconds = 300.0
     """An engine's limit for one compaction or tool call; past it the built-in engine stands in."""
     hook_timeout_s: Seconds = 10.0
@@ -144,6 +147,15 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
 
 
+class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the notifiers that plugins bring are told."""
+
+    turns_over_s: Seconds = 60.0
+    """A turn that took longer is told when it ends."""
+    questions: bool = True
+    """Whether a question that waits for you is told."""
+
+
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the terminal shows."""
 
@@ -165,4 +177,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: ContextSettings = ContextSettings()
     store: StoreSettings = StoreSettings()
     plugins: PluginSettings = PluginSettings()
+    notify: NotifySettings = NotifySettings()
     ui: UiSettings = UiSettings()

@@ -1,14 +1,15 @@
 """When compacting again makes no sense.
 
 An automatic compaction that changes nothing, or after which the server still counts more than the
-threshold, is ineffective; two in a row stop automatic compaction until something else changes. It does
-not know what an engine is.
+threshold, is ineffective; two in a row stop automatic compaction until something else changes. A turn may
+have as many as it needs, but only three that leave little room. It does not know what an engine is.
 """
 
 from __future__ import annotations
 
 _STRIKES = 2
-_PER_TURN = 3
+_POOR_PER_TURN = 3
+_ROOM = 0.75  # of the threshold; one that leaves more than that will be due again soon
 
 
 class Brake:
@@ -22,7 +23,7 @@ class Brake:
         self._again_at = 0
 
     def new_turn(self) -> None:
-        """A turn begins: three compactions are free again."""
+        """A turn begins: three poor compactions are free again."""
         self._in_turn = 0
 
     def allows(self, tokens: int) -> bool:
@@ -31,7 +32,7 @@ class Brake:
         After one has happened, the server's next count comes first. Attempts that changed nothing are
         tried once more when the conversation has grown well beyond where they stopped.
         """
-        if self._unmeasured or self._in_turn >= _PER_TURN:
+        if self._unmeasured or self._in_turn >= _POOR_PER_TURN:
             return False
         return not self.stopped or 0 < self._again_at <= tokens
 
@@ -40,10 +41,14 @@ class Brake:
         self._again_at = tokens + max(4096, window // 20)
         return self._strike("nothing could be made smaller")
 
-    def compacted(self) -> None:
-        """The list was made smaller; the next count of the server tells what it was worth."""
+    def compacted(self, *, grew: bool = False) -> bool:
+        """The list was replaced; the next count of the server tells what it was worth.
+
+        One that has `grew` was worth nothing; True where automatic compaction stops now.
+        """
         self._in_turn += 1
-        self._unmeasured = True
+        self._unmeasured = not grew
+        return grew and self._strike("its compactions made the conversation larger")
 
     def measured(self, tokens: int, threshold: int) -> bool:
         """The server counted; True where automatic compaction stops now."""
@@ -52,6 +57,8 @@ class Brake:
         self._unmeasured = False
         if not threshold or tokens < threshold:
             self._strikes, self.stopped, self._again_at = 0, "", 0
+            if not threshold or tokens <= threshold * _ROOM:
+                self._in_turn -= 1
             return False
         self._again_at = 0
         return self._strike(f"{tokens:,} tokens are left, still above the threshold of {threshold:,}")

@@ -281,8 +281,10 @@ class Compressor(ContextEngine):
         """Give head, summary and end, or why there is no summary."""
         ask_chars = min(600, max(120, plan.room // 6))
         latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
+        todo = summary.open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
         trail_tokens = min(1500, max(60, int(plan.room * _TRAIL_SHARE)))
-        budget = self._body_tokens(plan, trail_tokens + text_tokens(latest))
+        taken = trail_tokens + text_tokens(latest) + text_tokens(todo)
+        budget = self._body_tokens(plan, taken)
         answer = ask(self._summarise, self._again, self._request(plan, focus, budget), self._timeout_s())
         if isinstance(answer, Failure):
             if answer.kind != "other" or not self._settings.fallback:
@@ -294,10 +296,10 @@ class Compressor(ContextEngine):
             self._fallbacks = 0
             self._cool_down.clear()
             body = summary.clean_body(answer)
-        allowed = budget + trail_tokens + text_tokens(latest) + _FRAME_TOKENS
+        allowed = budget + taken + _FRAME_TOKENS
         row: ChatRow = {}
         for _ in range(3):  # tokens of the parts do not add up exactly to those of the whole
-            written = self._summary_of(plan, latest, summary.fit_body(body, budget))
+            written = self._summary_of(plan, latest, todo, summary.fit_body(body, budget))
             row = summary.write(written, trail_tokens=trail_tokens, can_recall=self._settings.can_recall)
             excess = chat.tokens_of(row) - allowed
             if excess <= 0 or budget <= _BODY_MIN_TOKENS:
@@ -333,7 +335,7 @@ class Compressor(ContextEngine):
             window_tokens=self._settings.summary_window_tokens or self.context_length or 8_000,
         )
 
-    def _summary_of(self, plan: _Plan, latest: str, body: str) -> Summary:
+    def _summary_of(self, plan: _Plan, latest: str, todo: str, body: str) -> Summary:
         first, last = chat.span_of(plan.parts.middle)
         previous = plan.previous or Summary()
         line = summary.part_line(plan.parts.middle, self._clock.now().date().isoformat())
@@ -343,6 +345,7 @@ class Compressor(ContextEngine):
             last=max(previous.last, last),
             ask=latest,
             body=body,
+            todo=todo,
             trail=trail,
             parts=_newest([*previous.parts, line], min(_PARTS_TOKENS, plan.room // 40)),
         )
@@ -365,6 +368,7 @@ def _joined(found: list[Summary]) -> Summary | None:
         newest.first = min(newest.first or older.first, older.first or newest.first)
         newest.trail = artifacts.merge(older.trail, newest.trail)
         newest.body = f"{older.body}\n{newest.body}".strip()
+        newest.todo = newest.todo or older.todo
     return newest
 
 

@@ -63,13 +63,14 @@ class EngineRows:
         self.sizes: list[int] = []
         self.tokens = 0
 
-    def sync(self, messages: Sequence[Message], seqs: Sequence[int] = ()) -> None:
-        """Follow the transcript; rows of the common beginning stay.
+    def sync(self, messages: Sequence[Message], seqs: Sequence[int] = ()) -> bool:
+        """Follow the transcript; rows of the common beginning stay. True where known ones are gone.
 
         `seqs` are the messages' numbers in the store, 0 where there is none: a row has its own as `_seq`,
         so that an engine can say where something is to be found again.
         """
-        if not extends(self.sources, messages):
+        cut = not extends(self.sources, messages)
+        if cut:
             same = 0
             for known, message in zip(self.sources, messages, strict=False):
                 if known is not message:
@@ -82,6 +83,7 @@ class EngineRows:
             if index < len(seqs) and seqs[index]:
                 row["_seq"] = seqs[index]
             self._add(row, messages[index])
+        return cut
 
     def adopt(self, rows: Sequence[ChatRow], messages: Sequence[Message]) -> None:
         """Take what an engine returned, row by row, as the new beginning."""

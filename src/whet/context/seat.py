@@ -11,6 +11,7 @@ import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -23,6 +24,8 @@ from whet.lanes import Lane, LaneTimeout, Outcome, attempt
 from whet.log import mask
 
 T = TypeVar("T")
+Scope = Callable[[str, str], AbstractContextManager[object]]
+"""Marks, while it is entered, which session (id, conversation) is served."""
 log = logging.getLogger("whet.context")
 Origin = Literal["clone", "copy", "fresh", "shared"]
 
@@ -34,8 +37,15 @@ class Deadlines(msgspec.Struct, frozen=True):
     hook_s: float = 10.0
 
 
+def no_scope(session_id: str, conversation_id: str) -> AbstractContextManager[object]:
+    """Mark nothing around an engine's calls."""
+    del session_id, conversation_id
+    return nullcontext()
+
+
 class HostFacts(msgspec.Struct, frozen=True):
-    """What engines are told of a session's surroundings. `fixed_tokens`: system prompt and tools."""
+    """What engines are told of a session's surroundings. `fixed_tokens`: system prompt and tools. `scope`
+    marks the session (id, conversation) that a call is made for."""
 
     info: Callable[[], ModelInfo]
     home: str = ""
@@ -43,10 +53,12 @@ class HostFacts(msgspec.Struct, frozen=True):
     base_url: str = ""
     api_mode: str = ""
     fixed_tokens: int = 0
+    scope: Scope = no_scope
 
 
 class Seat:
-    """An engine instance that belongs to one session at a time. `live` gives its list of rows now."""
+    """An engine instance that belongs to one session at a time. `live` gives its list of rows now; `scope`
+    is entered around every call, for engines that ask elsewhere which session is being served."""
 
     def __init__(self, engine: ContextEngine, offer: EngineOffer, lane: Lane, deadlines: Deadlines) -> None:
         self.engine = engine
@@ -56,11 +68,13 @@ class Seat:
         self.origin: Origin = "fresh"
         self.threshold = 0
         self.live: Callable[[], ChatRows] = list
+        self.scope: Callable[[], AbstractContextManager[object]] = nullcontext
         self.tools: list[Tool] | None = None
         self.notices: list[str] = []
         self._told: set[str] = set()
         self._model: tuple[ModelInfo, int] | None = None
         self._was_stuck = False
+        self._summary_error = ""
 
     @property
     def name(self) -> str:
@@ -96,7 +110,8 @@ class Seat:
 
         def measured() -> T:
             try:
-                return work()
+                with self.scope():
+                    return work()
             finally:
                 self.threshold = _whole(attempt(lambda: self.engine.threshold_tokens).value)
 
@@ -123,7 +138,8 @@ class Seat:
             return
 
         def guarded() -> None:
-            outcome = attempt(work)
+            with self.scope():
+                outcome = attempt(work)
             self.threshold = _whole(attempt(lambda: self.engine.threshold_tokens).value)
             if outcome.error is not None:
                 self._failed(hook, outcome.error)
@@ -173,10 +189,18 @@ class Seat:
 
     def note(self, text: str) -> None:
         """Keep a line for the person; the same one is shown once."""
-        text = mask(" ".join(text.split()))[:400]
+        text = _line(text)
         if text not in self._told:
             self._told.add(text)
             self.notices.append(f"context engine {text}")
+
+    def tell_of_summary(self, error: str) -> None:
+        """Keep a line on a summary that failed, once until another one fails or one succeeds ("")."""
+        if error and error != self._summary_error:
+            text = f"{self.name}: {error}"
+            self._told.discard(_line(text))
+            self.note(text)
+        self._summary_error = error
 
     def flush(self, emit: Emit) -> None:
         """Show what was noted."""
@@ -234,6 +258,10 @@ def changed_attributes(engine: object, values: Sequence[tuple[str, object]]) -> 
     failures = [outcome.error for outcome in outcomes if outcome.error is not None]
     for failure in failures:
         raise failure
+
+
+def _line(text: str) -> str:
+    return mask(" ".join(text.split()))[:400]
 
 
 def _whole(value: object) -> int:

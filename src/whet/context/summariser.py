@@ -176,10 +176,11 @@ def prompt(request: Request, max_tokens: int) -> str:
 
 def record(rows: ChatRows, budget_tokens: int) -> str:
     """Write rows as numbered text that fits the budget: each clipped, at worst the middle left out."""
-    calls = {call.id: call.name for row in rows for call in chat.calls_of(row)}
+    names = {call.id: call.name for row in rows for call in chat.calls_of(row)}
+    masked = [_masked(row, names) for row in rows]
     lines: list[str] = []
     for text_chars, argument_chars in _CAPS:
-        lines = [_line(row, calls, text_chars, argument_chars) for row in rows]
+        lines = [_line(row, text_chars, argument_chars) for row in masked]
         if sum(map(text_tokens, lines)) <= budget_tokens:
             return "\n".join(lines)
     head: list[str] = []
@@ -196,20 +197,34 @@ def record(rows: ChatRows, budget_tokens: int) -> str:
     return "\n".join((*head, f"[{skipped} messages left out here]", *tail[::-1]))
 
 
-def _line(row: ChatRow, calls: dict[str, str], text_chars: int, argument_chars: int) -> str:
+class _Masked(NamedTuple):
+    """A row without secrets: head, text, what follows it, and its calls. Masking whole texts is slow, and a
+    clipped secret is not recognised, so it is done once and before any cut."""
+
+    head: str
+    text: str
+    images: str
+    calls: list[tuple[str, str]]
+
+
+def _masked(row: ChatRow, names: dict[str, str]) -> _Masked:
     place = chat.ref(chat.seq_of(row))
     role = str(row.get("role"))
     if role == "tool":
-        name = calls.get(str(row.get("tool_call_id")), str(row.get("name") or "tool"))
+        name = names.get(str(row.get("tool_call_id")), str(row.get("name") or "tool"))
         outcome = outcome_of(name, row)
         role = f"result of {name}{', ' + outcome if outcome else ''}"
-    text = chat.clip(mask(chat.text_of(row)), text_chars + text_chars * 3 // 8)
     images = f" [{chat.images_in(row)} images]" if chat.images_in(row) else ""
+    asked = [(call.name, mask(call.arguments)) for call in chat.calls_of(row)]
+    return _Masked(f"[{place + ' ' if place else ''}{role}]", mask(chat.text_of(row)), images, asked)
+
+
+def _line(row: _Masked, text_chars: int, argument_chars: int) -> str:
+    text = chat.clip(row.text, text_chars + text_chars * 3 // 8)
     asked = "".join(
-        f"\n  calls {call.name} {chat.clip(mask(call.arguments), argument_chars)}"
-        for call in chat.calls_of(row)
+        f"\n  calls {name} {chat.clip(arguments, argument_chars)}" for name, arguments in row.calls
     )
-    return f"[{place + ' ' if place else ''}{role}] {text}{images}{asked}".replace("</record>", "< /record>")
+    return f"{row.head} {text}{row.images}{asked}".replace("</record>", "< /record>")
 
 
 def _try(

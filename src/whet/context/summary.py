@@ -30,8 +30,10 @@ _FRAME = (
 _RECALL = (
     " Whatever is missing here is not lost: recall(query) finds it, recall(ref) reads messages by number."
 )
-_ASK_TITLE, _PARTS_TITLE = "## 1. Latest request", "## Parts"
+_ASK_TITLE, _PARTS_TITLE, _TODO_TITLE = "## 1. Latest request", "## Parts", "## To-do list, as it stands"
 _HEADER = re.compile(re.escape(OPEN) + r"(?: #(\d+)(?:-(\d+))?)?, reference only\]")
+_PLACE = re.compile(r"\[#(\d+)\]")
+_ITEM = re.compile(r"^\[[ >x-]\] ", re.MULTILINE)
 _HEADING = re.compile(r"^## \d+\. .*$", re.MULTILINE)
 _SHORT_ASK = 40
 _PART_CHARS = 100
@@ -39,12 +41,14 @@ _PART_CHARS = 100
 
 class Summary(msgspec.Struct):
     """A summary message in its parts. `first`, `last`: the messages it stands for. `ask`: the latest request,
-    as lines. `body`: sections 2 to 13. `parts`: a line for each compaction, oldest first."""
+    as lines. `body`: sections 2 to 13. `todo`: the tool's list, as it last stood. `parts`: a line for each
+    compaction, oldest first."""
 
     first: int = 0
     last: int = 0
     ask: str = ""
     body: str = ""
+    todo: str = ""
     trail: list[artifacts.Entry] = []
     parts: list[str] = []
 
@@ -68,10 +72,12 @@ def parse(row: ChatRow) -> Summary:
     text = text.split(CLOSE, 1)[0]
     text, _, parts = text.partition(f"\n{_PARTS_TITLE}\n")
     text, _, trail = text.partition(f"\n{artifacts.TITLE}\n")
+    text, _, todo = text.partition(f"\n{_TODO_TITLE}\n")
     _, _, text = text.partition(f"\n{_ASK_TITLE}\n")
     heading = _HEADING.search(text)
     ask, body = (text[: heading.start()], text[heading.start() :]) if heading else (text, "")
-    return Summary(first, last, ask.strip(), body.strip(), artifacts.parse(trail), parts.strip().splitlines())
+    parts_lines = parts.strip().splitlines()
+    return Summary(first, last, ask.strip(), body.strip(), todo.strip(), artifacts.parse(trail), parts_lines)
 
 
 def write(summary: Summary, *, trail_tokens: int, can_recall: bool = True) -> ChatRow:
@@ -81,6 +87,8 @@ def write(summary: Summary, *, trail_tokens: int, can_recall: bool = True) -> Ch
     blocks.append(f"{_ASK_TITLE}\n{summary.ask or '(none)'}")
     if summary.body:
         blocks.append(summary.body)
+    if summary.todo:
+        blocks.append(f"{_TODO_TITLE}\n{summary.todo}")
     trail = artifacts.render(summary.trail, trail_tokens)
     if trail:
         blocks.append(trail)
@@ -91,7 +99,7 @@ def write(summary: Summary, *, trail_tokens: int, can_recall: bool = True) -> Ch
 
 def clean_body(text: str) -> str:
     """Give a model's sections 2 to 13 without a section 1 of its own, our frame, or text before them."""
-    for fixed in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE):
+    for fixed in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE, _TODO_TITLE):
         text = text.replace(fixed, "")
     pieces = sections(text)
     if len(pieces) > 1:
@@ -137,12 +145,33 @@ def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int = 600) -
     if _is_answered(rows):
         lines[0] += "\nIt was answered; nothing is open from it."
     if len(asks[-1][1]) < _SHORT_ASK:
-        earlier = next((ask for ask in reversed(asks[:-1]) if len(ask[1]) >= _SHORT_ASK), None)
-        if earlier:
-            lines.append(f"It goes on with: {_quote(*earlier, cap_chars)}")
-        elif previous and previous.ask:
-            lines.append(f"It goes on with: {_governing(previous.ask)}")
+        governing = _governing(previous.ask) if previous else ""
+        place = _PLACE.match(governing)
+        known = int(place[1]) if place else 0
+        newer = [ask for ask in asks[:-1] if len(ask[1]) >= _SHORT_ASK and ask[0] >= known]
+        if newer:
+            lines.append(f"It goes on with: {_quote(*newer[-1], cap_chars)}")
+        elif governing:
+            lines.append(f"It goes on with: {governing}")
     return "\n".join(lines)
+
+
+def open_list(middle: ChatRows, tail: ChatRows, previous: Summary | None, cap_chars: int) -> str:
+    """Give the to-do list as its tool last wrote it, "" where what stays still shows it or there is none."""
+    if _written_list(tail) is not None:
+        return ""
+    newest = _written_list(middle)
+    return (newest if newest is not None else previous.todo if previous else "")[:cap_chars]
+
+
+def _written_list(rows: ChatRows) -> str | None:
+    """Give the newest list, "" where that was empty; None where no list was written."""
+    for row in reversed(rows):
+        if row.get("role") == "tool" and "todo" in (row.get("tool_name"), row.get("name")):
+            text = chat.text_of(row).strip()
+            if _ITEM.search(text) or text == "The list is empty.":
+                return mask(text) if _ITEM.search(text) else ""
+    return None
 
 
 def part_line(rows: ChatRows, day: str) -> str:

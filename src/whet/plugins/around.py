@@ -7,6 +7,7 @@ post_tool_call and transform_tool_result come after the tool and before its resu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -61,6 +62,16 @@ def hooked_tools(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
     if not hooks.has("post_tool_call", "transform_tool_result"):
         return list(tools)
     return [msgspec.structs.replace(tool, run=_telling(tool, hooks)) for tool in tools]
+
+
+def scoped(tool: Tool, scope: Callable[[], AbstractContextManager[object]]) -> Tool:
+    """Give the tool with each of its runs inside `scope`."""
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        with scope():
+            return await tool.run(context, arguments)
+
+    return msgspec.structs.replace(tool, run=run)
 
 
 def _telling(tool: Tool, hooks: Hooks) -> Handler:

@@ -8,6 +8,7 @@ loop: `around.py` and the composition root call it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ NAMES = (
     "on_session_reset",
     "subagent_start",
     "subagent_stop",
+    "on_compaction",
 )
 LIMIT_S = 10.0
 _STRIKES = 3
@@ -54,6 +56,7 @@ class Hooks:
         self._sources: list[Callable[[str], Sequence[Hook]]] = []
         self._limit_s = limit_s
         self._strikes: dict[int, int] = {}
+        self._scope: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def add_source(self, source: Callable[[str], Sequence[Hook]]) -> None:
         """Ask `source` too at each call; it gives hooks that plugins add to a table of their own."""
@@ -67,6 +70,14 @@ class Hooks:
             return self
         view = Hooks((), self._problems, limit_s=self._limit_s)
         view.add_source(lambda name: _replaced(self.of(name), bound, name))
+        return view
+
+    def within(self, scope: Callable[[], AbstractContextManager[object]]) -> Hooks:
+        """Give these hooks, each called inside `scope`; failures count as before."""
+        view = Hooks((), self._problems, limit_s=self._limit_s)
+        view.add_source(self.of)
+        view._strikes = self._strikes
+        view._scope = scope
         return view
 
     def of(self, name: str) -> list[Hook]:
@@ -127,7 +138,7 @@ class Hooks:
         return "\n\n".join(texts)
 
     async def _run(self, hook: Hook, facts: Mapping[str, Any]) -> Any:
-        with blamed(hook.plugin, hook.name):
+        with blamed(hook.plugin, hook.name), self._scope():
             answer = await within(self._limit_s, call(hook.function, **fitting(hook.function, facts)))
         self._strikes.pop(id(hook.function), None)
         return answer

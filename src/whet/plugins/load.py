@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, MutableMapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 
@@ -52,6 +53,7 @@ class PluginHost(msgspec.Struct, frozen=True):
     taken_tools: Collection[str] = ()
     taken_commands: Collection[str] = ()
     taken_engines: Collection[str] = ()
+    taken_providers: Collection[str] = ()
     workspace: Path | None = None
 
 
@@ -109,11 +111,27 @@ class Loaded:
         """The toolsets of the plugins' tools; they are on where their plugin is."""
         return list(dict.fromkeys(tool.toolset for tool in self.tools))
 
+    @property
+    def broken(self) -> dict[str, str]:
+        """Give the plugins that were wanted and are not loaded, with the reason."""
+        loaded = {
+            name for state in self.plugins if state.is_loaded for name in (state.manifest.name, state.key)
+        }
+        return {one.plugin: one.reason for one in self.problems if one.plugin not in loaded}
+
     def command(self, name: str, engine: object = None) -> PluginCommand | None:
         """Give the command of that name as it belongs to the engine instance in use, where it has its own."""
         bound = bound_parts(engine)
         own = bound.commands if bound else ()
         return next((command for command in (*own, *self.commands) if command.name == name), None)
+
+    def scope(self, session_id: str, conversation_id: str) -> AbstractContextManager[object]:
+        """Mark which session plugin code inside is called for."""
+        return hermes.session_scope(session_id, conversation_id)
+
+    def note_failure(self, error: PluginError) -> None:
+        """Keep what went wrong in a plugin outside of its hooks, for `take_news`."""
+        self.problems.append(Problem(error.plugin, f"its {error.hook} failed: {error.message}"))
 
     def take_news(self) -> list[str]:
         """Give the problems that were not given yet, a line each."""
@@ -199,6 +217,7 @@ class _Loader:
             dict.fromkeys(host.taken_tools, ""),
             dict.fromkeys(host.taken_commands, ""),
             dict.fromkeys(host.taken_engines, ""),
+            dict.fromkeys((f"PluginProvider {name}" for name in host.taken_providers), ""),
         )
 
     def load(self, found: Found) -> _Running | None:

@@ -78,7 +78,10 @@ class PluginProvider(msgspec.Struct, frozen=True):
     def open(self, model: ModelSettings, secrets: Mapping[str, str]) -> Provider:
         """Make it for these settings; `secrets` are the environment and .env. Raises PluginError."""
         with blamed(self.plugin, f"provider {self.name}"):
-            return self.factory(model, secrets)
+            made = self.factory(model, secrets)
+            if not all(callable(getattr(made, verb, None)) for verb in ("open", "list_models", "aclose")):
+                raise TypeError(f"it gave {type(made).__name__}, no Provider")
+            return made
 
 
 class PluginNotifier(msgspec.Struct, frozen=True):

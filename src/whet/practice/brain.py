@@ -12,7 +12,15 @@ import zlib
 
 import msgspec
 
-from whet.practice import chapters_task, cleanup_task, orders_task, plain, shop_task
+from whet.practice import (
+    chapters_task,
+    cleanup_task,
+    orders_task,
+    plain,
+    shop_task,
+    summary_task,
+    survey_task,
+)
 from whet.practice.ask import Ask, Call
 from whet.practice.script import Reply
 from whet.practice.steps import take_step
@@ -28,6 +36,9 @@ _TASKS = (
     (cleanup_task.MATCH, cleanup_task.proceed),
     (chapters_task.MATCH, chapters_task.proceed),
     (shop_task.MATCH, shop_task.proceed),
+    (summary_task.MATCH, summary_task.proceed),
+    (survey_task.QUESTION, survey_task.answer),
+    (survey_task.MATCH, survey_task.proceed),
 )
 
 

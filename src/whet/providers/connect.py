@@ -6,7 +6,7 @@ proxies and certificates are read from the process's own environment, by the HTT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -33,12 +33,15 @@ def connect(
     secrets: Mapping[str, str],
     *,
     backoff: Backoff | None = None,
+    others: Callable[[ModelSettings], Provider | None] = lambda _model: None,
 ) -> Provider:
     """Give the provider that the settings name, with its fallback where one is set. No I/O.
 
+    `others` is asked first: it gives a provider that is not one of ours.
+
     Raises ConfigError, with a hint, for an unknown provider, a bad URL or a missing key.
     """
-    first = connect_one(model, secrets, backoff=backoff)
+    first = others(model) or connect_one(model, secrets, backoff=backoff)
     if not fallback.model:
         return first
     second = msgspec.structs.replace(
@@ -51,7 +54,7 @@ def connect(
         window_tokens=0,
         max_output_tokens=0,
     )
-    return FallbackProvider(first, connect_one(second, secrets, backoff=backoff))
+    return FallbackProvider(first, others(second) or connect_one(second, secrets, backoff=backoff))
 
 
 def connect_one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apsw
 
+from whet.store import live, rows, sessions
 from whet.store.rows import ASSISTANT
 
 
@@ -21,6 +22,31 @@ def calls_by_outcome(connection: apsw.Connection) -> dict[str, int]:
 def unfinished_calls(connection: apsw.Connection) -> int:
     """Count the calls that have no result."""
     return _one(connection, "SELECT count(*) FROM tool_calls WHERE finished IS NULL")
+
+
+def messages(connection: apsw.Connection, session_id: str) -> int:
+    """Count a session's messages, those that no list shows any more included. Raises NotFound."""
+    return len(_of_session(connection, session_id))
+
+
+def largest_prompt(connection: apsw.Connection, session_id: str) -> int:
+    """Give the tokens of a session's largest request, as the server counted. Raises NotFound."""
+    found = (rows.unpack_with_usage(*row)[1] for row in _of_session(connection, session_id))
+    return max((usage.prompt_tokens for usage in found if usage is not None), default=0)
+
+
+def live_messages(connection: apsw.Connection, session_id: str) -> int:
+    """Count the messages that a session's next request would show. Raises NotFound."""
+    return len(live.load(connection, session_id).messages)
+
+
+def _of_session(connection: apsw.Connection, session_id: str) -> list[tuple[int, str, str | None]]:
+    key = sessions.key_of(connection, session_id)
+    found = connection.execute(
+        "SELECT role, content, extra FROM messages WHERE id > ? AND id < ?",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS),
+    )
+    return list(found)
 
 
 def _one(connection: apsw.Connection, sql: str) -> int:

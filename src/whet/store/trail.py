@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import apsw
 import msgspec
 
+from whet.contract.messages import Message
 from whet.store import rows, sessions
 
 Kind = Literal["changed", "read", "command", "url"]
@@ -68,6 +69,27 @@ def trail(
                     code = _exit_code(connection, key, seq + 1 + position) if item.kind == "command" else None
                     found.append(Step(seq, item, code))
     return found, 0
+
+
+def arguments_of(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
+    """Give the argument texts of a session's calls of `tool` that worked, oldest first, undone turns left
+    out, and also of those that no live list shows any more. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    found: list[str] = []
+    calls = connection.execute(
+        "SELECT seq, position FROM tool_calls WHERE session = ? AND name = ? AND finished IS NOT NULL"
+        " AND error_kind = '' AND turn NOT IN (SELECT number FROM turns WHERE session = ? AND undone <> '')"
+        " ORDER BY seq",
+        (key, tool, key),
+    )
+    for seq, position in calls:
+        row = connection.execute(
+            "SELECT role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, seq - 1 - position),)
+        ).fetchone()
+        if row is not None:
+            message: Message = rows.unpack(*row)
+            found.append(message.tool_calls[int(position)].arguments)
+    return found
 
 
 def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:

@@ -1,0 +1,188 @@
+"""The demo's chapter on context: a conversation of 2,000 messages in a window of 8,000 tokens.
+
+The stand-in surveys a thousand stations in one turn, one file a step, far beyond its window; then it is
+asked for code words that only some of those files held. What is shown as measured comes from the database
+and from the recorded requests, not from what the demo said.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from whet.cli.demo_facts import Stored, stored
+from whet.cli.demo_play import Play, Turn
+from whet.cli.demo_stage import Stage
+from whet.cli.demo_world import SeenRequest
+from whet.clock import SystemClock
+from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
+from whet.practice.survey_task import page_of, path_of
+from whet.store import compactions, counts
+from whet.store.compactions import CompactionSums
+from whet.store.database import Database
+
+STATIONS, FACTS, WINDOW = 1_000, 20, 8_000
+_ASKED_AT_ONCE = 4
+_SURVEY_LIMIT_S = 600.0
+_EXTRA = f"""\
+  window_tokens: {WINDOW}
+agent:
+  max_steps: {STATIONS + 10}
+"""
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What the database and the requests say about the session."""
+
+    messages: int
+    live_messages: int
+    compactions: int
+    saved_tokens: int
+    largest_prompt_tokens: int
+    cache_hit_ratio: float
+    facts: int
+    answered: int
+
+
+def play(play: Play) -> None:
+    """Play the chapter."""
+    stage, began_s = play.stage, time.monotonic()
+    stage.title("A long conversation in a small window")
+    stage.say(
+        "Everything here is real but the model: the practice model is a scripted stand-in that sees each "
+        "request and nothing else. It surveys a thousand weather stations in one turn, one file a step. Its "
+        f"window holds {WINDOW:,} tokens, enough for some thirty of them."
+    )
+    words = _furnish(play)
+    survey = ["-q", f"Survey the {STATIONS} stations."]
+    first = play.chat(survey, pace=0.0, shows=_some_of(stage), limit_s=_SURVEY_LIMIT_S)
+    session_id = first.end.session_id if first.end else ""
+    _answered(play, "survey_ended", first)
+    made = [event for event in first.events if isinstance(event, Compaction)]
+    play.check("compacted_often", len(made) >= 10, f"{len(made)} compactions")
+    play.conclude(
+        f"What you just saw: whenever the window was three quarters full, older messages were replaced by a "
+        f"summary, {len(made)} times, and the work went on. Nothing was deleted: what left the window is in "
+        "the store, and the summary says under which numbers."
+    )
+    stage.title("What has left the window")
+    stage.say(f"{FACTS} of the files held a code word. None of them is in the window any more. Ask for all:")
+    right = _ask_all(play, words)
+    play.check("every_fact_answered", right == FACTS, f"{right} of {FACTS}")
+    play.conclude(
+        "What you just saw: where its window lacks the answer, the model calls `recall` and gets the very "
+        "message back."
+    )
+    _measure(play, session_id, words, right, began_s)
+
+
+def _furnish(play: Play) -> dict[int, str]:
+    """Write the stations' files and the settings; gives the code words by station."""
+    chosen = [7 + number * (STATIONS - 60) // FACTS for number in range(FACTS)]
+    words = {n: f"amber-{zlib.crc32(str(n).encode()) % 90_000 + 10_000}" for n in chosen}
+    (play.world.project / "stations").mkdir()
+    for station in range(1, STATIONS + 1):
+        page = page_of(station, words.get(station, ""))
+        (play.world.project / path_of(station)).write_text(page, "utf-8")
+    config = play.world.home.config
+    config.write_text(config.read_text("utf-8").replace("approval:", f"{_EXTRA}approval:"), "utf-8")
+    return words
+
+
+def _some_of(stage: Stage) -> Callable[[Event], bool]:
+    """Show the first calls, a few of the compactions, and the end; a thousand lines tell no more."""
+    calls = compactions = 0
+
+    def shows(event: Event) -> bool:
+        nonlocal calls, compactions
+        if isinstance(event, Compaction):
+            compactions += 1
+            return compactions <= 3
+        if isinstance(event, ToolFinished):
+            calls += 1
+            if calls % 100 == 0:
+                stage.write(f"  ... station {calls:,}, {compactions} compactions so far ...\n")
+            return calls <= 3
+        if isinstance(event, ToolStarted):
+            return calls < 3
+        return isinstance(event, TextDelta | TurnEnd)
+
+    return shows
+
+
+def _ask_all(play: Play, words: dict[int, str]) -> int:
+    """Ask for every code word, some at once; gives how many came back right."""
+    stations, right = list(words), 0
+    for begin in range(0, len(stations), _ASKED_AT_ONCE):
+        asked = stations[begin : begin + _ASKED_AT_ONCE]
+        names = ", ".join(map(str, asked))
+        is_shown = begin < 2 * _ASKED_AT_ONCE
+        turn = play.chat(
+            ["--continue", "-q", f"Which code words have stations {names}?"],
+            pace=0.3,
+            shows=lambda _event, is_shown=is_shown: is_shown,
+        )
+        right += sum(f"Station {station}: {words[station]}" in turn.text for station in asked)
+    return right
+
+
+def _had_left(requests: Sequence[SeenRequest], words: dict[int, str]) -> bool:
+    """Whether no request that first put a question held one of its answers."""
+    first: dict[str, str] = {}
+    for request in requests:
+        for question in re.findall(r"Which code words have stations ([\d, ]+)\?", request.body)[-1:]:
+            first.setdefault(question, request.body)
+    asked = {question: [int(number) for number in question.split(", ")] for question in first}
+    return len(first) == FACTS // _ASKED_AT_ONCE and not any(
+        words[station] in first[question] for question, stations in asked.items() for station in stations
+    )
+
+
+def _measure(play: Play, session_id: str, words: dict[int, str], right: int, began_s: float) -> None:
+    stage = play.stage
+    stage.title("What was measured")
+    database = Database.open(play.world.home.database, SystemClock())
+    try:
+        sums = database.read_now(lambda db: compactions.of_session(db, session_id))
+        messages = database.read_now(lambda db: counts.messages(db, session_id))
+        largest = database.read_now(lambda db: counts.largest_prompt(db, session_id))
+        live = database.read_now(lambda db: counts.live_messages(db, session_id))
+    finally:
+        database.close()
+    seen = play.world.requests()
+    total, refused = stored(play.world), [one.refused for one in seen if one.refused]
+    found = _found(sums, total, messages, live, largest, right)
+    play.check("two_thousand_messages", messages >= 2 * STATIONS, f"{messages:,}")
+    play.check("every_request_in_the_window", 0 < largest <= WINDOW, f"{largest:,} tokens")
+    play.check("every_request_valid", not refused, "; ".join(refused[:3]))
+    play.check("facts_were_out_of_the_window", _had_left(seen, words), "a code word was still in a request")
+    play.measured |= {"context": found, "wall_s": round(time.monotonic() - began_s, 2)}
+    stage.write("\n")
+    stage.table(
+        [
+            ("messages", f"{messages:,} in the store, {live} in the window at the end"),
+            ("compactions", f"{sums.count}, {sums.saved_tokens:,} tokens saved in all"),
+            ("largest request", f"{largest:,} tokens of {WINDOW:,}, as the server counted"),
+            ("prompt cache", f"{total.cache_hit_ratio:.1%} of all prompt tokens (simulated by the practice "
+             "server)"),
+            ("facts", f"{right} of {FACTS} answered, none of them in the window when asked"),
+            ("wall time", f"{play.measured['wall_s']:.0f} s"),
+        ]
+    )  # fmt: skip
+
+
+def _found(
+    sums: CompactionSums, total: Stored, messages: int, live: int, largest: int, right: int
+) -> Measured:
+    return Measured(
+        messages, live, sums.count, sums.saved_tokens, largest, total.cache_hit_ratio, FACTS, right
+    )
+
+
+def _answered(play: Play, name: str, turn: Turn) -> None:
+    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
+    play.check(name, ok, turn.complaint if not ok else "")

@@ -1,0 +1,206 @@
+"""`whet eval context`: engines side by side on one long conversation, as a table, a chart or JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.app.discover import by_keys, is_needed, nothing_set
+from whet.cli.output import Column, emit_json, table, wrapped
+from whet.cli.wording import count, printable
+from whet.clock import SystemClock
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, FallbackSettings, Settings
+from whet.config.secrets import load_secrets
+from whet.contract.errors import BadInput, NotFound
+from whet.evals import context_chart, context_story
+from whet.evals.context_judge import ModelJudge
+from whet.evals.context_replay import EngineResult, Replay, measured_tokens, names, run
+from whet.evals.context_story import Story
+from whet.practice.server import PracticeServer
+from whet.providers.connect import connect
+from whet.store import sessions
+from whet.store.database import Database
+from whet.store.rows import SEQ_LIMIT
+from whet.store.search import span
+
+_MOST_MESSAGES = 1_000_000
+_LEGEND = (
+    "Found: one tool call brings it back, recall's or the engine's. Size after: of the threshold. Between: "
+    "requests that follow no compaction. Per request: CPU of the host, no compaction."
+)
+
+
+@click.command("context")
+@click.option("--engine", "wanted", multiple=True, metavar="NAME", help="This engine; again for more.")
+@click.option(
+    "--session", "session_id", default="", metavar="ID", help="A stored session, not a made-up one."
+)
+@click.option("--messages", default=1_000, show_default=True, help="Length of the made-up conversation.")
+@click.option("--window", default=32_000, show_default=True, help="The window, in tokens.")
+@click.option(
+    "--live", is_flag=True, help="Summaries by your own model instead of the stand-in; costs money."
+)
+@click.option("--judge", default=0, metavar="N", help="With --live: also ask your model for N of the facts.")
+@click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart (SVG) here.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def context(  # noqa: PLR0913 one parameter an option
+    home: Home,
+    wanted: tuple[str, ...],
+    session_id: str,
+    messages: int,
+    window: int,
+    live: bool,
+    judge: int,
+    chart: Path | None,
+    as_json: bool,
+) -> None:
+    """Replay a long conversation through context engines and ask for what was said in it.
+
+    Without --engine: the built-in one and those of enabled plugins. Without --live nothing leaves this
+    machine: summaries are by the practice model, a scripted stand-in that copies and understands nothing.
+    """
+    if judge and not live:
+        raise BadInput("--judge asks a real model", hint="whet eval context --live --judge 20")
+    if messages < 10 or window < 2_000:
+        raise BadInput("at least 10 messages and a window of 2,000 tokens", hint="whet eval context --help")
+    story = _stored(home, session_id) if session_id else context_story.synthetic(messages)
+    results = _results(home, story, wanted, window, judge if live else -1)
+    if chart is not None:
+        chart.write_text(_chart(story, window, results), "utf-8")
+    if as_json:
+        return emit_json({"story": story.name, "window_tokens": window, "live": live, "engines": results})
+    click.echo(f"{printable(story.name)}, window {count(window)} tokens, {len(story.facts)} facts\n")
+    click.echo("\n".join(_report(results)))
+    if chart is not None:
+        click.echo(f"\nchart: {chart}")
+
+
+def _results(
+    home: Home, story: Story, wanted: tuple[str, ...], window: int, judged: int
+) -> list[EngineResult]:
+    """Replay with the stand-in (`judged` -1), or with the person's own model."""
+    secrets = dict(load_secrets(home, os.environ))
+    settings = load(home, environ=os.environ).settings
+    if judged >= 0:
+        if is_needed(settings):
+            raise nothing_set(by_keys(secrets))
+        replay = Replay(_for_replay(settings, window), secrets, home, _progress())
+        return asyncio.run(_all(replay, story, wanted, judged))
+    with PracticeServer() as server:
+        model = msgspec.structs.replace(
+            settings.model, provider="practice", model="practice", base_url=server.base_url, format="auto"
+        )
+        settings = msgspec.structs.replace(settings, model=model)
+        replay = Replay(
+            _for_replay(settings, window),
+            secrets,
+            home,
+            _progress(),
+            lambda: measured_tokens([request.body for request in server.requests]),
+        )
+        return asyncio.run(_all(replay, story, wanted, 0))
+
+
+async def _all(replay: Replay, story: Story, wanted: tuple[str, ...], judged: int) -> list[EngineResult]:
+    known = await names(replay)
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise NotFound(f"there is no engine {missing[0]!r}", hint=f"there are: {', '.join(known)}")
+    if not judged:
+        return [await run(replay, name, story) for name in wanted or known]
+    provider = connect(replay.settings.model, replay.settings.fallback, replay.secrets)
+    try:
+        replay = msgspec.structs.replace(replay, judge=ModelJudge(provider), judged_facts=judged)
+        return [await run(replay, name, story) for name in wanted or known]
+    finally:
+        await provider.aclose()
+
+
+def _for_replay(settings: Settings, window: int) -> Settings:
+    return msgspec.structs.replace(
+        settings,
+        model=msgspec.structs.replace(settings.model, window_tokens=window),
+        fallback=FallbackSettings(),
+        approval=ApprovalSettings(mode="deny"),
+    )
+
+
+def _stored(home: Home, session_id: str) -> Story:
+    database = Database.open(home.database, SystemClock())
+    try:
+        found = database.read_now(lambda db: sessions.resolve(db, session_id))
+        rows = database.read_now(lambda db: span(db, found, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
+        row = database.read_now(lambda db: sessions.get(db, found))
+    finally:
+        database.close()
+    story = context_story.of_messages(f"session {row.title or found}", [message for _, message in rows])
+    if not story.messages or not story.facts:
+        raise NotFound("that session is too short to ask anything of", hint="whet sessions list")
+    return story
+
+
+def _progress() -> Callable[[str, int, int], None]:
+    """Show how far a replay is, on a terminal's standard error."""
+    if not sys.stderr.isatty():
+        return lambda engine, done, of: None
+
+    def show(engine: str, done: int, of: int) -> None:
+        text = f"{engine}: {done:,} of {of:,} messages" if done < of else ""
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    return show
+
+
+def _report(results: list[EngineResult]) -> list[str]:
+    """Give the table, a column for each engine, and what the engines complained of."""
+    measures: list[tuple[str, Callable[[EngineResult], str]]] = [
+        ("facts found", lambda one: f"{one.recoverable}/{one.facts}"),
+        ("  by its tool", lambda one: f"{one.by_own_tool}/{one.facts}"),
+        ("  in window", lambda one: f"{one.in_context}/{one.facts}"),
+        ("paths found", lambda one: f"{one.paths_found}/{one.paths}"),
+        ("compactions", lambda one: str(one.compactions)),
+        ("saving, mean", lambda one: f"{one.saving_mean:.0%}"),
+        ("saving, least", lambda one: f"{one.saving_least:.0%}"),
+        ("size after", lambda one: f"{one.size_after:.0%}"),
+        ("tokens/turn", lambda one: count(round(one.tokens_per_turn))),
+        ("for summaries", lambda one: "-" if one.summary_tokens is None else count(one.summary_tokens)),
+        ("cache hit", lambda one: f"{one.cache_hit:.1%}"),
+        ("  between", lambda one: f"{one.cache_hit_between:.1%}"),
+        ("compacting", lambda one: f"{one.compaction_s:.2f} s"),
+        ("per request", lambda one: f"{one.host_ms_per_request:.2f} ms"),
+    ]
+    if any(one.judged is not None for one in results):
+        measures.append(("judged", lambda one: "-" if one.judged is None else f"{one.judged:.0%}"))
+    shape = [Column(""), *(Column(printable(one.engine), right=True) for one in results)]
+    lines = [table(shape, [[name, *map(value, results)] for name, value in measures]), ""]
+    lines.append(wrapped(_LEGEND))
+    for one in results:
+        lines += [wrapped(printable(f"{one.engine}: {notice}")) for notice in one.notices[:3]]
+    return lines
+
+
+def _chart(story: Story, window: int, results: list[EngineResult]) -> str:
+    def of(value: Callable[[EngineResult], float]) -> dict[str, float]:
+        return {result.engine: value(result) for result in results}
+
+    return context_chart.bars(
+        f"{story.name}, window {count(window)} tokens",
+        [
+            ("facts that one tool call brings back", of(lambda one: one.recoverable / one.facts), "{:.0%}"),
+            ("facts in the window at the end", of(lambda one: one.in_context / one.facts), "{:.0%}"),
+            ("saving per compaction", of(lambda one: one.saving_mean), "{:.0%}"),
+            ("prompt tokens per turn", of(lambda one: one.tokens_per_turn), "{:,.0f}"),
+            ("prompt cache hit", of(lambda one: one.cache_hit), "{:.1%}"),
+            ("seconds in compactions", of(lambda one: one.compaction_s), "{:.2f}"),
+        ],
+    )

@@ -1,0 +1,122 @@
+"""Long conversations to replay through context engines, and the facts that are asked for afterwards.
+
+A synthetic one is tool work with facts planted in results, in what the person says and in answers. Of a
+stored one, things that stand in it exactly once (numbers, paths, names with digits) become the facts. It
+does not know any engine.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from whet.contract.messages import Message, ToolCall
+
+FACTS_MAX = 400
+_NOISE = (
+    "checked the order lines of the batch and found them in the expected state",
+    "the totals agree with what the ledger says for that day",
+    "no line was rejected, two were rounded to whole cents",
+    "the next batch depends on nothing that was seen here",
+)
+_PLACES = ("cellar", "harbour", "meadow", "orchard", "quarry", "station", "tower", "valley")
+_SINGLE = re.compile(
+    r"(?<![\w/.-])((?:[\w.-]+/)+[\w.-]{3,60}|\d{4,12}|[A-Za-z]+[-_]\d[\w-]{3,40})(?![\w/.-])"
+)
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Something that was said once: the words to look for it by, the value that must come back, and where it
+    stood (result, person, answer)."""
+
+    key: str
+    value: str
+    place: str
+
+    @property
+    def question(self) -> str:
+        """The question for a model."""
+        return f"What value belongs to: {self.key}? Answer with the value alone."
+
+
+class Story(msgspec.Struct, frozen=True):
+    """A conversation and what is asked of it. `paths` are the files that its calls name."""
+
+    name: str
+    messages: list[Message]
+    facts: list[Fact]
+    paths: list[str]
+
+
+def synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
+    """Make about `count` messages: a request, ten steps of one call each, an answer, and so on."""
+    rng = random.Random(seed)
+    messages: list[Message] = []
+    facts: list[Fact] = []
+    paths: list[str] = []
+    step = 0
+    while len(messages) < count:
+        turn = len(facts)
+        fact = _fact(rng, len(facts), "person")
+        facts.append(fact)
+        text = f"Go through the next {turn_steps} batches. Keep in mind: {fact.key} is {fact.value}."
+        messages.append(Message("user", text))
+        for _ in range(turn_steps):
+            step += 1
+            path = f"batches/part{step // 50}/batch{step}.csv"
+            paths.append(path)
+            facts.append(_fact(rng, len(facts), "result"))
+            messages += _step(rng, step, path, facts[-1])
+        fact = _fact(rng, len(facts), "answer")
+        facts.append(fact)
+        messages.append(Message("assistant", f"Done with part {turn}. I set {fact.key} to {fact.value}."))
+    return Story(f"synthetic, {len(messages):,} messages", messages, _spread(facts), paths)
+
+
+def of_messages(name: str, messages: Sequence[Message]) -> Story:
+    """Take a conversation as it was; facts are what stands in it exactly once."""
+    seen: Counter[str] = Counter()
+    for message in messages:
+        for text in (message.text, *(call.arguments for call in message.tool_calls)):
+            seen.update(found[1] for found in _SINGLE.finditer(text))
+    facts: list[Fact] = []
+    for message in messages:
+        place = {"user": "person", "assistant": "answer", "tool": "result"}[message.role]
+        for found in _SINGLE.finditer(message.text):
+            before = re.findall(r"[^\W\d_]{3,}", message.text[max(found.start() - 80, 0) : found.start()])
+            if seen[found[1]] == 1 and len(before) >= 2:
+                facts.append(Fact(" ".join(before[-4:]), found[1], place))
+    paths = [path for message in messages for call in message.tool_calls for path in _paths(call.arguments)]
+    return Story(name, list(messages), _spread(facts), list(dict.fromkeys(paths)))
+
+
+def _fact(rng: random.Random, number: int, place: str) -> Fact:
+    return Fact(f"code of {_PLACES[number % len(_PLACES)]}{number}", f"v{rng.randrange(10**7, 10**8)}", place)
+
+
+def _step(rng: random.Random, step: int, path: str, fact: Fact) -> list[Message]:
+    noise = [rng.choice(_NOISE) for _ in range(24)]
+    call = ToolCall(f"call_{step}", "read_file", json.dumps({"path": path}))
+    body = "\n".join((*noise[:12], f"{fact.key} = {fact.value}", *noise[12:]))
+    said = Message("assistant", f"Looking at batch {step}: {rng.choice(_NOISE)}.", (call,))
+    return [said, Message("tool", body, tool_call_id=call.id, tool_name=call.name)]
+
+
+def _spread(facts: list[Fact]) -> list[Fact]:
+    """Give at most 400, from the whole conversation."""
+    if len(facts) <= FACTS_MAX:
+        return facts
+    return [facts[index * len(facts) // FACTS_MAX] for index in range(FACTS_MAX)]
+
+
+def _paths(arguments: str) -> list[str]:
+    try:
+        given = msgspec.json.decode(arguments, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeError):
+        return []
+    return [value for key, value in given.items() if key in ("path", "file_path") and isinstance(value, str)]

@@ -1,0 +1,48 @@
+"""How the stand-in writes a summary when a context engine asks for one: by copying, it understands nothing.
+
+It takes the first request as the goal and lists the newest calls of the record. What a record looks like is
+the asker's own words; anything else in the request is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whet.practice.ask import Ask
+from whet.practice.script import Reply
+
+MATCH = re.compile(r"\ASummarise the record below\b")
+
+_RECORD = re.compile(r"<record>\n(.*)\n</record>", re.DOTALL)
+_LINE = re.compile(r"^\[(?:#(\d+) )?(user|assistant|result of \S+?)[,\]]", re.MULTILINE)
+_CALL = re.compile(r"^  calls (\S+) (.*)$", re.MULTILINE)
+_GOAL = re.compile(r"^## 2\. .*\n(.+)$", re.MULTILINE)
+_ACTIONS_MAX, _CHARS = 8, 120
+
+
+def proceed(ask: Ask, start: int) -> Reply:
+    """Write sections 2 and 4 of the summary that message `start` asks for."""
+    text = ask.heard[start].text
+    found = _RECORD.search(text)
+    record = found[1] if found else ""
+    earlier = _GOAL.search(text[: found.start()] if found else text)
+    goal = _short(_first_request(record) or (earlier[1] if earlier else "Go on with the conversation."))
+    actions = [f"{name} {_short(arguments)}" for name, arguments in _CALL.findall(record)]
+    lines = [f"{number}. {action}" for number, action in enumerate(actions[-_ACTIONS_MAX:], 1)]
+    pages = re.findall(r"^\[#(\d+) ", record, re.MULTILINE)
+    if pages:
+        lines.append(
+            f"{len(lines) + 1}. Messages [#{pages[0]}-{pages[-1]}] hold {len(actions)} calls in all."
+        )
+    return Reply("\n".join(("## 2. Goal", goal, "## 4. Completed actions", *lines)))
+
+
+def _first_request(record: str) -> str:
+    for match in _LINE.finditer(record):
+        if match[2] == "user":
+            return record[match.end() :].split("\n", 1)[0].strip()
+    return ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _CHARS else f"{text[: _CHARS - 3]}..."

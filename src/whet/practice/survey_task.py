@@ -1,0 +1,77 @@
+"""How the stand-in surveys weather stations, one file a step, and answers for their code words later.
+
+The survey is as long as one likes; which station is next is read from the newest call in the request. A code
+word is answered only from what the request shows: where the message that held it has left the window, it is
+asked for with `recall` first.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from whet.practice.ask import Ask, Call
+from whet.practice.hands import Hands, fill
+from whet.practice.script import Reply
+
+MATCH = re.compile(r"survey (?:all )?the (\d+) stations", re.I)
+QUESTION = re.compile(r"code words? (?:has|have|of) stations? ([\d, and]+)", re.I)
+
+_STATION = re.compile(r"stations/station-(\d+)\.txt")
+
+
+def path_of(station: int) -> str:
+    """Give a station's file."""
+    return f"stations/station-{station:04d}.txt"
+
+
+def page_of(station: int, word: str = "") -> str:
+    """Give what a station's file says; `word` is its code word, where it has one."""
+    weather = ("clear", "cloudy", "rain", "fog", "wind")[station % 5]
+    lines = [
+        f"station {station:04d}",
+        f"weather: {weather}, {station * 7 % 31 - 5} degrees",
+        f"pressure: {980 + station % 50} hPa",
+    ]
+    if word:
+        lines.append(f"code word of station {station:04d}: {word}")
+    return "\n".join([*lines, "instruments checked, no repair needed, next visit in spring"]) + "\n"
+
+
+def proceed(ask: Ask, start: int) -> Reply:
+    """Read the next station of the survey that message `start` asks for."""
+    found = MATCH.search(ask.heard[start].text)
+    count = int(found[1]) if found else 0
+    done = [(int(seen[1]), item) for item in ask.done if (seen := _STATION.search(str(item.arguments)))]
+    if done and (done[-1][1].denied or f"station {done[-1][0]:04d}" not in done[-1][1].result):
+        return Reply(f"I stopped at station {done[-1][0]}: {done[-1][1].result.strip()[:200]}")
+    last = done[-1][0] if done else 0
+    if last >= count:
+        return Reply(f"All {count} stations are surveyed.")
+    return Hands(ask).use("read_file", path=path_of(last + 1))
+
+
+def answer(ask: Ask, start: int) -> Reply:
+    """Answer message `start`, which asks for code words."""
+    found = QUESTION.search(ask.heard[start].text)
+    wanted = [int(number) for number in re.findall(r"\d+", found[1] if found else "")]
+    seen = "\n".join(message.text for message in ask.heard)
+    words = {n: re.search(rf"code word of station {n:04d}: (\S+)", seen) for n in wanted}
+    missing = [n for n in wanted if words[n] is None]
+    if missing and not any(item.at > start and item.name == "recall" for item in ask.done):
+        return _recall(ask, missing)
+    return Reply(
+        "\n".join(f"Station {n}: {found[1] if (found := words[n]) else 'not found'}" for n in wanted)
+    )
+
+
+def _recall(ask: Ask, stations: list[int]) -> Reply:
+    offer = ask.offers.get("recall")
+    if offer is None:
+        return Reply("I no longer see that, and there is no tool `recall` to bring it back.")
+    calls = [
+        Call("recall", msgspec.json.encode(fill(offer, {"query": f"code word of station {n:04d}"})).decode())
+        for n in stations
+    ]
+    return Reply("That has left my window; I bring it back.", tool_calls=tuple(calls))
