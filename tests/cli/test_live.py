@@ -9,6 +9,7 @@ from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,
     Compaction,
+    ConfirmationAsked,
     ReasoningDelta,
     Retry,
     Steered,
@@ -132,3 +133,27 @@ def test_wrapped_breaks_at_blanks_and_counts_wide_characters() -> None:
     assert wrapped("日本語日本語", 5) == ["日本", "語日", "本語"]
     assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
     assert wrapped("a\n\nb", 4) == ["a", "", "b"]
+
+
+def test_a_call_that_waits_for_a_human_says_where_and_counts_down() -> None:
+    paper = Paper(40)
+    page = "http://127.0.0.1:6080/r/Vbd1E7XCGdbA1y0tMJWvdq"
+    paper.view.emit(TextDelta("I delete it."))
+    paper.view.emit(ConfirmationAsked("1", "delete_data", "kubectl delete ns shop", "Vbd1", page, 300.0))
+    assert paper.text == (
+        "\nI delete it.\n\ndelete_data waits for a human's\ndecision, 5 m 00 s at most: kubectl\n"
+        f"delete ns shop\n{page}\n"
+    )
+    paper.now_s = 61.0
+    assert paper.live() == ["⠇ 3 m 59 s left · Ctrl-C withdraws"]
+    paper.width = 60
+    assert paper.live() == ["⠇ waiting for a human · 3 m 59 s left · Ctrl-C withdraws"]
+    paper.view.emit(ApprovalDecided("1", "allow", "service", "approved by ada"))
+    assert paper.text.endswith(f"{page}\napproved by ada\n")
+    assert "waiting" not in paper.live()[0]
+
+
+def test_without_a_page_the_command_that_decides_is_named() -> None:
+    paper = Paper(80)
+    paper.view.emit(ConfirmationAsked("1", "delete_data", "rm", "Vbd1", "", 30.0))
+    assert paper.text.endswith("at most: rm\ndecide with: whet confirm approve Vbd1\n")

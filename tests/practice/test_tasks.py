@@ -1,4 +1,4 @@
-"""The demo's three tasks, end to end: the stand-in decides, real commands run in a real folder."""
+"""The demo's tasks, end to end: the stand-in decides, real commands run in a real folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from whet.practice.chapters_task import number_command
 from whet.practice.cleanup_task import RECKLESS
 from whet.practice.orders_task import NAIVE, PROPER
 from whet.practice.project import make_project
+from whet.practice.shop import make_shop
+from whet.practice.shop_task import LOOK, WIPE, delete_command
 from whet.practice.survey_task import page_of, path_of
 
 MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
 CLEAN = "Clean up the build output."
 NUMBER = "Number the chapters."
+TIDY = "Tidy the shop database."
 NUMBERS = [str(n) for n in range(1, 21)]
 
 
@@ -174,6 +177,34 @@ def test_a_failing_or_denied_chapter_stops_the_work(project):
 def test_a_pause_can_be_asked_for():
     assert number_command(3, "0.5").startswith("sleep 0.5 && ")
     assert "-- 3 --" not in number_command(3)
+
+
+def test_what_a_denial_says_is_what_is_asked_next(project):
+    make_shop(project)
+    loop = Loop(project, gate=lambda c: "Denied by ada: only those older than 200 days" if c == WIPE else "")
+    said = loop.ask(TIDY)
+    assert loop.commands == [LOOK, WIPE, delete_command("200"), LOOK]
+    assert "5 rows deleted" in said and "carts: 7 rows" in said
+
+
+def test_a_denial_that_names_nothing_narrower_ends_the_task(project):
+    make_shop(project)
+    loop = Loop(project, gate=lambda c: "" if c == LOOK else "Denied by ada: not on a Friday.")
+    assert "not on a Friday" in loop.ask(TIDY)
+    assert loop.commands == [LOOK, WIPE]
+
+
+def test_the_narrower_request_denied_too_ends_the_task(project):
+    make_shop(project)
+    loop = Loop(
+        project, gate=lambda c: "" if c == LOOK else "Denied by ada: keep what is older than 30 days."
+    )
+    assert loop.ask(TIDY).startswith("I changed nothing.")
+    assert loop.commands == [LOOK, WIPE, delete_command("30")]
+
+
+def test_without_a_shop_nothing_is_asked_for(project):
+    assert "no shop database here" in Loop(project).ask(TIDY)
 
 
 def test_the_survey_goes_on_from_the_newest_call_and_answers_from_what_is_shown(tmp_path):

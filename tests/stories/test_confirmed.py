@@ -106,7 +106,7 @@ def test_a_denial_reaches_the_model_with_its_reason(
     assert running.done().code == 0
     assert shipped(program) == ""
     assert "not on a Friday" in last_result(server)
-    assert "A human" in last_result(server)
+    assert "Denied by owner at the confirmation service" in last_result(server)
 
 
 def test_an_agent_killed_while_it_waits_finds_its_own_request_again(

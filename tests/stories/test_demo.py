@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,25 @@ _CHECKS = {
     "each_chapter_numbered_once",
     "found_by_search",
     "no_call_without_result",
+    "every_request_valid",
+    "each_request_prefix_of_next",
+}
+_CONFIRM_CHECKS = {
+    "deny_accepted",
+    "approve_accepted",
+    "tidied",
+    "wipe_asked_then_narrower",
+    "page_shows_each_request",
+    "nothing_ran_while_it_waited",
+    "denial_read_by_the_model",
+    "only_old_carts_gone",
+    "ran_exactly_once",
+    "recorded_as_decided",
+    "decided_by_the_script",
+    "consumed_and_executed_once",
+    "one_byte_differs",
+    "altered_log_found",
+    "untouched_log_verifies",
     "every_request_valid",
     "each_request_prefix_of_next",
 }
@@ -94,6 +115,34 @@ def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
     assert folder.parent == (place / "tmp").resolve()
     assert "+ 50) // 100" in (folder / "orders/orders/price.py").read_text()
     assert (folder / "orders/steps.log").read_text().split() == [str(n) for n in range(1, 21)]
+    assert files_below(place / "home") == [] and files_below(place / "cwd") == []
+
+
+def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(place: Path) -> None:
+    done = subprocess.run(
+        [*_DEMO, "--chapter", "confirm", "--json", "--keep"],
+        cwd=place / "cwd",
+        env=environment(place),
+        capture_output=True,
+        timeout=120,
+    )
+    report = json.loads(done.stdout)
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    assert {check["name"] for check in report["checks"]} == _CONFIRM_CHECKS
+    assert (done.returncode, report["ok"], done.stderr) == (0, True, b"")
+    decided = [
+        (one["action"], one["status"], one["execution"]) for one in report["measured"]["confirmations"]
+    ]
+    assert decided == [("wipe_database", "denied", ""), ("delete_data", "approved", "executed")]
+    folder = Path(report["folder"])
+    with closing(sqlite3.connect(folder / "orders" / "shop.db")) as shop:
+        assert shop.execute("SELECT what, rows FROM changes").fetchall() == [
+            ("delete carts older than 90 days", 9)
+        ]
+    with closing(sqlite3.connect(folder / "service" / "confirmations.db")) as log:
+        decisions = log.execute("SELECT principal FROM events WHERE kind = 'decided'").fetchall()
+    assert decisions == [("scripted-approver",)] * 2
+    assert (folder / "home" / ".env").stat().st_mode & 0o777 == 0o600
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 

@@ -43,28 +43,35 @@ class Confirmations:
         self._settings = settings
         self._clock = clock
         self._client = ConfirmClient(settings.url, _token(settings, secrets, home))
+        self._refused: set[str] = set()
 
     async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
         """Decide as the Confirmer contract says."""
+        key = _key(case)
+        self._refused.add(key)
         try:
             ticket = await self._submit(case)
             try:
                 record = await self._wait(case, ticket, emit)
             except asyncio.CancelledError:
-                await asyncio.shield(self._withdraw(ticket.id))
+                await asyncio.shield(self._withdraw(ticket.id, emit))
                 raise
             if record["status"] not in ("approved", "auto_approved"):
                 return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
+            self._refused.discard(key)  # from here on there is something to report, whatever comes back
             await _patiently(
-                lambda: self._client.consume(ticket.id, ticket.digest, idempotency_key=_key(case)),
-                _RESTART_TRIES,
+                lambda: self._client.consume(ticket.id, ticket.digest, idempotency_key=key), _RESTART_TRIES
             )
         except (Failed, Unreachable, ConfirmationRefused) as error:
             return Decision("deny", "service", _failure(error))
         return Decision("allow", "service", f"approved by {record.get('resolved_by') or 'a rule'}")
 
     async def report(self, case: ConfirmCase, output: ToolOutput, emit: Emit) -> None:
-        """Tell the service how a call ended that it allowed."""
+        """Tell the service how a call ended that it allowed; of one that it did not, there is nothing to
+        tell."""
+        if _key(case) in self._refused:
+            self._refused.discard(_key(case))
+            return
         result = "failed" if output.is_error else "executed"
         note = f"{output.error_kind}: {visible(output.text, _LINE_CHARS)}" if output.is_error else ""
         try:
@@ -107,12 +114,15 @@ class Confirmations:
         emit(ConfirmationAsked(*seen))
         return await self._client.wait(ticket.id, left_s + _GRACE_S)
 
-    async def _withdraw(self, request_id: str) -> None:
+    async def _withdraw(self, request_id: str, emit: Emit) -> None:
         try:
             async with asyncio.timeout(_CANCEL_S):
                 await self._client.cancel(request_id, "the person at the agent stopped it")
         except (Failed, Unreachable, TimeoutError):
-            return  # it runs out by itself, and nobody is there to use it
+            # Nobody is there who would use an approval, and it runs out by itself.
+            emit(Notice("the request could not be withdrawn from the confirmation service; it runs out"))
+        else:
+            emit(Notice("the request was withdrawn from the confirmation service"))
 
 
 async def _patiently(call: Callable[[], Awaitable[T]], tries: int) -> T:
@@ -154,7 +164,7 @@ def _refusal(record: Mapping[str, Any], timeout_s: int) -> str:
     status, by = record["status"], record.get("resolved_by") or "somebody"
     reason = f": {record['reason']}" if record.get("reason") else ""
     if status == "denied":
-        text = f"A human ({by}) denied this at the confirmation service{reason}. Nothing was run. "
+        text = f"Denied by {by} at the confirmation service{reason.rstrip('.')}. Nothing was run. "
         return visible(text + "Don't try to reach the same in another way; ask what they want instead.")
     if status == "pending":
         return "The confirmation service gave no decision in time, so nothing was run."

@@ -22,7 +22,7 @@ from whet import log
 from whet.cli import output
 from whet.cli.confirm_files import audit, policy, prune, token
 from whet.cli.output import Column, emit_json, styled
-from whet.cli.wording import clip, exact, printable
+from whet.cli.wording import cut, exact, printable
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.confirm.client import BlockingClient, ConfirmClient, Failed
@@ -32,6 +32,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _url = click.option(
     "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
 )
+_NARROW = 64
+# What an event is about, in the order of telling most.
+_TELLING = ("action", "status", "verdict", "result", "channel")
 _STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_approved")
 
 
@@ -140,7 +143,10 @@ def serve(home: Home, **options: Any) -> None:
 def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     """List requests, newest first."""
     with BlockingClient(url, role="approve") as client:
-        found = client.run(client.calls.list("" if status == "all" else status, limit))
+        try:
+            found = client.run(client.calls.list("" if status == "all" else status, limit))
+        except Failed as error:
+            raise _explained(error) from error
     if as_json:
         return emit_json({"requests": found})
     if not found:
@@ -153,9 +159,9 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     shape = (
         Column("id"),
         Column("action", grows=True),
-        Column("from", rank=2),
-        Column("status"),
-        Column("what", grows=True, rank=1),
+        Column("from", rank=3),
+        Column("status", rank=1),
+        Column("what", grows=True, rank=2),
     )
     click.echo(output.table(shape, rows))
 
@@ -204,7 +210,10 @@ def deny(request_id: str, reason: str, digest: str, url: str, as_json: bool) -> 
 @_json
 def watch(url: str, as_json: bool) -> None:
     """Follow what is asked and decided, live; --json prints one event a line. Ends with Ctrl-C."""
-    asyncio.run(_watch(url, as_json))
+    try:
+        asyncio.run(_watch(url, as_json))
+    except Failed as error:
+        raise _explained(error) from error
 
 
 @confirm.command()
@@ -284,10 +293,13 @@ async def _watch(url: str, as_json: bool) -> None:
 
 def _event_line(event: dict[str, Any]) -> str:
     data = event["data"]
-    what = data.get("action") or data.get("status") or data.get("verdict") or ""
+    what = next((data[name] for name in _TELLING if data.get(name)), "")
     stamp = time.strftime("%H:%M:%S", time.localtime(event["at"]))
-    line = f"{stamp}  {event['kind']:<10} {event['request_id']:<22}  {event['principal']}  {what}"
-    return clip(printable(line), output.terminal_width())
+    width = output.terminal_width()
+    head, whose = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
+    if width < _NARROW:
+        return "\n".join(cut(printable(line), width) for line in (f"{head} {what}", f"  {whose}"))
+    return cut(printable(f"{head} {whose}  {what}"), width)
 
 
 def _when(one: dict[str, Any], now_s: float) -> str:

@@ -81,12 +81,14 @@ class Play:
         pace: float = 1.0,
         shows: Callable[[Event], bool] = lambda event: True,
         kill_at: Callable[[Event], bool] = lambda event: False,
+        meanwhile: Callable[[Event], None] = lambda event: None,
         limit_s: float = _TURN_LIMIT_S,
     ) -> Turn:
         """Run `whet chat` with `arguments` in its own process and show the turn as the chat does.
 
         `shows` picks the events to draw; at the first event that `kill_at` is true for, the process gets
-        SIGKILL; so it does after `limit_s`.
+        SIGKILL; so it does after `limit_s`. `meanwhile` is called after each event was drawn, while the
+        process goes on.
         """
         self.stage.command("whet chat " + shlex.join(arguments))
         process = self.world.whet(["chat", *arguments, "--stream-json"])
@@ -94,7 +96,7 @@ class Play:
         guard.daemon = True
         guard.start()
         try:
-            turn = self._follow(process, pace, shows, kill_at)
+            turn = self._follow(process, pace, shows, kill_at, meanwhile)
         finally:
             guard.cancel()
         return turn
@@ -105,6 +107,7 @@ class Play:
         pace: float,
         shows: Callable[[Event], bool],
         kill_at: Callable[[Event], bool],
+        meanwhile: Callable[[Event], None],
     ) -> Turn:
         assert process.stdout is not None and process.stderr is not None
         view, turn = self.stage.view(), Turn([], process.pid)
@@ -117,6 +120,7 @@ class Play:
             if shows(event):
                 view.emit(event)
                 self.stage.after(event, pace)
+            meanwhile(event)
             if kill_at(event):
                 signal_pid(process.pid, signal.SIGKILL)
         turn.exit_code = process.wait()

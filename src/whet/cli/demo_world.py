@@ -78,9 +78,9 @@ class World:
         """The practice server's root, as an OpenAI base URL."""
         return self._address
 
-    def whet(self, arguments: Sequence[str]) -> subprocess.Popen[str]:
+    def whet(self, arguments: Sequence[str], *, extra: dict[str, str] | None = None) -> subprocess.Popen[str]:
         """Start `whet` in the project; its output and errors are pipes."""
-        return self._start([sys.executable, "-P", "-m", "whet", *arguments])
+        return self._start([sys.executable, "-P", "-m", "whet", *arguments], extra=extra)
 
     def run(self, command: Sequence[str], *, extra: dict[str, str] | None = None) -> tuple[int, str]:
         """Run a program in the project to its end; gives exit code and all that it printed."""

@@ -148,8 +148,8 @@ class TurnView:
     def say(self, text: str, style: str = "dim") -> None:
         """Write one line or several of ours into the scroll-back."""
         self._after_call = False
-        text = "\n".join(wrapped(text, self.surface.width()))
-        self.surface.write(self.painter.line(text, style) + "\n")
+        rows = [row for line in text.split("\n") for row in self._rows(line)]
+        self.surface.write(self.painter.line("\n".join(rows), style) + "\n")
 
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
         """Give the live area's lines, each at most `width` columns, about `height` of them."""
@@ -164,17 +164,18 @@ class TurnView:
             rows += self._call_rows(call, width)
         for text in self.queued:
             rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
-        rows.append([("class:dim", wording.clip(self._status(), width))])
+        rows.append([("class:dim", wording.clip(self._status(width), width))])
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
-    def _status(self) -> str:
+    def _status(self, width: int) -> str:
         elapsed = self.now_s() - (self._began_s or 0.0)
         spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
         if self._asked:
             return "waiting for your answer"
         if self._decides_until_s is not None:
-            left_s = max(0.0, self._decides_until_s - self.now_s())
-            return f"{spin} waiting for a human · {wording.duration(left_s)} left · Ctrl-C withdraws"
+            left = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
+            text = f"{spin} waiting for a human · {left} left · Ctrl-C withdraws"
+            return text if wording.columns(text) <= width else f"{spin} {left} left · Ctrl-C withdraws"
         turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         doing = self._doing or turn
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
@@ -234,11 +235,17 @@ class TurnView:
         self._asked = event.call_id if isinstance(event, ApprovalAsked) else ""
         self._decides_until_s = None
         if isinstance(event, ApprovalDecided):
+            self._aside(event)
             return
         self._subjects[event.call_id] = event.subject
         if isinstance(event, ConfirmationAsked):
             self._decides_until_s = self.now_s() + event.expires_in_s
-            self._aside(event)
+            self._flush()
+            self.say(f"\n{wording.aside(event)}")
+
+    def _rows(self, line: str) -> list[str]:
+        """Break a line of ours; an address stays whole, or it could be neither clicked nor copied."""
+        return [line] if line.startswith(("http://", "https://")) else wrapped(line, self.surface.width())
 
     def _reason(self, text: str) -> None:
         if not self.show_reasoning:

@@ -211,7 +211,7 @@ class Report:
 
     def _call(self, event: ToolFinished) -> None:
         self._calls.append({"name": event.name, "ok": event.ok, "duration_s": round(event.duration_s, 3)})
-        about = self._subjects.pop(event.call_id, "")
+        about = self._subjects.pop(event.call_id, "") or wording.subject(event.arguments)
         if self._shows_calls:
             mark = "+" if event.ok else "x"
             width = _columns()

@@ -62,9 +62,11 @@ def table(shape: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int 
     kept = _fitting(shape, rows, width)
     widths = {index: _natural(shape, rows, index) for index in kept}
     spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
-    for index in kept:
+    for index in reversed(kept):
         if shape[index].grows and spare < 0:
-            widths[index] = max(min(shape[index].least, widths[index]), widths[index] + spare)
+            narrowed = max(min(shape[index].least, widths[index]), widths[index] + spare)
+            spare += widths[index] - narrowed
+            widths[index] = narrowed
     lines = [styled(_line(shape, [column.title for column in shape], widths), "bold")]
     lines += [_line(shape, row, widths) for row in rows]
     return "\n".join(lines)

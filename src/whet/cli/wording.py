@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import (
+    ApprovalDecided,
     Compaction,
     ConfirmationAsked,
     Event,
@@ -33,6 +34,7 @@ _HIDDEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|[\U
 _TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
 _STATUS = re.compile(r"\[exit -?\d+[^\]]*\]")
 _EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
+_ABOUT_COLUMNS = 120
 # What a tool's call is about, in the order of telling most.
 _SUBJECTS = ("command", "path", "file_path", "url", "pattern", "query", "question", "name", "action", "goal")
 
@@ -177,11 +179,9 @@ def aside(event: Event) -> str:
         case Notice():
             return printable(event.text)
         case ConfirmationAsked():
-            where = f" at {event.page_url}" if event.page_url else f" (request {event.request_id})"
-            return printable(
-                f"{event.action}: waiting for a human's decision{where}, {duration(event.expires_in_s)}"
-                " at most; Ctrl-C withdraws it"
-            )
+            return _asked(event)
+        case ApprovalDecided(verdict="allow", decided_by="service"):
+            return printable(event.reason)
         case ReviewQueued():
             return f"review queued: {', '.join(event.kinds)}"
         case ReviewFinished():
@@ -202,6 +202,14 @@ def review_line(finished: ReviewFinished) -> str:
             return f"the review of {finished.session_id or 'a session'} failed: {note}"
         case "waiting":
             return f"the review of {finished.session_id} is tried again at {finished.until[:16]}Z: {note}"
+
+
+def _asked(event: ConfirmationAsked) -> str:
+    """Say what waits, and below it, on a line of its own, where to decide."""
+    about = clip(event.subject, _ABOUT_COLUMNS)
+    what = f"{event.action} waits for a human's decision, {duration(event.expires_in_s)} at most: {about}"
+    where = event.page_url or f"decide with: whet confirm approve {event.request_id}"
+    return printable(f"{what}\n{where}")
 
 
 def footer(end: TurnEnd) -> str:

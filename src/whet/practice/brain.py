@@ -18,6 +18,7 @@ from whet.practice import (
     depot_task,
     orders_task,
     plain,
+    shop_task,
     summary_task,
     survey_task,
 )
@@ -36,6 +37,7 @@ _TASKS = (
     (cleanup_task.MATCH, cleanup_task.proceed),
     (chapters_task.MATCH, chapters_task.proceed),
     (depot_task.MATCH, depot_task.proceed),
+    (shop_task.MATCH, shop_task.proceed),
     (summary_task.MATCH, summary_task.proceed),
     (survey_task.QUESTION, survey_task.answer),
     (survey_task.MATCH, survey_task.proceed),

@@ -1,0 +1,203 @@
+"""The demo's chapter `confirm`: a high-risk action waits for a decision, and an altered record is found.
+
+The approver is a script, and is called so on the screen and in the record. What is claimed is checked on the
+shop's database, the service's records and page, the recorded requests, and the exit codes of `verify`.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.cli import demo_facts
+from whet.cli.demo_play import Play, Turn
+from whet.cli.demo_service import APPROVER, ConfirmService
+from whet.cli.wording import clip
+from whet.contract.events import ConfirmationAsked, Event
+from whet.practice.shop import CART_AGES_DAYS, DATABASE, PROGRAM, make_shop
+from whet.practice.shop_task import WIPE, delete_command
+
+_TIDY = "Tidy the shop database: there are too many old carts."
+_DAYS = 90
+_REASON = f"customers are using the newest carts. Delete only those older than {_DAYS} days"
+_ACTIONS = {
+    f"terminal(python3 {PROGRAM} wipe *)": "wipe_database",
+    f"terminal(python3 {PROGRAM} delete-carts *)": "delete_data",
+}
+_OLD = sum(age > _DAYS for age in CART_AGES_DAYS)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a request looked like while it waited: the event, the carts in the database, its page."""
+
+    asked: ConfirmationAsked
+    carts: int
+    page: str
+
+
+def play(play: Play) -> None:
+    """Tell the chapter."""
+    began_s = time.monotonic()
+    make_shop(play.world.project)
+    service = _open(play)
+    turn, seen = _ask(play, service)
+    _records(play, service, seen)
+    _alter(play, service)
+    _measure(play, service, (began_s, turn))
+
+
+def _open(play: Play) -> ConfirmService:
+    stage = play.stage
+    stage.title("whet demo, chapter confirm")
+    stage.say(
+        "The model is the practice model: a scripted stand-in, not a language model. The approver is a "
+        f"script too, named {APPROVER}; it stands where a person would sit. Everything else is real: the "
+        "shop's SQLite database, the agent, the confirmation service, its page, its records."
+    )
+    stage.command("whet confirm serve")
+    service = ConfirmService(play.world)
+    stage.block(f"confirmation service: {service.url}\nweb page: {service.page_url}")
+    stage.say("These lines of its settings make the agent ask there before it touches data:")
+    stage.block(service.furnish(play.world.home, _ACTIONS))
+    return service
+
+
+def _ask(play: Play, service: ConfirmService) -> tuple[Turn, list[Seen]]:
+    stage, shop = play.stage, play.world.project / DATABASE
+    stage.title("1  The agent asks for too much")
+    stage.say(f"The shop has {_carts(shop)} carts, most of them forgotten. The agent is to tidy up.")
+    seen: list[Seen] = []
+
+    def decide(event: Event) -> None:
+        if isinstance(event, ConfirmationAsked):
+            page = service.page(event.page_url)
+            seen.append(Seen(event, _carts(shop), page))
+            _decide(play, service, seen)
+
+    turn = play.chat(["-q", _TIDY], meanwhile=decide)
+    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
+    play.check("tidied", ok, turn.complaint if not ok else "")
+    wanted = [WIPE, delete_command(str(_DAYS))]
+    play.check("wipe_asked_then_narrower", [one.asked.subject for one in seen] == wanted)
+    play.check("page_shows_each_request", all(one.asked.subject in one.page for one in seen))
+    before = len(CART_AGES_DAYS)
+    play.check("nothing_ran_while_it_waited", [one.carts for one in seen] == [before, before])
+    told = any(_REASON in request.body for request in play.world.requests())
+    play.check("denial_read_by_the_model", told)
+    play.conclude(
+        "What you just saw: each request waited, and nothing ran meanwhile. The denial and its reason went "
+        "back to the model as the call's result, and the next request was the narrower one."
+    )
+    return turn, seen
+
+
+def _decide(play: Play, service: ConfirmService, seen: list[Seen]) -> None:
+    """Do what a person at the page or the command line would do: look, then say no or yes."""
+    stage, asked = play.stage, seen[-1].asked
+    is_first = len(seen) == 1
+    verdict = "deny" if is_first else "approve"
+    stage.say(f"The script {APPROVER} decides, with a command that you can type as well:")
+    why = ["-r", _REASON] if is_first else []
+    arguments = ["confirm", verdict, asked.request_id, *why]
+    stage.command("whet " + " ".join(f"'{text}'" if " " in text else text for text in arguments))
+    code, said = service.whet(*arguments)
+    stage.block(said.strip())
+    play.check(f"{verdict}_accepted", code == 0, clip(said, 200))
+
+
+def _records(play: Play, service: ConfirmService, seen: list[Seen]) -> None:
+    stage, shop = play.stage, play.world.project / DATABASE
+    stage.title("2  What ran, and how often")
+    changes, carts = _rows(shop, "SELECT what, rows FROM changes"), _carts(shop)
+    records = service.records()
+    left = len(CART_AGES_DAYS) - _OLD
+    stage.write("\n")
+    stage.table(
+        [
+            ("carts", f"{seen[0].carts if seen else '?'} before, {carts} now"),
+            ("changes", "; ".join(f"{what}: {rows} rows" for what, rows in changes) or "none"),
+            *((str(one["action"]), _outcome(one)) for one in records),
+        ]
+    )
+    play.check("only_old_carts_gone", carts == left, f"{carts} of {left}")
+    play.check("ran_exactly_once", changes == [(f"delete carts older than {_DAYS} days", _OLD)], str(changes))
+    outcomes = [(one["action"], one["status"]) for one in records]
+    wanted = [("wipe_database", "denied"), ("delete_data", "approved")]
+    play.check("recorded_as_decided", outcomes == wanted, str(outcomes))
+    play.check("decided_by_the_script", {one["resolved_by"] for one in records} == {APPROVER})
+    used = [bool(one.get("consumed_at")) and one.get("execution") == "executed" for one in records]
+    play.check("consumed_and_executed_once", used == [False, True], str(used))
+    play.conclude(
+        "What you just saw: the approval was bound to that one command, used up before it ran, and closed "
+        "with a report that it was executed. The denied one never ran."
+    )
+
+
+def _outcome(record: dict[str, Any]) -> str:
+    text = f"{record['status']} by {record['resolved_by']}"
+    if record.get("consumed_at"):
+        text += f"; used up {_clock(record['consumed_at'])}"
+    if record.get("executed_at"):
+        text += f"; {record['execution']} {_clock(record['executed_at'])}"
+    return text
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def _alter(play: Play, service: ConfirmService) -> None:
+    stage = play.stage
+    stage.title("3  Somebody alters the record")
+    stage.say(
+        "Each event of the service's log holds the hash of the one before. In a copy of its database, one "
+        f"byte of the recorded denial is changed now: the {_DAYS} days become 10 days."
+    )
+    before = f'"reason":"{_REASON}'.encode()
+    home, differing = service.altered_copy(before, before.replace(b"90 days", b"10 days"))
+    stage.command(f"WHET_HOME={home} whet confirm audit verify")
+    altered, said_altered = service.whet("confirm", "audit", "verify", home=home)
+    stage.block(said_altered.strip())
+    stage.say("And the log that nobody touched:")
+    stage.command(f"WHET_HOME={service.home.root} whet confirm audit verify")
+    untouched, said = service.whet("confirm", "audit", "verify")
+    stage.block(said.strip())
+    play.check("one_byte_differs", differing == 1, f"{differing} bytes")
+    play.check("altered_log_found", altered == 1 and "wrong: " in said_altered, clip(said_altered, 200))
+    play.check("untouched_log_verifies", untouched == 0 and "Nothing was altered" in said, clip(said, 200))
+    play.conclude("What you just saw: one byte is enough, and the line says which event it is in.")
+
+
+def _measure(play: Play, service: ConfirmService, run: tuple[float, Turn]) -> None:
+    began_s, turn = run
+    requests = play.world.requests()
+    held = demo_facts.prefixes(requests)
+    refused = [request.refused for request in requests if request.refused]
+    play.check("every_request_valid", not refused, "; ".join(refused))
+    play.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
+    play.measured |= {
+        "requests": len(requests),
+        "tool_calls": len(turn.calls),
+        "confirmations": [
+            {name: one.get(name, "") for name in ("id", "action", "status", "resolved_by", "execution")}
+            for one in service.records()
+        ],
+        "prefixes": held,
+        "wall_s": round(time.monotonic() - began_s, 2),
+    }
+
+
+def _carts(shop: Path) -> int:
+    return int(_rows(shop, "SELECT count(*) FROM carts")[0][0])
+
+
+def _rows(shop: Path, sql: str) -> list[tuple[Any, ...]]:
+    db = apsw.Connection(str(shop), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return list(db.execute(sql))
+    finally:
+        db.close()

@@ -1,0 +1,124 @@
+"""The confirmation service of the demo: its own process, its own home in the demo's folder, its own tokens.
+
+What it gives back is read from the service itself: its records, its page, its log. It knows nothing of what
+the demo shows.
+"""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import apsw
+import msgspec
+
+from whet.cli.demo_world import World
+from whet.config.files import replace
+from whet.config.paths import Home
+from whet.confirm.open import places
+from whet.contract.errors import Unavailable
+
+APPROVER = "scripted-approver"
+_API = "confirmation service: "
+_PAGE = "web page and browsers: "
+_WHET = (sys.executable, "-P", "-m", "whet")
+_TIMEOUT_S = 20
+
+
+class ConfirmService:
+    """A running service. It ends with the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.home = Home(world.folder / "service")
+        self._environ = {"WHET_HOME": str(self.home.root)}
+        process = world.whet(["confirm", "serve", "--port", "0", "--web-port", "0"], extra=self._environ)
+        assert process.stdout is not None
+        self.url = self._line(process.stdout, _API)
+        self.page_url = self._line(process.stdout, _PAGE)
+        if not self.page_url:
+            said = process.communicate(timeout=_TIMEOUT_S)[1].strip().splitlines()
+            raise Unavailable(
+                f"the confirmation service did not start: {said[-1] if said else 'it said nothing'}",
+                hint="`whet confirm serve --port 0 --web-port 0` shows why",
+            )
+        self._token = self._make_token()
+
+    def furnish(self, home: Home, actions: dict[str, str]) -> str:
+        """Have the agent of `home` ask this service about `actions`; gives the lines of its settings."""
+        submit = places(self.home).token("submit").read_text("utf-8").strip()
+        replace(home.root / ".env", f"CONFIRMATION_TOKEN={submit}\n", mode=0o600)
+        rows = "".join(f'    - "{rule} = {name}"\n' for rule, name in actions.items())
+        lines = f"confirm:\n  url: {self.url}\n  actions:\n{rows}"
+        with home.config.open("a", encoding="utf-8") as file:
+            file.write(lines)
+        return lines
+
+    def whet(self, *arguments: str, home: Path | None = None) -> tuple[int, str]:
+        """Run `whet` as the scripted approver, in the service's home or another."""
+        extra = {"CONFIRMATION_TOKEN": self._token, "WHET_CONFIRM_URL": self.url}
+        extra["WHET_HOME"] = str(home or self.home.root)
+        return self._world.run([*_WHET, *arguments], extra=extra)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Ask the service for every request, oldest first."""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        _, _, text = _call(self.url, "GET", "/confirm?limit=100", headers=headers)
+        found: list[dict[str, Any]] = msgspec.json.decode(text, type=dict[str, Any])["requests"]
+        return found[::-1]
+
+    def page(self, address: str) -> str:
+        """Sign in on the page as the scripted approver and give the HTML of `address`; "" if that fails."""
+        form = urlencode({"token": self._token})
+        headers = {"Origin": self.page_url, "Content-Type": "application/x-www-form-urlencoded"}
+        _, cookie, _ = _call(self.page_url, "POST", "/login", form, headers)
+        path = urlsplit(address).path
+        status, _, text = _call(self.page_url, "GET", path, headers={"Cookie": cookie.partition(";")[0]})
+        return text.decode() if status == 200 else ""
+
+    def altered_copy(self, before: bytes, after: bytes) -> tuple[Path, int]:
+        """Copy the service's home, put `after` in place of `before` in the copy's database file; gives the
+        copied home and how many bytes differ now.
+        """
+        copy = Home(self._world.folder / "copy")
+        ours, theirs = places(self.home), places(copy)
+        theirs.folder.mkdir(parents=True)
+        db = apsw.Connection(str(ours.database), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            db.execute("VACUUM INTO ?", (str(theirs.database),))
+        finally:
+            db.close()
+        for path in (ours.public_key, ours.checkpoints):
+            if path.exists():
+                (theirs.folder / path.name).write_bytes(path.read_bytes())
+        whole = theirs.database.read_bytes()
+        changed = whole.replace(before, after, 1)
+        theirs.database.write_bytes(changed)
+        return copy.root, sum(was != now for was, now in zip(whole, changed, strict=True))
+
+    def _make_token(self) -> str:
+        arguments = ["confirm", "token", "create", "--role", "approve", "--name", APPROVER, "--json"]
+        code, said = self._world.run([*_WHET, *arguments], extra=self._environ)
+        if code != 0:
+            raise Unavailable(f"the scripted approver got no token: {said.strip()}")
+        return str(msgspec.json.decode(said, type=dict[str, Any])["token"])
+
+    @staticmethod
+    def _line(lines: Any, mark: str) -> str:
+        return next((str(line).removeprefix(mark).strip() for line in lines if line.startswith(mark)), "")
+
+
+def _call(
+    base: str, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
+) -> tuple[int, str, bytes]:
+    """Make one request; gives status, the cookie that is set, and the body."""
+    connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=_TIMEOUT_S)
+    try:
+        connection.request(method, path, body or None, headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("set-cookie", ""), answer.read()
+    finally:
+        connection.close()
