@@ -8,7 +8,20 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import context, context_host, growth, moving, overhead, prompt, startup, store, waiting
+from benchmarks import (
+    confirm,
+    context,
+    context_host,
+    growth,
+    learning_gate,
+    moving,
+    overhead,
+    prompt,
+    review,
+    startup,
+    store,
+    waiting,
+)
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -23,7 +36,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     "waiting": waiting.run,
     "size": startup.run_size,
     "context": context.run,
+    "confirm": confirm.run,
     "context-host": context_host.run,
+    "gate": learning_gate.run,
+    "review": review.run,
+    "review-kills": review.run_kills,
     "moving": moving.run,
 }
 

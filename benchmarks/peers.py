@@ -13,6 +13,7 @@ PACKAGES = {
     "openai": ["openai"],
     "pydantic-ai": ["pydantic-ai-slim[openai]"],
     "hermes-agent": ["hermes-agent"],
+    "aiohttp": ["aiohttp"],
 }
 
 

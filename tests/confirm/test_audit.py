@@ -34,13 +34,13 @@ def fill(folder: Path, count: int) -> Places:
         hands.pass_by(0.5)
         tx = Tx(db, timeline.now_s(), service.key)
         made = draft(Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s)
-        request = store(tx, made, 10**9).request
+        request = store(tx, made, 10**9, 1).request
         assert request is not None
         if number % 4 < 2:
             verdict = "approve" if number % 4 == 0 else "deny"
             decide(tx, Ballot(request.id, verdict, "why"), ALICE, POLICY)
         if number % 4 == 0:
-            consume(tx, request.id, AGENT, request.digest, 100.0)
+            consume(tx, request.id, AGENT, (request.digest, ""), 100.0)
         if number % 4 == 2:
             cancel(tx, request.id, AGENT, "")
 

@@ -18,13 +18,17 @@ from whet.agent.session import Limits, Session
 from whet.app import confirmed, plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
+from whet.app.learning import Learning
+from whet.app.memories import Told, offer_skills
 from whet.app.notify import Bell, NotifiedPerson
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
+from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.approval.gate import PolicyGate
-from whet.clock import Clock, SystemClock, iso
+from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
@@ -37,9 +41,8 @@ from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect, learn_windows
-from whet.store import grants, sessions
+from whet.store import sessions
 from whet.store.database import Database
-from whet.store.grants import Grant
 from whet.store.sessions import NewSession, SessionKind
 from whet.store.trail import arguments_of
 from whet.store.transcript import SessionLog
@@ -92,7 +95,22 @@ class App:
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
-        self.gate = PolicyGate(settings.approval, self.person, _Grants(self.database, self.clock), home.root)
+        standing = Standing(self.database, self.clock)
+        self.gate = PolicyGate(settings.approval, self.person, standing, home.root)
+        self.learning = Learning(self.database, self.clock, home, settings)
+        self.reviews = Reviews(
+            Needs(
+                home,
+                settings,
+                secrets,
+                self.database,
+                self.clock,
+                self.learning,
+                standing,
+                self.pool,
+                self._practice.reach,
+            )
+        )
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
@@ -105,6 +123,8 @@ class App:
             self._let_go()
             raise
         self.tools = self._registry(built_in)
+        self.learning.trust(self.tools.by_name.values())
+        self._told_memories = self._join_memories()
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
 
@@ -123,6 +143,7 @@ class App:
         home.ensure()
         app = cls(home, settings, secrets, person, workspace, source)
         app._bell = plugged.bell(app.plugins, settings.notify)
+        app.learning.platform = source
         server = SERVERS.get(settings.model.provider)
         if server is not None and server.local and settings.model.provider != "practice":
             await learn_windows(app.provider)
@@ -136,8 +157,12 @@ class App:
         After `leaving` it goes on in the same conversation (/new) and takes its context engine over.
         """
         tools = list(self.tools.by_name.values())
+        learned = await self.learning.prompt_part(self.tools.by_name)
         prompt = system_prompt(
-            self.workspace, self.settings.tools.toolsets, instructions=self.settings.agent.instructions
+            self.workspace,
+            self.settings.tools.toolsets,
+            instructions=self.settings.agent.instructions,
+            learned=learned.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
         parts = _NewParts(prompt, tools, private=private, title=title, conversation_id=conversation_id)
@@ -196,9 +221,12 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.reviews.aclose()
         await self.contexts.aclose()
         if self._bell is not None:
             await self._bell.aclose()
+        if self._told_memories is not None:
+            await self._told_memories.aclose()
         if self._plugged is not None:
             await self._plugged.aclose()
         if self._confirmations is not None:
@@ -243,7 +271,7 @@ class App:
         )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
-        left_out = {"clarify", "delegate_task"}
+        left_out = {"clarify", "delegate_task", "memory", "skill_manage"}
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
         prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
         parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
@@ -316,10 +344,22 @@ class App:
             note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
             after_turn=self._bell.after(host.turn_ended) if self._bell else host.turn_ended,
         )
+        session.jobs_at_end = self.reviews.watch(
+            session, lambda: runtime_of(self.provider, session.model, self.settings)
+        )
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
         if self._plugged is not None:
             await self._plugged.enter(session, host, leaving.id if leaving else "")
+        if self._told_memories is not None:
+            self._told_memories.enter(session)
         return session
+
+    def _join_memories(self) -> Told | None:
+        """Have plugins' memories and skills take part; None where no plugin brings a memory."""
+        if self.plugins is None:
+            return None
+        offer_skills(self.plugins, self.learning)
+        return Told(self.plugins.memories, self.learning) if self.plugins.memories else None
 
     def _plugged_engines(self) -> list[EngineOffer]:
         return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
@@ -335,6 +375,7 @@ class App:
                 *web_tools(self.pool, WebLimits(allow_private=settings.web_allow_private)),
                 *todo_tools(self.todo_lists),
                 *ask_tools(),
+                *self.learning.tools(),
                 *session_tools(self.database),
                 *recall_tools(self.database),
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),
@@ -348,20 +389,3 @@ class App:
         for tool in self.plugins.tools if self.plugins else ():
             registry.add(tool)
         return registry.select([*settings.toolsets, *added], settings.disabled)
-
-
-class _Grants:
-    """Standing permissions, as the gate wants them and the store keeps them."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    async def add(self, tool: str, pattern: str, workspace: str) -> None:
-        """Keep a grant; durable on return."""
-        now = iso(self._clock.now())
-        await self._database.write(lambda db: grants.add(db, tool, pattern, workspace, now))
-
-    async def all(self) -> Sequence[Grant]:
-        """Give every kept grant."""
-        return await self._database.read(grants.all_grants)

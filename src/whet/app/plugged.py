@@ -37,6 +37,8 @@ OFFERS = frozenset(
         "register_context_engine",
         "register_provider",
         "register_notifier",
+        "register_memory_provider",
+        "register_skill",
     }
 )
 """What this program uses of what plugins can register; the rest is absent from their ctx."""

@@ -168,6 +168,11 @@ def _fetch(call: GateCall, place: Place, analyse: Analyse) -> Action:
     return Action(call.tool.name, url, visible(f"{call.tool.name} {url}"), (piece,), reasons)
 
 
+def _learning(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    """Learned changes have a gate of their own, asks for what is the person's, and an undo for each."""
+    return _simple(call, "safe", _arguments(call))
+
+
 _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "terminal": _terminal,
     "process": _process,
@@ -176,4 +181,6 @@ _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "write_file": _write,
     "patch": _patch,
     "web_fetch": _fetch,
+    "memory": _learning,
+    "skill_manage": _learning,
 }

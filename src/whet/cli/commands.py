@@ -14,6 +14,7 @@ from whet.agent.session import Session
 from whet.app.build import App
 from whet.cli import wording
 from whet.cli.context_report import OUTCOMES, report
+from whet.cli.learning_commands import learning_commands
 from whet.cli.output import age
 from whet.cli.slash import Command, Commands
 from whet.cli.transcripts import as_jsonl, as_markdown
@@ -154,6 +155,15 @@ async def _compress(chat: ChatControl, rest: str) -> None:
     chat.work("compacting", work)
 
 
+async def _refine(chat: ChatControl, rest: str) -> None:
+    await chat.app.reviews.ask(chat.session.id, rest)
+    if chat.app.settings.review.worker == "off":
+        chat.say("review queued; `whet worker --drain` runs it (review.worker is off)", "dim")
+    else:
+        chat.app.reviews.kick()
+        chat.say("reviewing this conversation; what comes of it is shown here", "dim")
+
+
 async def _undo(chat: ChatControl, rest: str) -> None:
     text = await _take_back(chat)
     chat.say(wording.clip(f"taken back: {text}", chat.width()), "dim")
@@ -253,6 +263,8 @@ def builtin_commands() -> list[Command[ChatControl]]:
         Command("usage", "Show what this session has spent.", _usage, anytime=True),
         Command("context", "Show how full the window is, and the engine.", _context),
         Command("compress", "Make the context smaller, keeping what you name.", _compress, "[focus]"),
+        Command("refine", "Review this conversation for what is worth keeping.", _refine, "[focus]"),
+        *learning_commands(),
         Command("retry", "Take the last turn back and ask again.", _retry),
         Command("undo", "Take the last turn back.", _undo),
         Command("title", "Show or set the title.", _title, "[text]", anytime=True),

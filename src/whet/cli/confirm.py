@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -318,7 +319,8 @@ def _described(record: dict[str, Any]) -> list[str]:
         f"status       {record['status']}"
         + (f" by {record['resolved_by']}" if record["resolved_by"] else f"  ({_when(record, time.time())})"),
         f"asked by     {exact(record['requester'])} (token: {record['principal']})",
-        f"asked        {record['created_at_iso']}",
+        f"asked        {time.strftime('%H:%M:%S', time.localtime(record['created_at']))}"
+        f" ({output.age(record['created_at_iso'], datetime.now(UTC))})",
         f"digest       {record['digest']}",
     ]
     if record.get("quorum"):

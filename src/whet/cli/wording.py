@@ -21,6 +21,7 @@ from whet.contract.events import (
     Event,
     Notice,
     Retry,
+    ReviewFinished,
     ReviewQueued,
     StreamRestarted,
     ToolFinished,
@@ -183,6 +184,8 @@ def aside(event: Event) -> str:
             return printable(event.reason)
         case ReviewQueued():
             return f"review queued: {', '.join(event.kinds)}"
+        case ReviewFinished():
+            return review_line(event)
         case _:
             return ""
 
@@ -193,6 +196,20 @@ def _asked(event: ConfirmationAsked) -> str:
     what = f"{event.action} waits for a human's decision, {duration(event.expires_in_s)} at most: {about}"
     where = event.page_url or f"decide with: whet confirm approve {event.request_id}"
     return printable(f"{what}\n{where}")
+
+
+def review_line(finished: ReviewFinished) -> str:
+    """Say in a line what came of a review."""
+    note = printable(" ".join(finished.note.split()))
+    match finished.state:
+        case "saved":
+            return printable(finished.summary) + (f" ({note})" if note else "")
+        case "nothing":
+            return "Self-improvement review: nothing to save" + (f" ({note})" if note else "")
+        case "failed":
+            return f"the review of {finished.session_id or 'a session'} failed: {note}"
+        case "waiting":
+            return f"the review of {finished.session_id} is tried again at {finished.until[:16]}Z: {note}"
 
 
 def footer(end: TurnEnd) -> str:

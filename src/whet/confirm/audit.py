@@ -196,8 +196,10 @@ def _record_problem(db: apsw.Connection, row: tuple[Any, ...]) -> str:
         return "its digest is not the one in the log"
     if told.end is None:
         return "" if status == "pending" else f"it says {status}, the log says pending"
-    if told.end != (status, by, at, reason):
-        return f"it says {status} by {by or 'nobody'}, the log says {told.end[0]} by {told.end[1]}"
+    names = ("status", "resolved_by", "resolved_at", "reason")
+    for name, here, said in zip(names, (status, by, at, reason), told.end, strict=True):
+        if here != said:
+            return f"its {name} says {here or 'nothing'}, the log says {said or 'nothing'}"
     return "" if told.is_used == (used is not None) else "whether it was consumed is not what the log says"
 
 
@@ -209,6 +211,23 @@ def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
     except (ValueError, msgspec.DecodeError):
         return "its details were altered: they are not JSON"
     return "" if found == digest else "its content was altered: it does not fit its digest"
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What an event's data says of the request."""
+
+    digest: str = ""
+    status: str = ""
+    resolved_at: float = 0.0
+    reason: str = ""
+
+
+def _said(data: str) -> _Said:
+    """Read an event's data; altered data, which the chain reports, reads as empty."""
+    try:
+        return msgspec.json.decode(data, type=_Said)
+    except msgspec.DecodeError:
+        return _Said()
 
 
 class _Told(msgspec.Struct):
@@ -224,10 +243,10 @@ def _told(db: apsw.Connection, request_id: str) -> _Told:
     sql = "SELECT kind, principal, data FROM events WHERE request_id = ? AND request_id != '' ORDER BY id"
     for kind, principal, data in db.execute(sql, (request_id,)):
         if kind in ("submitted", "amended", *_ENDS):
-            said: dict[str, Any] = msgspec.json.decode(data)
-            told.digest = said["digest"]
+            said = _said(data)
+            told.digest = said.digest
             if kind in _ENDS:
-                told.end = (said["status"], principal, said["resolved_at"], said.get("reason", ""))
+                told.end = (said.status, principal, said.resolved_at, said.reason)
         told.is_used = told.is_used or kind == "consumed"
     return told
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import resource
 import signal
 import socket
@@ -148,7 +149,10 @@ async def serve(
             raise
     ports = [int(sock.getsockname()[1]) for sock in sockets]
     _raise_file_limit()
-    guard = Guard(service, hosts=frozenset({settings.host, *settings.hosts}), is_open=settings.is_open)
+    _log_bugs()
+    # Whoever listens everywhere is called by many names; a token still can't be sent by a rebound page.
+    anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
+    guard = Guard(service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open)
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
     api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
@@ -159,7 +163,7 @@ async def serve(
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,
@@ -177,6 +181,7 @@ async def serve(
         finally:
             for task in tasks:
                 task.cancel()
+    await Upkeep(service, where.checkpoints).seal()
 
 
 async def _stop_at(stop: asyncio.Event, server: Server) -> None:
@@ -218,6 +223,13 @@ def background(
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
     return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
+
+
+def _log_bugs() -> None:
+    """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
+    caught = logging.getLogger("uvicorn.error")
+    caught.handlers = logging.getLogger("whet").handlers
+    caught.propagate = False
 
 
 def _raise_file_limit() -> None:

@@ -78,12 +78,8 @@ class Service:
     async def submit(self, who: Principal, submission: Submission) -> Submitted:
         """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
         made = submit.draft(submission, who, self.policy_file.policy, self.timeline.now_s())
-        if self.pending_by.get(who.name, 0) >= self.limits.most_pending:
-            most = self.limits.most_pending
-            return Submitted(
-                "too_many_pending", refused=f"{most} of your requests are pending", retry_after_s=60.0
-            )
-        return await self.change(lambda tx: submit.store(tx, made, self.limits.rate))
+        room = self.limits.most_pending - self.pending_by.get(who.name, 0)
+        return await self.change(lambda tx: submit.store(tx, made, self.limits.rate, room))
 
     def get(self, request_id: str) -> Request | None:
         """Give one request as it is now."""

@@ -114,8 +114,11 @@ def _timeout(asked_s: int | None, judgement: Judgement) -> int:
     return max(SHORTEST_S, min(asked_s, max(CONTRACT_LONGEST_S, judgement.max_timeout_s)))
 
 
-def store(tx: Tx, made: Draft, rate_limit: int) -> Submitted:
-    """Store a drafted request in the transaction, or say why not."""
+def store(tx: Tx, made: Draft, rate_limit: int, room: int) -> Submitted:
+    """Store a drafted request in the transaction, or say why not.
+
+    `room` is how many more requests of this principal may be pending.
+    """
     request, given = made.request, made.submission
     if given.idempotency_key and (replay := _replay(tx, made)):
         return replay
@@ -129,6 +132,10 @@ def store(tx: Tx, made: Draft, rate_limit: int) -> Submitted:
             wait_s = earlier_at + WINDOW_S - tx.now_s
             return Submitted(
                 "limited", refused=f"more than {rate_limit} an hour of {request.action}", retry_after_s=wait_s
+            )
+        if room <= 0:
+            return Submitted(
+                "too_many_pending", refused="too many of your requests are pending", retry_after_s=60.0
             )
         rate_number = count + 1
     if verdict != "ask":

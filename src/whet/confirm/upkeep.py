@@ -63,6 +63,11 @@ class Upkeep:
             self._next_hour_s = now_s + 3600.0
             await service.change(_forget_old_keys)
 
+    async def seal(self) -> None:
+        """Sign and export what there is, before the service ends."""
+        await self._service.change(lambda tx: tx.checkpoint())
+        self._export()
+
     async def _reload_policy(self) -> None:
         file = self._service.policy_file
         before, was_broken = file.policy.version, file.error

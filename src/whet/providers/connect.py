@@ -44,7 +44,13 @@ def connect(
     first = others(model) or connect_one(model, secrets, backoff=backoff)
     if not fallback.model:
         return first
-    second = msgspec.structs.replace(
+    second = stand_in(model, fallback)
+    return FallbackProvider(first, others(second) or connect_one(second, secrets, backoff=backoff))
+
+
+def stand_in(model: ModelSettings, fallback: FallbackSettings) -> ModelSettings:
+    """Give the settings of the fallback model: what it leaves out is the first one's."""
+    return msgspec.structs.replace(
         model,
         provider=fallback.provider or model.provider,
         model=fallback.model,
@@ -54,7 +60,6 @@ def connect(
         window_tokens=0,
         max_output_tokens=0,
     )
-    return FallbackProvider(first, others(second) or connect_one(second, secrets, backoff=backoff))
 
 
 def connect_one(

@@ -8,6 +8,7 @@ to nothing. Does not know who is signed in.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -44,6 +45,7 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = tuple(
         ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
     )
 )
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\\?#\s]+))(?::\d{1,5})?")
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
@@ -149,11 +151,8 @@ def has_origin(headers: Mapping[str, str]) -> bool:
 
 def host_name(host: str) -> str:
     """Give the name of a Host header in lower case without port and brackets; "" where it is none."""
-    if not host or any(c in host for c in "/@\\?# \t"):
-        return ""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower().rstrip(".")
+    match = _HOST.fullmatch(host)
+    return (match[1] or match[2]).lower().rstrip(".") if match else ""
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:

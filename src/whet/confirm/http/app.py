@@ -79,6 +79,8 @@ class Api:
         self.guard.check_origin(scope)
         method = scope["method"]
         parts = path.split(b"/")
+        if len(parts) < 2 or parts[0]:
+            raise _NOT_FOUND  # `*` and whole addresses, as proxies are sent them
         if parts[1] == b"confirm" and len(parts) <= 4:
             if len(parts) == 2:
                 if method == "POST":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_LIMIT_BYTES = 64 * 1024
 HEAD_TIME_S = 10.0
@@ -82,8 +82,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _refuse(self, status: int, message: str) -> None:
         if self.transport.is_closing():
             return
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is None or cycle.response_complete or not cycle.response_started:
+        if not self.cycle or self.cycle.response_complete or not self.cycle.response_started:
             body = f'{{"error":"{message}"}}'
             head = f"HTTP/1.1 {status} \r\n{_JSON}content-length: {len(body)}\r\n\r\n"
             self.transport.write((head + body).encode())

@@ -23,6 +23,7 @@ _FINAL = {
     4014: "intents not allowed",
 }
 _RETRY_S = 5.0
+_RESUME_S = 0.5
 _COMPONENT = 3
 _LOG = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class Gateway:
             except SocketClosed as error:
                 if error.code in _FINAL:
                     raise SendFailed(f"Discord: {_FINAL[error.code]}", is_final=True) from error
-                if error.code in (4007, 4009):  # the session is over; begin a new one
+                if error.code in (0, 4007, 4009):  # the session is over, or its server is: begin anew
                     self._forget()
                 _LOG.warning("channel %s hears no presses: %s", self._name, error)
             except SendFailed as error:
@@ -111,7 +112,7 @@ class Gateway:
                     raise
                 _LOG.warning("channel %s hears no presses: %s", self._name, error.reason)
                 await asyncio.sleep(error.retry_after_s or 0.0)
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(_RESUME_S if self._session_id else _RETRY_S)
 
     async def _url(self) -> str:
         if self._resume_url:

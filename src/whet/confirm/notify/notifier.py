@@ -253,7 +253,7 @@ async def _hand_over(channel: Channel, notice: Notice, delivery: Delivery, place
 
 def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
     deliveries.end(tx.connection, delivery, "sent", tx.now_s, ref=ref)
-    if delivery.kind in _NEWS:
+    if delivery.kind in _NEWS and delivery.channel != deliveries.LOG:
         data: dict[str, object] = {
             "channel": delivery.channel,
             "kind": delivery.kind,

@@ -10,6 +10,7 @@ import hmac
 import importlib
 import logging
 import time
+import warnings
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
@@ -61,16 +62,9 @@ class Apprise(OneWay):
     def __init__(self, name: str, urls: Sequence[str]) -> None:
         super().__init__(name)
         self._lane = Lane(f"apprise-{name}")
-        try:
-            apprise: Any = importlib.import_module("apprise")
-        except ImportError as error:
-            raise ConfigError(
-                f"channel {name} needs Apprise, which is not installed", hint="pip install 'whet[notify]'"
-            ) from error
-        self._sender: Any = apprise.Apprise()
-        for number, url in enumerate(urls, start=1):
-            if not self._sender.add(url):
-                raise ConfigError(f"channel {name}: Apprise does not understand URL {number} of its list")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # its own affair
+            self._sender = _sender(name, urls)
         if not urls:
             raise ConfigError(f"channel {name} has no Apprise URL", hint="name a variable with urls_env")
 
@@ -94,6 +88,20 @@ class Apprise(OneWay):
     async def aclose(self) -> None:
         """End the thread when it is done."""
         self._lane.close()
+
+
+def _sender(name: str, urls: Sequence[str]) -> Any:
+    try:
+        apprise: Any = importlib.import_module("apprise")
+    except ImportError as error:
+        raise ConfigError(
+            f"channel {name} needs Apprise, which is not installed", hint="pip install 'whet[notify]'"
+        ) from error
+    sender: Any = apprise.Apprise()
+    for number, url in enumerate(urls, start=1):
+        if not sender.add(url):
+            raise ConfigError(f"channel {name}: Apprise does not understand URL {number} of its list")
+    return sender
 
 
 class Webhook(OneWay):

@@ -26,6 +26,7 @@ from whet.confirm.web.audit import AuditWatch
 from whet.confirm.web.desk import Desk
 from whet.confirm.web.live import Live
 from whet.confirm.web.past import Past
+from whet.contract.errors import StoreError
 from whet.web.assets import Assets
 from whet.web.forms import BadForm, read_form
 from whet.web.guard import Guard, Place, has_origin
@@ -61,7 +62,9 @@ def make_page(
         Route("/logout", door.posted(door.logout), methods=["POST"]),
         Route("/static/{name}", assets.serve),
     ]
-    site = Starlette(routes=routes, exception_handlers={HTTPException: door.not_found})
+    site = Starlette(
+        routes=routes, exception_handlers={HTTPException: door.not_found, StoreError: door.unstored}
+    )
     return Guard(site, where)
 
 
@@ -145,6 +148,11 @@ class Door:
         return self._problem(
             status, "There is no such page." if status == 404 else "That can't be done here."
         )
+
+    async def unstored(self, request: Http, error: Exception) -> Response:
+        """Say that the database could not take it; nothing half done is left behind."""
+        reason = error.message if isinstance(error, StoreError) else "the database failed"
+        return self._problem(503, f"Nothing was decided: {reason}.")
 
     def _login_page(self, target: str, status: int = 200, problem: str = "") -> HTMLResponse:
         return self._pages.answer(

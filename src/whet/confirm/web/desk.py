@@ -17,7 +17,6 @@ from whet.confirm.requests import Filter, viewed_at
 from whet.confirm.service import Service
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
-from whet.contract.errors import StoreError
 from whet.web.pages import Pages
 from whet.web.sessions import Visit
 
@@ -64,12 +63,8 @@ class Desk:
         is_risky = verdict == "approve" and found.is_high_risk and found.is_pending
         if is_risky and digest == found.digest and form.get("sure") != "yes":
             return self._page("sure.html", visit, {"detail": self._detail(found, who), "reason": reason})
-        try:
-            ballot = Ballot(found.id, verdict, reason, digest, via_web=True)
-            outcome = await self._service.decide(ballot, who)
-        except StoreError as error:
-            return self._problem(503, visit, f"Nothing was decided: {error.message}")
-        return self._after(outcome, found, visit)
+        ballot = Ballot(found.id, verdict, reason, digest, via_web=True)
+        return self._after(await self._service.decide(ballot, who), found, visit)
 
     async def amend(self, request: Http, visit: Visit) -> Response:
         """Change the details of a request whose submitter accepts that; it must be approved anew."""

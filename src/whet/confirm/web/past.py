@@ -42,6 +42,7 @@ class Past:
         return self._pages.answer(
             "history.html",
             visit=visit,
+            count=self._service.count_pending(),
             cards=[view.card(one, now_s) for one in found[:_PAGE]],
             q=query,
             wanted=status,
@@ -58,6 +59,7 @@ class Past:
         return self._pages.answer(
             "log.html",
             visit=visit,
+            count=self._service.count_pending(),
             state=state,
             verified=verified.report if verified else None,
             verified_at=view.moment(verified.at_s) if verified else "",

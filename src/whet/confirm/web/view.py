@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from whet.confirm.notify.deliveries import Delivery
+from whet.confirm.notify.deliveries import LOG, Delivery
 from whet.confirm.policy import Policy
 from whet.confirm.quorum import counts_for, describe
 from whet.confirm.records import BY_TIMEOUT, Event, Principal, Request, Vote
@@ -242,6 +242,16 @@ def _ballot(vote: Vote) -> Ballot:
 
 
 def _told(row: Delivery) -> Told:
+    if row.channel == LOG:
+        return Told(
+            "log",
+            row.kind,
+            "dead",
+            "no channel reached a person; only the log has it",
+            "",
+            1,
+            moment(row.updated_at),
+        )
     return Told(
         row.channel,
         row.kind,

@@ -12,9 +12,16 @@ import apsw
 
 from whet.contract.errors import SchemaTooNew
 from whet.store.migrations.m001_sessions import m001_sessions
+from whet.store.migrations.m002_learning import m002_learning
+from whet.store.migrations.m003_reviews import m003_reviews
 from whet.store.migrations.m004_imports import m004_imports
 
-STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions, m004_imports)
+STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
+    m001_sessions,
+    m002_learning,
+    m003_reviews,
+    m004_imports,
+)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -34,7 +34,7 @@
     const shown = $("#detail");
     if (clock && shown) {
       const rest = Number(clock.dataset.expires) - now();
-      if (rest <= 60 && rest > 0 && warned !== shown.dataset.id) {
+      if (rest <= 60 && rest > 0 && Number(clock.dataset.total) > 90 && warned !== shown.dataset.id) {
         warned = shown.dataset.id;
         say("One minute left to decide.");
       }
@@ -92,9 +92,11 @@
     }
     if (news.length) say(`New request: ${news.join("; ")}`);
   };
-  const takeDetail = (fresh) => {
+  const takeDetail = (fresh, isAsked = false) => {
     const old = $("#detail"), young = $("#detail", fresh);
     if (!old || !young) return;
+    // Meanwhile another request may have been opened: nothing changes under the eyes of who reads that.
+    if (!isAsked && old.dataset.id && old.dataset.id !== young.dataset.id) return;
     const same = old.dataset.id === young.dataset.id && old.dataset.digest === young.dataset.digest
       && old.dataset.status === young.dataset.status && old.dataset.status === "pending";
     if (same) { swap(fresh, "#more"); return; }      // what is being read and typed stays as it is
@@ -136,11 +138,14 @@
   };
 
   // --- moving about
+  let opening = 0;
   const open = async (path, push) => {
+    const turn = ++opening;
     const fresh = await get(path);
+    if (turn !== opening) return;
     if (!fresh || !$("#detail", fresh)) { location.assign(path); return; }
     takeTime(fresh);
-    swap(fresh, "#detail");
+    takeDetail(fresh, true);
     takeList(fresh);
     $$(".pane > .problem").forEach((element) => element.remove());
     if (push) history.pushState(null, "", path);

@@ -1,0 +1,117 @@
+"""A service as a process, a person's browser, an agent: for tests that look at the page as people do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.browser.chromium import PROGRAM, Browser, Page, browser
+
+
+class Daemon:
+    """`whet confirm serve` as people run it."""
+
+    def __init__(self, home: Path, *options: str, environ: dict[str, str] | None = None) -> None:
+        self.home = home
+        command = [
+            sys.executable,
+            "-m",
+            "whet",
+            "confirm",
+            "serve",
+            "--port",
+            "0",
+            "--web-port",
+            "0",
+            *options,
+        ]
+        variables = {**os.environ, "WHET_HOME": str(home), **(environ or {})}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
+        )
+        assert self.process.stdout is not None
+        said: list[str] = []
+        for line in self.process.stdout:
+            said.append(line)
+            if line.startswith("web page"):
+                break
+        else:
+            raise RuntimeError("".join(said))
+        self.api = said[0].split()[-1]
+        self.url = said[-1].split()[-1]
+        self._drain = threading.Thread(target=self.process.stdout.read, daemon=True)
+        self._drain.start()
+        self.agent = httpx2.Client(base_url=self.url, headers=self._bearer("submit"), trust_env=False)
+
+    def token(self, role: str = "approve") -> str:
+        return (self.home / "confirm" / f"{role}.token").read_text().strip()
+
+    def submit(self, **fields: Any) -> str:
+        """Submit as the agent; gives the id."""
+        body = {"action": "delete_data", "description": "Clean up", "details": {"table": "old"}, **fields}
+        answer = self.agent.post("/confirm", json=body)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def status(self, request_id: str, wait_s: float = 0) -> dict[str, Any]:
+        return self.agent.get(f"/confirm/{request_id}", params={"wait": wait_s}, timeout=wait_s + 10).json()
+
+    def stop(self) -> None:
+        self.agent.close()
+        self.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self._drain.join(5)
+        self.process.stdout.close()
+
+    def _bearer(self, role: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.token(role)}"}
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One Chromium for all tests; each gets a private page."""
+    if not PROGRAM:
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+    with browser(tmp_path_factory.mktemp("chromium")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One service for the tests of a module."""
+    made = Daemon(tmp_path_factory.mktemp("home"), "--rate-limit", "1000")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A private page."""
+    with chromium.page() as found:
+        found.shape(1280, 860)
+        yield found
+
+
+def sign_in(page: Page, daemon: Daemon, path: str = "/") -> None:
+    """Sign in as a person does, and wait until the page, where it is one that lives, is live."""
+    page.open(daemon.url + path)
+    page.click("#token")
+    page.type(daemon.token())
+    with page.loading():
+        page.key("Enter")
+    if path == "/" or path.startswith("/r/"):
+        page.until("document.querySelector('#live') && !document.querySelector('#live').hidden")

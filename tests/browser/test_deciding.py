@@ -1,0 +1,166 @@
+"""What a person does on the page, in a real Chromium, with a real service and a waiting agent."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.browser.chromium import Page
+from tests.browser.conftest import Daemon, sign_in
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(
+    page: Page, daemon: Daemon
+) -> None:
+    sign_in(page, daemon)
+    with ThreadPoolExecutor(1) as pool:
+        request_id = daemon.submit(action="wipe_database", details={"database": "orders"})
+        waiting = pool.submit(daemon.status, request_id, 30)
+        page.until(f"document.querySelector('[data-id=\"{request_id}\"].card')")
+        assert "wipe_database, high risk" in page.until("document.querySelector('#spoken').textContent")
+        page.click(f"[data-id='{request_id}'].card")
+        page.until(f"document.querySelector('#detail').dataset.id === '{request_id}'")
+        shown = page.text()
+        assert "High risk" in shown and "orders" in shown and "not checked" in shown
+        page.key("d")
+        page.type("wrong database; use staging")
+        with page.loading():
+            page.key("Enter")
+        assert "Denied by owner" in page.text()
+        got = waiting.result(30)
+    assert (got["status"], got["resolved_by"], got["reason"]) == (
+        "denied",
+        "owner",
+        "wrong database; use staging",
+    )
+    assert page.problems() == []
+
+
+def test_a_high_risk_approval_is_asked_for_once_more_and_counts_once(page: Page, daemon: Daemon) -> None:
+    request_id = daemon.submit(action="deploy_production", details={"version": "2.4"})
+    sign_in(page, daemon, f"/r/{request_id}")
+    page.key("a")
+    with page.loading():
+        page.key("Enter")
+    assert "Approve deploy_production for agent?" in page.text()
+    assert daemon.status(request_id)["status"] == "pending"
+    assert page.eval("document.activeElement.id") == "back"
+    with page.loading():
+        page.click("#approve")
+    assert "Approved by owner" in page.text()
+    assert daemon.status(request_id)["status"] == "approved"
+
+
+def test_a_decision_elsewhere_shows_at_once_and_a_stale_press_is_told(page: Page, daemon: Daemon) -> None:
+    request_id = daemon.submit(action="send_mail")
+    sign_in(page, daemon, f"/r/{request_id}")
+    stale = page.eval("new URLSearchParams(new FormData(document.querySelector('form.decide'))).toString()")
+    answer = daemon.agent.post(
+        f"/confirm/{request_id}/deny",
+        json={"reason": "from the phone"},
+        headers={"authorization": f"Bearer {daemon.token()}"},
+    )
+    assert answer.status_code == 200
+    page.until("document.querySelector('#detail').dataset.status === 'denied'")
+    assert "from the phone" in page.text()
+    code = (
+        f"fetch('/r/{request_id}/decide', {{method: 'POST', body: {stale!r} + '&verdict=approve',"
+        " headers: {'content-type': 'application/x-www-form-urlencoded'}})"
+        ".then(r => r.text().then(t => [r.status, t]))"
+    )
+    status, text = page.eval(code)
+    assert status == 409 and "Already denied by owner" in text
+    assert daemon.status(request_id)["status"] == "denied"
+
+
+def test_what_is_typed_and_unfolded_stays_while_others_arrive(page: Page, daemon: Daemon) -> None:
+    request_id = daemon.submit(action="edit_file", details={"body": "line\n" * 100, "path": "/etc/hosts"})
+    sign_in(page, daemon, f"/r/{request_id}")
+    page.eval("document.querySelector('.arguments details').open = true")
+    page.click("#reason")
+    page.type("half a sen")
+    other = daemon.submit(action="another_one")
+    page.until(f"document.querySelector('[data-id=\"{other}\"].card')")
+    assert page.eval("document.querySelector('#reason').value") == "half a sen"
+    assert page.eval("document.activeElement.id") == "reason"
+    assert page.eval("document.querySelector('.arguments details').open") is True
+    assert page.eval("document.querySelector('#detail').dataset.id") == request_id
+
+
+def test_keys_move_between_requests_and_help_is_there(page: Page, daemon: Daemon) -> None:
+    first = daemon.submit(action="aaa", timeout_seconds=40)
+    second = daemon.submit(action="bbb", timeout_seconds=45)
+    sign_in(page, daemon, f"/r/{first}")
+    page.key("j")
+    page.until(f"document.querySelector('#detail').dataset.id === '{second}'")
+    assert page.eval("location.pathname") == f"/r/{second}"
+    page.key("k")
+    page.until(f"document.querySelector('#detail').dataset.id === '{first}'")
+    page.key("?")
+    assert page.eval("document.querySelector('#help').open") is True
+    page.key("Escape")
+    page.key("a")
+    assert page.eval("document.activeElement.id") == "approve"
+    assert daemon.status(first)["status"] == "pending"
+
+
+def test_edits_are_shown_as_a_diff(page: Page, daemon: Daemon) -> None:
+    request_id = daemon.submit(action="edit", details={"before": "a\nmax = 100\n", "after": "a\nmax = 400\n"})
+    sign_in(page, daemon, f"/r/{request_id}")
+    lines = page.eval(
+        "[...document.querySelectorAll('.diff > div')].map(e => e.className + '|' + e.innerText.trim())"
+    )
+    assert any(line.startswith("removed|") and "max = 100" in line for line in lines)
+    assert any(line.startswith("added|") and "max = 400" in line for line in lines)
+
+
+def test_it_works_without_javascript(page: Page, daemon: Daemon) -> None:
+    request_id = daemon.submit(action="publish_package", details={"name": "left-pad"})
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    page.open(daemon.url + f"/r/{request_id}")
+    page.call("Emulation.setScriptExecutionDisabled", value=False)  # the page's own scripts stay unloaded
+    page.eval("document.querySelector('#token').focus()")
+    page.type(daemon.token())
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    with page.loading():
+        page.key("Enter")
+    page.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert page.eval("document.querySelector('#live').hidden") is True
+    page.eval("document.querySelector('#approve').focus()")
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    with page.loading():
+        page.key("Enter")
+    page.call("Emulation.setScriptExecutionDisabled", value=False)
+    page.eval("document.querySelector('#approve').focus()")
+    with page.loading():
+        page.key("Enter")
+    assert daemon.status(request_id)["status"] == "approved"
+
+
+def test_history_and_audit_state(page: Page, daemon: Daemon) -> None:
+    request_id = daemon.submit(action="rotate_keys", description="quarterly zebra rotation")
+    sign_in(page, daemon, "/history?q=zebra")
+    assert page.eval("document.querySelectorAll('.records tbody tr').length") == 1
+    page.open(daemon.url + "/log")
+    assert "Verified up to event" in page.text()
+    assert request_id[:8] in page.text()
+    page.open(daemon.url + "/history?q=nothinglikethat")
+    assert "Nothing fits" in page.text()
+
+
+def test_a_phone_shows_the_list_then_one_request_with_both_buttons(page: Page, daemon: Daemon) -> None:
+    request_id = daemon.submit(action="transfer_funds", details={"amount": "12,000 EUR", "to": "DE00 1234"})
+    page.shape(390, 844, is_phone=True)
+    sign_in(page, daemon)
+    assert page.eval("getComputedStyle(document.querySelector('.pane')).display") == "none"
+    with page.loading():
+        page.eval(f"document.querySelector('[data-id=\"{request_id}\"].card').click()")
+    seen = (
+        "[...document.querySelectorAll('#deny, #approve')].every(e => { const r = e.getBoundingClientRect();"
+        " return r.top >= 0 && r.bottom <= innerHeight && r.height >= 44; })"
+    )
+    assert page.eval(seen) is True
+    assert page.eval("document.documentElement.scrollWidth <= innerWidth") is True

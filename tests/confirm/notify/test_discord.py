@@ -1,0 +1,126 @@
+"""Discord, from the outbox to a person's press and back, against a server that speaks its API and gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.confirm.people import Desk, off
+from tests.confirm.vendors.discord import CHAT, TOKEN, DiscordServer, too_many
+from whet.confirm.notify.discord import block, plain
+
+SECRETS = {"DISCORD_BOT_TOKEN": TOKEN}
+
+
+def channels(server: DiscordServer) -> str:
+    return f"""
+[people.ann]
+discord = "80351110224678912"
+[[channel]]
+kind = "discord"
+chat = "{CHAT}"
+base_url = "{server.url}"
+"""
+
+
+def run(desk: Desk, story: Any, *, heartbeat_ms: int = 5_000, token: str = TOKEN) -> None:
+    async def play() -> None:
+        with DiscordServer(heartbeat_ms) as server:
+            async with desk.notifying(channels(server), {"DISCORD_BOT_TOKEN": token}) as notifier:
+                await story(server, notifier)
+
+    asyncio.run(play())
+
+
+def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: DiscordServer, notifier: Any) -> None:
+        request = await desk.submit()
+        waiting = asyncio.create_task(desk.service.wait(request.id, 30))
+        message = await off(server.message)
+        embed = message["embeds"][0]
+        assert embed["title"] == "Approval needed · HIGH RISK"
+        assert embed["footer"]["text"] == f"request {request.id} · digest {request.digest[:12]}"
+        assert "```\nagent: Release 2.4 to all regions\n```" in embed["description"]
+        assert message["allowed_mentions"] == {"parse": []}
+        approve = message["components"][0]["components"][0]["custom_id"]
+        popup = await off(server.answer, await off(server.press, message["id"], "wrong target"))
+        assert "deploy\\_production was denied by ann at " in popup and popup.endswith("wrong target")
+        got = await waiting
+        assert got is not None and (got.status, got.resolved_by, got.reason) == (
+            "denied",
+            "ann",
+            "wrong target",
+        )
+        await off(
+            server.wait, lambda: server.message()["embeds"][0]["title"].startswith("Denied"), "the edit"
+        )
+        assert [b["label"] for b in server.message()["components"][0]["components"]] == ["Open the page"]
+        stale = await off(server.answer, await off(server.press_data, message["id"], approve))
+        assert stale.startswith("Too late\\. deploy\\_production was denied by ann")
+        stranger = await off(server.answer, await off(server.press_data, message["id"], approve, "666"))
+        assert "discord user 666 is not in the service's list" in stranger.replace("\\", "")
+
+    run(desk, story)
+
+
+def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: DiscordServer, notifier: Any) -> None:
+        request = await desk.submit()
+        message = await off(server.message)
+        await off(server.wait, lambda: server.beats >= 2, "two heartbeats")
+        assert server.identified[0]["intents"] == 0
+        await off(server.cut)
+        await off(server.wait, lambda: server.resumed, "a resume", 15)
+        assert server.resumed[0]["session_id"] == "s-1" and len(server.identified) == 1
+        await off(server.answer, await off(server.press, message["id"], "Approve"))
+        assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
+
+    run(desk, story, heartbeat_ms=40)
+
+
+def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) -> None:
+    async def story(server: DiscordServer, notifier: Any) -> None:
+        server.fail_next("post", too_many(0.3))
+        request = await desk.submit()
+        await off(server.message)
+        await desk.until(
+            lambda: [d for d in desk.deliveries(request) if d.status == "sent" and d.channel == "discord"]
+        )
+        assert server.calls.count("post") == 2 and len(server.messages) == 1
+
+    run(desk, story)
+
+
+def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
+    async def story(server: DiscordServer, notifier: Any) -> None:
+        request = await desk.submit()
+        (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
+        assert dead.error == "Discord answered 401: 401: Unauthorized"
+        await desk.until(lambda: notifier.states()[0].deaf)
+
+    run(desk, story, token="wrong")
+
+
+def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
+    nasty = "```\n**Approval needed**\n@everyone <@&1> [x](http://evil) ``` `````` \u202e\nID: 1"
+
+    async def story(server: DiscordServer, notifier: Any) -> None:
+        await desk.submit("a```b", description=nasty, details={"x": nasty, "deep": ["`" * 9]})
+        message = await off(server.message)
+        text = message["embeds"][0]["description"]
+        # Fences open and close in turn, and nothing in between closes one.
+        assert text.count("```") == 6
+        outside = "".join(text.split("```")[0::2])
+        assert "everyone" not in outside and "evil" not in outside and "ID: 1" not in outside
+        assert "\u202e" not in text and "<U+202E>" in text
+
+    run(desk, story)
+
+
+def test_blocks_and_escapes() -> None:
+    assert block("``````") == "```\n``<U+0060>``<U+0060>\n```"
+    assert plain("*a*_b_ [c](d) @e <#1>") == r"\*a\*\_b\_ \[c\]\(d\) \@e \<\#1\>"

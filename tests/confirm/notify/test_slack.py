@@ -1,0 +1,113 @@
+"""Slack, from the outbox to a person's press and back, against a server that speaks its API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tests.confirm.people import Desk, off
+from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
+from whet.confirm.notify.slack import escape
+
+SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
+
+
+def channels(server: SlackServer) -> str:
+    return f"""
+[people.ann]
+slack = "U0ANN"
+[[channel]]
+kind = "slack"
+chat = "{CHAT}"
+base_url = "{server.url}"
+"""
+
+
+def run(desk: Desk, story: Any, secrets: dict[str, str] = SECRETS) -> None:
+    async def play() -> None:
+        with SlackServer() as server:
+            async with desk.notifying(channels(server), secrets) as notifier:
+                await story(server, notifier)
+
+    asyncio.run(play())
+
+
+def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: SlackServer, notifier: Any) -> None:
+        request = await desk.submit()
+        waiting = asyncio.create_task(desk.service.wait(request.id, 30))
+        message = await off(server.message)
+        assert message["blocks"][0]["text"]["text"].startswith("Approval needed")
+        actions = next(b for b in message["blocks"] if b["type"] == "actions")["elements"]
+        assert [a["text"]["text"] for a in actions][:2] == ["✓ Approve", "✗ Deny"]
+        envelope = await off(server.press, message["ts"], "not now")
+        popup = await off(server.whisper)
+        assert "was denied by ann at " in popup and popup.endswith(": not now")
+        assert envelope in server.acknowledged
+        got = await waiting
+        assert got is not None and (got.status, got.resolved_by, got.reason) == ("denied", "ann", "not now")
+        await off(
+            server.wait,
+            lambda: server.message()["blocks"][0]["text"]["text"].startswith("Denied"),
+            "the edit",
+        )
+        await off(server.press_data, message["ts"], actions[0]["value"])
+        assert (await off(server.whisper, 1)).startswith("Too late.")
+        await off(server.press_data, message["ts"], actions[0]["value"], "U0EVIL")
+        assert "slack user U0EVIL is not in the service's list" in await off(server.whisper, 2)
+
+    run(desk, story)
+
+
+def test_slack_asks_for_a_new_connection_now_and_then(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: SlackServer, notifier: Any) -> None:
+        request = await desk.submit()
+        message = await off(server.message)
+        await off(server.wait, lambda: server.connections == 1, "a connection")
+        await off(server.ask_to_reconnect)
+        await off(server.wait, lambda: server.connections == 2, "another one")
+        await off(server.press, message["ts"], "Approve")
+        await off(server.whisper)
+        assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
+
+    run(desk, story)
+
+
+def test_rate_limits_and_wrong_tokens(desk: Desk) -> None:
+    async def story(server: SlackServer, notifier: Any) -> None:
+        server.fail_next("chat.postMessage", too_many(1))
+        request = await desk.submit()
+        await off(server.message)
+        assert server.calls.count("chat.postMessage") == 2
+        await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "sent"])
+
+    run(desk, story)
+
+    async def refused(server: SlackServer, notifier: Any) -> None:
+        request = await desk.submit("delete_data")
+        dead = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
+        assert dead[0].error == "Slack answered: invalid_auth"
+        await desk.until(lambda: notifier.states()[0].deaf)
+
+    run(desk, refused, {"SLACK_BOT_TOKEN": "xoxb-wrong", "SLACK_APP_TOKEN": "xapp-wrong"})
+
+
+def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
+    nasty = "<!channel> <@U1> <http://evil|click> *Approved* `x` & \u202e\nID: 1"
+
+    async def story(server: SlackServer, notifier: Any) -> None:
+        await desk.submit(nasty, description=nasty, requester=nasty, details={"x": nasty * 9})
+        message = await off(server.message)
+        for part in message["blocks"]:
+            if part["type"] in ("section", "context"):
+                assert "evil" not in json.dumps(part) and "ID: 1" not in json.dumps(part)
+        assert "<!channel>" not in message["text"] and "<http" not in message["text"]
+        assert "\u202e" not in json.dumps(message, ensure_ascii=False)
+
+    run(desk, story)
+    assert escape("<!here> a_b & *c*") == "&lt;!here&gt; a_\u200bb &amp; *\u200bc*\u200b"

@@ -1,0 +1,250 @@
+"""The Python client, the hook, the MCP server and the command line, against a real service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.confirm.running import Running
+from whet.confirm.client import (
+    Ask,
+    BlockingClient,
+    ConfirmationRefused,
+    ConfirmClient,
+    requires_confirmation,
+)
+from whet.confirm.hook import run_hook
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with Running(tmp_path_factory.mktemp("shared"), rate=10_000) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def token(server):
+    return server.token("submit", "agent")
+
+
+@pytest.fixture
+def url(server):
+    return f"http://127.0.0.1:{server.port}"
+
+
+class Person:
+    """Decides on everything that comes up while it is there."""
+
+    def __init__(self, server, verdict, **body):
+        self._client = server.client("approve", "alice")
+        self._verdict, self._body = verdict, body
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while not self._stop.wait(0.02):
+            for one in self._client.get("/confirm?status=pending").json()["requests"]:
+                self._client.post(f"/confirm/{one['id']}/{self._verdict}", json=self._body)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+
+def test_confirm_waits_consumes_and_reports(server, token, url):
+    async def go():
+        async with ConfirmClient(url, token) as client:
+            ticket = await client.confirm("deploy", "Deploy", {"v": 1})
+            await client.report(ticket.id, "executed", "done")
+            return ticket, await client.status(ticket.id)
+
+    with Person(server, "approve"):
+        ticket, record = asyncio.run(go())
+    assert ticket.resolved_by == "alice" and ticket.grant.count(".") == 2
+    assert record["execution"] == "executed" and record["consumed_by"] == "agent"
+
+
+def test_a_denial_says_why(server, token, url):
+    refused = pytest.raises(ConfirmationRefused, match="denied by alice: not today")
+    with Person(server, "deny", reason="not today"), BlockingClient(url, token) as client, refused as caught:
+        client.confirm("deploy", "Deploy")
+    assert caught.value.status == "denied"
+
+
+def test_the_same_key_finds_the_same_request(server, token, url):
+    with BlockingClient(url, token) as client:
+        ask = Ask(idempotency_key="turn 9 call 1")
+        assert client.submit("deploy", "d", ask=ask).id == client.submit("deploy", "d", ask=ask).id
+
+
+def test_no_service_is_a_denial(token):
+    refused = pytest.raises(ConfirmationRefused)
+    with BlockingClient("http://127.0.0.1:9", token) as client, refused as caught:
+        client.confirm("deploy", "Deploy")
+    assert caught.value.status == "unavailable" and "whet confirm serve" in caught.value.hint
+
+
+def test_a_wrong_token_is_a_denial(url):
+    with BlockingClient(url, "wct_wrong") as client, pytest.raises(ConfirmationRefused) as caught:
+        client.confirm("deploy", "Deploy")
+    assert caught.value.status == "refused"
+
+
+def test_a_cancelled_wait_takes_the_request_back(server, token, url):
+    async def go():
+        async with ConfirmClient(url, token) as client:
+            waiting = asyncio.ensure_future(client.confirm("cancelme", "Deploy"))
+            while not server.service.hub.waiting:
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(go())
+    assert server.rows("SELECT status FROM requests WHERE action = 'cancelme'") == [("cancelled",)]
+
+
+def test_the_decorator_guards_plain_and_async_functions(server, token, url):
+    ran = []
+
+    @requires_confirmation("wipe_database", describe="Wipe {table}", url=url, token=token)
+    def wipe(table, *, dry=False):
+        ran.append(table)
+        return f"wiped {table}"
+
+    @requires_confirmation("wipe_database", url=url, token=token)
+    async def wipe_later(table):
+        ran.append(table)
+        raise OSError("no such table")
+
+    with Person(server, "deny"), pytest.raises(ConfirmationRefused):
+        wipe("users")
+    assert ran == []
+    with Person(server, "approve"):
+        assert wipe("logs") == "wiped logs"
+        with pytest.raises(OSError, match="no such table"):
+            asyncio.run(wipe_later("x"))
+    assert ran == ["logs", "x"]
+    rows = server.rows("SELECT description, details, execution FROM requests WHERE action = 'wipe_database'")
+    assert rows[1] == ("Wipe logs", '{"dry":false,"table":"logs"}', "executed")
+    assert rows[2][2] == "failed"
+
+
+def event(name="PreToolUse", tool="Bash"):
+    return json.dumps(
+        {"hook_event_name": name, "tool_name": tool, "tool_input": {"command": "rm -rf build"},
+         "session_id": "s1", "tool_use_id": f"t{time.monotonic_ns()}", "cwd": "/tmp"}
+    )  # fmt: skip
+
+
+def hooked(text, url, **more):
+    return json.loads(run_hook(text, url=url, patterns=more.get("patterns", ()), timeout_s=30))
+
+
+def test_the_hook_allows_what_was_approved_and_denies_the_rest(server, token, url, monkeypatch):
+    monkeypatch.setenv("CONFIRMATION_TOKEN", token)
+    with Person(server, "approve"):
+        specific = hooked(event(), url)["hookSpecificOutput"]
+        assert specific["permissionDecision"] == "allow" and "alice" in specific["permissionDecisionReason"]
+        assert hooked(event("PermissionRequest"), url)["hookSpecificOutput"]["decision"] == {
+            "behavior": "allow"
+        }
+    with Person(server, "deny", reason="no"):
+        assert hooked(event(), url)["hookSpecificOutput"]["permissionDecision"] == "deny"
+        decision = hooked(event("PermissionRequest"), url)["hookSpecificOutput"]["decision"]
+        assert decision["behavior"] == "deny" and "no" in decision["message"]
+    assert hooked(event(tool="Read"), url, patterns=("Bash",)) == {}
+
+
+@pytest.mark.parametrize("text", ["", "junk", "[]", "{}", '{"hook_event_name":"Stop","tool_name":"x"}'])
+def test_the_hook_denies_what_it_can_not_read(text, url):
+    assert hooked(text, url)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_the_hook_denies_when_nobody_is_there():
+    assert hooked(event(), "http://127.0.0.1:9")["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_the_mcp_server_with_the_official_client(server, token, url):
+    pytest.importorskip("mcp")
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    async def go():
+        environ = {**os.environ, "CONFIRMATION_TOKEN": token}
+        run = StdioServerParameters(
+            command=sys.executable, args=["-m", "whet", "confirm", "mcp", "--url", url], env=environ
+        )
+        async with stdio_client(run) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            tools = await session.list_tools()
+            names = [tool.name for tool in tools.tools]
+            asked = await session.call_tool(
+                "request_confirmation", {"action": "deploy", "description": "d", "details": {"v": 1}}
+            )
+            request_id = json.loads(asked.content[0].text)["id"]
+            done = await session.call_tool("wait_for_confirmation", {"id": request_id, "seconds": 20})
+            bad = await session.call_tool("request_confirmation", {"action": "", "description": ""})
+            return names, json.loads(done.content[0].text), bad
+
+    with Person(server, "approve"):
+        names, done, bad = asyncio.run(go())
+    assert names == ["request_confirmation", "wait_for_confirmation"]
+    assert (done["status"], done["resolved_by"]) == ("approved", "alice")
+    assert "Do not do it" in bad.content[0].text
+
+
+def whet(folder, *arguments, **environ):
+    return subprocess.run(
+        [sys.executable, "-m", "whet", "confirm", *arguments],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "WHET_HOME": str(folder), **environ},
+    )  # fmt: skip
+
+
+def test_the_command_line_from_token_to_verify(server, url, tmp_path):
+    folder = server.places.folder.parent
+    person = {"WHET_CONFIRM_URL": url, "CONFIRMATION_TOKEN": server.token("approve", "bob")}
+    agent = server.client("submit", "agent")
+    made = agent.post(
+        "/confirm", json={"action": "cli", "description": "d\x1b[31m", "details": {"a": 1}}
+    ).json()
+    assert made["id"] in whet(folder, "list", **person).stdout
+    shown = whet(folder, "show", made["id"][:18], **person).stdout
+    assert made["digest"] in shown and "\x1b[31m" not in shown and '"a": 1' in shown
+    denied = whet(folder, "deny", made["id"], "-r", "why not", "--json", **person)
+    assert json.loads(denied.stdout)["reason"] == "why not"
+    late = whet(folder, "approve", made["id"], **person)
+    assert late.returncode == 1 and "already denied by bob" in late.stderr
+    listed = whet(folder, "token", "list", "--json")
+    assert {"bob"} <= {row["name"] for row in json.loads(listed.stdout)["tokens"]}
+    verified = whet(folder, "audit", "verify", "--json")
+    assert verified.returncode == 0 and json.loads(verified.stdout)["ok"] is True
+    exported = whet(folder, "audit", "export").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in exported][:3] == [1, 2, 3]
+    nobody = whet(folder, "list", WHET_CONFIRM_URL="http://127.0.0.1:9")
+    assert nobody.returncode == 1 and "whet confirm serve" in nobody.stderr
+
+
+def test_policy_commands(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text('[[rules]]\nname="prod"\naction="deploy_*"\neffect="deny"\n')
+    assert whet(tmp_path, "policy", "check", str(path)).returncode == 0
+    tried = whet(tmp_path, "policy", "test", str(path), "--action", "Deploy_X", "--json")
+    assert json.loads(tried.stdout)["effect"] == "deny"
+    path.write_text('[[rules]]\neffect="perhaps"\n')
+    broken = whet(tmp_path, "policy", "check", str(path))
+    assert broken.returncode == 1 and "perhaps" in broken.stderr
+
+
+def test_a_taken_port_says_how_to_find_who_has_it(server, tmp_path):
+    done = whet(tmp_path, "serve", "--port", str(server.port), "--web-port", "-1")
+    assert done.returncode == 1 and f"port {server.port}" in done.stderr and "ss -ltnp" in done.stderr

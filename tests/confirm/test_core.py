@@ -1,0 +1,284 @@
+"""Pieces on their own: canonical JSON, time, grants, and files that are wrong at the start."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import apsw
+import pytest
+
+from tests.confirm.running import SUBMIT, Hands, Running
+from whet.confirm.canonical import canonical, request_digest
+from whet.confirm.grants import GrantRefused, check_grant
+from whet.confirm.keys import PublicKey, load_key
+from whet.confirm.open import Places, open_service
+from whet.confirm.service import Limits
+from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
+
+
+def test_canonical_json_is_rfc_8785():
+    value = {
+        "numbers": [
+            333333333.33333329,
+            1e30,
+            4.50,
+            2e-3,
+            0.000000000000000000000000001,
+            -0.0,
+            1e21,
+            1e-7,
+            5e-324,
+        ],
+        "string": '€$\u000f\nA\'B"\\\\"/',
+        "literals": [None, True, False],
+    }
+    assert canonical(value).decode() == (
+        '{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27,0,1e+21,1e-7,5e-324],'
+        '"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
+    )
+    keys = {"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\U0001f600": 5, "\x80": 6, "\xf6": 7}
+    assert [*json.loads(canonical(keys)).values()] == [2, 4, 6, 7, 1, 5, 3]
+    assert canonical([12345678901234567890123, 1e16, 0.1, 1.5e-6]) == (
+        b"[12345678901234567890123,10000000000000000,0.1,0.0000015]"
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"\ud800": 1}, b"x"])
+def test_what_is_not_json_has_no_canonical_form(value):
+    with pytest.raises(ValueError, match=r"\S"):
+        canonical(value)
+
+
+def test_order_of_keys_does_not_matter_and_every_field_does():
+    base = ("id", "act", {"a": 1, "b": [1, 2]}, "agent", "s", 1.5)
+    same = request_digest("id", "act", {"b": [1, 2], "a": 1}, "agent", "s", 1.5)
+    assert request_digest(*base) == same
+    for place, other in enumerate(["x", "x", {"a": 1}, "x", "x", 1.6]):
+        changed = [*base]
+        changed[place] = other
+        assert request_digest(*changed) != same  # type: ignore[arg-type]
+
+
+def test_time_never_goes_back():
+    hands = Hands()
+    line = hands.timeline()
+    first = line.now_s()
+    hands.wall_s -= 3600
+    hands.elapsed_s += 1
+    assert line.now_s() == first + 1
+    hands.wall_s += 7200
+    assert line.now_s() == first + 3600
+    hands.wall_s -= 7200
+    hands.elapsed_s += 1
+    assert line.now_s() == first + 3601
+    assert hands.timeline(first + 9000).now_s() == first + 9000
+
+
+def test_a_grant_is_checked_offline(tmp_path):
+    with Running(tmp_path) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = agent.post("/confirm", json=SUBMIT).json()
+        assert agent.get(f"/confirm/{made['id']}/grant").status_code == 409
+        alice.post(made["approve_url"])
+        grant = agent.get(f"/confirm/{made['id']}/grant").json()["grant"]
+        jwk = agent.get("/keys").json()["keys"][0]
+        now_s = server.service.timeline.now_s()
+    key = PublicKey.parse(jwk["x"])
+    digest = request_digest(made["id"], SUBMIT["action"], SUBMIT["details"], "agent", "", made["expires_at"])
+    assert digest == made["digest"]
+    checked = check_grant(grant, key, digest=digest, now_s=now_s)
+    assert (checked.sub, checked.approved_by) == (made["id"], "alice")
+    head, body, signature = grant.split(".")
+    bad = [f"{head}.{body[:-2]}AA.{signature}", f"{head}.{body}.{signature[:-4]}AAAA", "x", "a.b.c", ""]
+    for text in bad:
+        with pytest.raises(GrantRefused):
+            check_grant(text, key, digest=digest, now_s=now_s)
+    with pytest.raises(GrantRefused, match="another action"):
+        check_grant(grant, key, digest="0" * 64, now_s=now_s)
+    with pytest.raises(GrantRefused, match="too old"):
+        check_grant(grant, key, digest=digest, now_s=now_s + 90_000)
+    other = load_key(tmp_path / "other.key", may_make=True).public
+    with pytest.raises(GrantRefused, match="not signed"):
+        check_grant(grant, other, digest=digest, now_s=now_s)
+
+
+def places(tmp_path):
+    return Places(tmp_path / "c.db", tmp_path / "confirm")
+
+
+def start(where, **more):
+    service = open_service(where, policy=None, limits=Limits(), patience_s=0.2, **more)
+    service.database.close()
+
+
+def test_a_key_that_others_can_read_stops_the_start(tmp_path):
+    where = places(tmp_path)
+    start(where)
+    where.key.chmod(0o640)
+    with pytest.raises(ConfigError, match="read by others") as caught:
+        start(where)
+    assert "chmod 600" in caught.value.hint
+
+
+def test_a_missing_key_stops_the_start_once_something_was_signed(tmp_path):
+    where = places(tmp_path)
+    service = open_service(where, policy=None, limits=Limits())
+    service.database.write_now(
+        lambda db: db.execute("INSERT INTO checkpoints VALUES (1, 'x', 1.0, 'k', 's')")
+    )
+    service.database.close()
+    where.key.unlink()
+    with pytest.raises(ConfigError, match="missing") as caught:
+        start(where)
+    assert "--new-key" in caught.value.hint
+    start(where, new_key=True)
+    assert len(where.public_key.read_text().split()) == 2
+
+
+def test_a_broken_database_is_not_served(tmp_path):
+    where = places(tmp_path)
+    start(where)
+    where.database.write_bytes(b"this is no database at all" * 100)
+    with pytest.raises(StoreCorrupt) as caught:
+        start(where)
+    assert "mv " in caught.value.hint
+
+
+def test_a_newer_database_is_left_alone(tmp_path):
+    where = places(tmp_path)
+    start(where)
+    db = sqlite3.connect(where.database)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(SchemaTooNew):
+        start(where)
+
+
+def test_a_locked_database_is_not_served(tmp_path):
+    where = places(tmp_path)
+    start(where)
+    db = apsw.Connection(str(where.database))  # of the same library: file locks are the process's
+    db.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy) as caught:
+        start(where)
+    db.close()
+    assert "fuser" in caught.value.hint
+
+
+def test_a_full_disk_is_503_and_nothing_half_done(tmp_path):
+    """In a process of its own, whose files may not grow beyond a limit."""
+    code = textwrap.dedent(f"""
+        import resource, sys
+        from pathlib import Path
+        from tests.confirm.running import SUBMIT, Running
+        with Running(Path({str(tmp_path)!r}), rate=10_000) as server:
+            agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+            body = SUBMIT | {{"details": {{"blob": "x" * 100_000}}}}
+            made = agent.post("/confirm", json=SUBMIT).json()
+            import signal
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, resource.RLIM_INFINITY))
+            codes = [agent.post("/confirm", json=body).status_code for _ in range(60)]
+            assert 503 in codes, codes
+            full = agent.post("/confirm", json=body)
+            assert full.status_code == 503 and "space" in full.json()["error"], full.text
+            assert agent.get("/confirm/" + made["id"]).json()["status"] == "pending"
+            count = server.rows("SELECT count(*) FROM requests")[0][0]
+            assert count == 1 + codes.count(202), (count, codes)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            assert agent.post("/confirm", json=body).status_code == 202
+            assert alice.post(made["approve_url"]).status_code == 200
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
+    from whet.confirm import tokens
+    from whet.confirm.ledger import Tx
+
+    hands = Hands()
+    with Running(tmp_path, hands=hands) as server:
+        client = server.client("submit", "agent")
+        assert client.get("/confirm").status_code == 200
+        token_id = server.rows("SELECT id FROM tokens WHERE name = 'agent'")[0][0]
+        tx_of = lambda db: Tx(db, server.service.timeline.now_s(), server.service.key)  # noqa: E731
+        _, secret = server.service.database.write_now(
+            lambda db: tokens.rotate(tx_of(db), token_id, by="test", overlap_s=60)
+        )
+        fresh = {"authorization": f"Bearer {secret}"}
+        assert client.get("/confirm").status_code == 200
+        assert client.get("/confirm", headers=fresh).status_code == 200
+        hands.pass_by(61)
+        assert client.get("/confirm").status_code == 401
+        new_id = server.rows("SELECT id FROM tokens WHERE expires_at IS NULL AND name = 'agent'")[0][0]
+        server.service.database.write_now(lambda db: tokens.revoke(tx_of(db), new_id, by="test"))
+        assert client.get("/confirm", headers=fresh).status_code == 401
+        assert secret.encode() not in server.places.database.read_bytes()
+
+
+def test_failed_logins_are_recorded_and_slowed_down_and_valid_ones_pass(tmp_path):
+    with Running(tmp_path) as server:
+        stranger, agent = server.client(), server.client("submit", "agent")
+        wrong = {"authorization": "Bearer wct_wrong"}
+        codes = [stranger.get("/confirm", headers=wrong).status_code for _ in range(12)]
+        assert codes == [401] * 10 + [429] * 2
+        assert agent.get("/confirm").status_code == 200
+        assert server.rows("SELECT count(*) FROM events WHERE kind = 'login_failed'") == [(10,)]
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "path", "status"),
+    [
+        ("approve", "POST", "/confirm", 403), ("audit", "POST", "/confirm", 403),
+        ("submit", "GET", "/audit", 403), ("audit", "GET", "/audit", 200),
+        ("audit", "GET", "/audit/events", 200), ("approve", "GET", "/audit/events", 403),
+        ("submit", "POST", "/whitelist", 403), ("audit", "GET", "/whitelist", 200),
+        ("audit", "POST", "/whitelist", 403), ("", "GET", "/confirm", 401),
+        ("", "GET", "/events", 401), ("", "GET", "/keys", 200), ("", "GET", "/metrics", 200),
+        ("", "GET", "/openapi.json", 200), ("submit", "GET", "/nothing", 404),
+    ],
+)  # fmt: skip
+def test_roles(shared, role, method, path, status):
+    answer = shared.client(role).request(method, path, json=SUBMIT if method == "POST" else None)
+    assert answer.status_code == status
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with Running(tmp_path_factory.mktemp("shared"), rate=1000) as server:
+        yield server
+
+
+def test_every_documented_answer_fits_its_schema(shared):
+    import jsonschema
+
+    agent, alice = shared.client("submit", "agent"), shared.client("approve", "alice")
+    document = agent.get("/openapi.json").json()
+
+    def fits(answer, path, method):
+        responses = document["paths"][path][method]["responses"]
+        schema = responses[str(answer.status_code)]["content"]["application/json"]["schema"]
+        jsonschema.validate(answer.json(), {**schema, "components": document["components"]})
+
+    first = agent.post("/confirm", json=SUBMIT)
+    fits(first, "/confirm", "post")
+    made = first.json()
+    fits(agent.get(f"/confirm/{made['id']}"), "/confirm/{id}", "get")
+    fits(alice.post(made["approve_url"]), "/confirm/{id}/approve", "post")
+    fits(alice.post(made["approve_url"]), "/confirm/{id}/approve", "post")
+    fits(
+        agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]}),
+        "/confirm/{id}/consume",
+        "post",
+    )
+    fits(agent.get(f"/confirm/{made['id']}"), "/confirm/{id}", "get")
+    fits(alice.get("/audit"), "/audit", "get")
+    fits(agent.get("/health"), "/health", "get")
+    fits(agent.get("/confirm"), "/confirm", "get")
+    fits(agent.post("/confirm", content=b"{"), "/confirm", "post")
+    fits(shared.client().get("/confirm"), "/confirm", "get")
