@@ -89,10 +89,13 @@ def test_an_approved_action_runs_once_and_its_record_is_closed(
     assert shipped(program) == ""
     assert request["action"] == "publish_package"
     assert request["details"]["arguments"] == {"command": "./ship 1.0"}
+    deadline = time.monotonic() + 30
+    while '"type":"confirmation_asked"' not in running.out:
+        assert time.monotonic() < deadline, "it does not say that it waits"
+        os.sched_yield()
     decide(service, request, "approve")
     done = running.done()
     assert done.code == 0
-    assert '"type":"confirmation_asked"' in done.out
     assert shipped(program) == "shipped 1.0\n", last_result(server)
     closed = record(service, request)
     assert closed["consumed_at"] and closed["executed_at"], closed
@@ -138,16 +141,20 @@ def test_a_service_killed_while_somebody_waits_is_waited_for(
 
 def test_without_the_service_nothing_runs(program: Program, server: PracticeServer, service: Served) -> None:
     service.kill()
-    assert program.ask("ship it").code == 0
+    done = program.ask("ship it", "--stream-json")
+    assert done.code == 0
+    assert "was not told" not in done.out, "a call that never ran has nothing to report"
     assert shipped(program) == ""
     assert "can't be reached" in last_result(server)
 
 
 def test_ctrl_c_withdraws_the_request(program: Program, server: PracticeServer, service: Served) -> None:
-    running = program.start_asking("ship it")
+    running = program.start_asking("ship it", "--stream-json")
     request = pending(service)
     os.kill(running.pid, signal.SIGINT)
-    assert running.done().code == 130
+    done = running.done()
+    assert done.code == 130
+    assert "the request was withdrawn" in done.out
     assert record(service, request)["status"] == "cancelled"
     assert shipped(program) == ""
 
