@@ -12,7 +12,7 @@ import zlib
 
 import msgspec
 
-from whet.practice import chapters_task, cleanup_task, orders_task, plain
+from whet.practice import chapters_task, cleanup_task, orders_task, plain, review
 from whet.practice.ask import Ask, Call
 from whet.practice.script import Reply
 from whet.practice.steps import take_step
@@ -53,6 +53,8 @@ def _proceed(ask: Ask) -> Reply:
 
     A message that only says "go on", or that came in between two steps, leaves the one before it in force.
     """
+    if review.is_review(ask):
+        return review.proceed(ask)
     for index in range(len(ask.heard) - 1, -1, -1):
         message = ask.heard[index]
         if message.role != "user":

@@ -328,7 +328,7 @@ def _delete_one(connection: apsw.Connection, key: int) -> None:
         (first, first + (indexed[0] if indexed else 0)),
     )
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
-    for table in ("turns", "tool_calls", "compactions", "claims"):
+    for table in ("turns", "tool_calls", "compactions", "claims", "session_items", "turn_signals"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 

@@ -1,0 +1,136 @@
+"""What learned items are seen to do: how sessions went with an item, how without, and whether that says anything.
+
+Pure functions on what the store recorded. The only comparison that is causal is the one that chance made (the
+hold-out); the other, with sessions that knew nothing of the item, is shown as an observation. An interval that
+spans zero is "no evidence". It proposes; it never removes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from whet.stats import Interval, rate_difference, wilson
+from whet.store.outcomes import ContextItem, ItemUse, TurnOutcome
+
+Finding = Literal["helps", "hurts", "no evidence"]
+Basis = Literal["hold-out", "observed", "none"]
+LEAST_SESSIONS = 5
+"""Fewer sessions on either side are not compared."""
+
+
+class SessionOutcome(msgspec.Struct, frozen=True):
+    """A session's turns taken together."""
+
+    had_trouble: bool
+    calls: int
+    failed_calls: int
+
+
+class Sums(msgspec.Struct, frozen=True):
+    """Sessions of one kind: how many, with trouble in how many, and their tool calls."""
+
+    sessions: int = 0
+    troubled: int = 0
+    calls: int = 0
+    failed_calls: int = 0
+
+    @property
+    def trouble(self) -> Interval:
+        """The share of sessions with trouble, with its 95 % interval."""
+        return wilson(self.troubled, self.sessions)
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """One item: sessions with it, those it is compared with, and what may be said.
+
+    `difference` is the share of troubled sessions with the item minus that without; `loaded` counts sessions
+    in which a skill was opened.
+    """
+
+    item: ContextItem
+    shown: Sums
+    compared: Sums
+    basis: Basis
+    difference: Interval
+    finding: Finding
+    loaded: int = 0
+    current: bool = True
+
+
+def by_session(turns: Iterable[TurnOutcome]) -> dict[str, SessionOutcome]:
+    """Take each session's turns together."""
+    found: dict[str, SessionOutcome] = {}
+    for turn in turns:
+        old = found.get(turn.session_id, SessionOutcome(False, 0, 0))
+        found[turn.session_id] = SessionOutcome(
+            old.had_trouble or turn.had_trouble,
+            old.calls + turn.calls,
+            old.failed_calls + turn.failed_calls,
+        )
+    return found
+
+
+def effects(
+    uses: Sequence[ItemUse],
+    outcomes: Mapping[str, SessionOutcome],
+    *,
+    current: frozenset[tuple[str, str, str]] | None = None,
+    loaded: Mapping[tuple[str, str], int] | None = None,
+) -> list[Effect]:
+    """Compare every item, worst first. `current` names (kind, name, hash) of what there is now (None: all);
+    `loaded` counts the sessions that opened a skill, by (name, hash).
+
+    With many items one will look bad by chance, so the confidence of each comparison is raised until all
+    of them together have 95 %.
+    """
+    by_item: dict[tuple[str, str, str], list[ItemUse]] = {}
+    for use in uses:
+        if use.session_id in outcomes:
+            by_item.setdefault((use.item.kind, use.item.name, use.item.hash), []).append(use)
+    confidence = 1 - 0.05 / max(len(by_item), 1)
+    found = [
+        _effect(
+            group, outcomes, confidence, (loaded or {}).get(key[1:], 0), current is None or key in current
+        )
+        for key, group in by_item.items()
+    ]
+    order = {"hurts": 0, "helps": 1, "no evidence": 2}
+    return sorted(found, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
+
+
+def _effect(
+    uses: list[ItemUse],
+    outcomes: Mapping[str, SessionOutcome],
+    confidence: float,
+    loaded: int,
+    current: bool,
+) -> Effect:
+    shown = _sums(outcomes[use.session_id] for use in uses if not use.held_out)
+    by_chance = [use for use in uses if use.randomised]
+    held = _sums(outcomes[use.session_id] for use in by_chance if use.held_out)
+    if held.sessions:
+        kept = _sums(outcomes[use.session_id] for use in by_chance if not use.held_out)
+        basis, a, b = "hold-out", kept, held
+    else:
+        known = {use.session_id for use in uses}
+        b = _sums(outcome for session, outcome in outcomes.items() if session not in known)
+        basis, a = ("observed", shown) if b.sessions else ("none", shown)
+    gap = rate_difference(a.troubled, a.sessions, b.troubled, b.sessions, confidence)
+    enough = min(a.sessions, b.sessions) >= LEAST_SESSIONS
+    finding: Finding = "no evidence"
+    if enough and not gap.spans_zero:
+        finding = "hurts" if gap.low > 0 else "helps"
+    return Effect(uses[0].item, shown, b, basis, gap, finding, loaded, current)
+
+
+def _sums(outcomes: Iterable[SessionOutcome]) -> Sums:
+    all_of = list(outcomes)
+    return Sums(
+        len(all_of),
+        sum(one.had_trouble for one in all_of),
+        sum(one.calls for one in all_of),
+        sum(one.failed_calls for one in all_of),
+    )

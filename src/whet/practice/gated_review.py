@@ -1,0 +1,202 @@
+"""How the stand-in reviews a conversation of the knowledge-gated world: memory and skill calls with quotes.
+
+A scripted stand-in, not a language model, with a model's faults put in on purpose: it overlooks facts, now
+and then it makes one up, and it copies what a web page tells it to remember. Whether any of that lands is the
+business of those who take the calls. What it has done so far is read from the request, like everything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from whet.practice.ask import Ask, Call, Done
+from whet.practice.gated_facts import (
+    GUESSES,
+    PRIVATE_KEYS,
+    Statement,
+    done_lines,
+    draw,
+    read_task,
+    statements,
+)
+from whet.practice.review import heard_before, made_since
+from whet.practice.script import Reply
+
+_HASH = re.compile(r"hash\W+([0-9a-f]{8,64})")
+_SKILL_KEYS = frozenset({"flag", "before"})
+
+
+class Chances(msgspec.Struct, frozen=True):
+    """The draws of one review."""
+
+    seed: int
+    recall: float
+    invention: float
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """A statement to keep, with the words that it rests on."""
+
+    statement: Statement
+    quote: str
+
+
+def proceed(ask: Ask, chances: Chances) -> Reply:
+    """Take the next step of the review: keep what is new, then patch the skills that it looked at."""
+    made = made_since(ask)
+    lessons = list(_lessons(ask, chances))
+    calls = list(_first_calls(ask, lessons)) if not made else list(_patches(ask, made, lessons))
+    if calls:
+        return Reply(tool_calls=tuple(calls))
+    kept = sum(item.name in ("memory", "skill_manage") for item in made)
+    return Reply(f"Review done, {kept} calls made." if kept else "Nothing to save.")
+
+
+def _lessons(ask: Ask, chances: Chances) -> Iterator[Lesson]:
+    """Find what the conversation shows, each with its chance; a later value replaces an earlier one."""
+    job = _job(ask)
+    found: dict[tuple[str, str], Lesson] = {}
+    for lesson in (*_shown(ask), *_wished(ask), *_planted(ask)):
+        found[lesson.statement.about] = lesson
+    known = {item.about: item.value for item in _known(ask)}
+    for about, lesson in found.items():
+        is_new = known.get(about) != lesson.statement.value
+        if is_new and draw(chances.seed, "recall", job, *about) < chances.recall:
+            yield lesson
+    if draw(chances.seed, "invents", job) < chances.invention:
+        yield from _invented(ask, chances, job)
+
+
+def _shown(ask: Ask) -> Iterator[Lesson]:
+    """What commands that went well show."""
+    for item in heard_before(ask):
+        for line, command in done_lines(item.result) if item.name == "ops" else ():
+            for claim in command.statements():
+                if claim.key not in PRIVATE_KEYS:
+                    yield Lesson(claim, line)
+
+
+def _wished(ask: Ask) -> Iterator[Lesson]:
+    """What the person said of their own wishes."""
+    for message in ask.heard:
+        if message.role == "user":
+            for line in message.text.splitlines():
+                yield from (Lesson(claim, line.strip()) for claim in statements(line))
+
+
+def _planted(ask: Ask) -> Iterator[Lesson]:
+    """What a page says: the stand-in believes it, as models do."""
+    for item in heard_before(ask):
+        for line in item.result.splitlines() if item.name == "web_fetch" else ():
+            yield from (Lesson(claim, line.strip()) for claim in statements(line))
+
+
+def _invented(ask: Ask, chances: Chances, job: int) -> Iterator[Lesson]:
+    """Make a fact up, on a quote that was never said, on its own words, or on one that doesn't show it."""
+    commands = [found for item in heard_before(ask) for found in done_lines(item.result)]
+    claims = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
+    if not claims:
+        return
+    claim = claims[-1]
+    others = [value for value in GUESSES[claim.key] if value != claim.value]
+    false = msgspec.structs.replace(claim, value=others[int(draw(chances.seed, "false", job) * len(others))])
+    line = commands[-1][0]
+    own = next((m.text for m in reversed(ask.heard) if m.role == "assistant" and m.text), "")
+    quotes = (line, own, line.replace(claim.setting, false.setting))
+    yield Lesson(false, quotes[int(draw(chances.seed, "quote", job) * len(quotes))])
+
+
+def _first_calls(ask: Ask, lessons: list[Lesson]) -> Iterator[Call]:
+    known = {item.about: item for item in statements(ask.system)}
+    by_skill: dict[str, list[Lesson]] = {}
+    for lesson in lessons:
+        claim = lesson.statement
+        if claim.key in _SKILL_KEYS and "skill_manage" in ask.offers:
+            by_skill.setdefault(skill_name(claim.subject), []).append(lesson)
+        elif "memory" in ask.offers:
+            yield _remember(lesson, known.get(claim.about))
+    for name, parts in by_skill.items():
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", ask.system):
+            yield _call("skill_view", name=name)
+        else:
+            quotes = list(dict.fromkeys(part.quote for part in parts))
+            yield _call(
+                "skill_manage",
+                action="create",
+                name=name,
+                content=skill_text(parts[0].statement.subject, [part.statement for part in parts]),
+                evidence=quotes,
+            )
+
+
+def _patches(ask: Ask, made: list[Done], lessons: list[Lesson]) -> Iterator[Call]:
+    """After looking at a skill: put each new statement in, over the old one where there is one."""
+    if any(item.arguments.get("action") == "patch" for item in made):
+        return
+    for item in made:
+        if item.name != "skill_view":
+            continue
+        base = _HASH.search(item.result)
+        old = statements(item.result)
+        for lesson in lessons:
+            claim = lesson.statement
+            if skill_name(claim.subject) != item.arguments.get("name") or claim in old or not old:
+                continue
+            same = next((one for one in old if one.about == claim.about), None)
+            put = claim.text if same else f"{old[-1].text}\n- {claim.text}"
+            yield _call(
+                "skill_manage",
+                action="patch",
+                name=item.arguments["name"],
+                old_string=(same or old[-1]).text,
+                new_string=put,
+                evidence=[lesson.quote],
+                **({"base_hash": base[1]} if base else {}),
+            )
+            break  # a second patch would need the hash that the first one leaves
+
+
+def _remember(lesson: Lesson, old: Statement | None) -> Call:
+    claim = lesson.statement
+    target = "user" if claim.key in PRIVATE_KEYS else "memory"
+    if old is None:
+        return _call("memory", action="add", target=target, content=f"{claim.text}.", evidence=[lesson.quote])
+    return _call(
+        "memory",
+        action="replace",
+        target=target,
+        old_text=old.text,
+        content=f"{claim.text}.",
+        evidence=[lesson.quote],
+    )
+
+
+def skill_name(tool: str) -> str:
+    """Give the name of the skill on a tool."""
+    return f"run-{tool}"
+
+
+def skill_text(tool: str, claims: list[Statement]) -> str:
+    """Write the skill on a tool."""
+    lines = "\n".join(f"- {claim.text}" for claim in claims)
+    return f"---\nname: {skill_name(tool)}\ndescription: Settings that {tool} needs.\n---\n\n{lines}\n"
+
+
+def _known(ask: Ask) -> Iterator[Statement]:
+    """What memory and loaded skills said already before the review."""
+    yield from statements(ask.system)
+    for item in heard_before(ask):
+        if item.name == "skill_view":
+            yield from statements(item.result)
+
+
+def _job(ask: Ask) -> int:
+    tasks = [read_task(message.text) for message in ask.heard if message.role == "user"]
+    return max((task.job for task in tasks if task), default=0)
+
+
+def _call(tool: str, **arguments: object) -> Call:
+    return Call(tool, msgspec.json.encode(arguments).decode())
