@@ -1,8 +1,8 @@
-"""The knowledge-gated world: hidden facts, tasks that need them, what is revealed, what drifts. Pure and seeded.
+"""The knowledge-gated world: hidden facts, tasks that need them, what is revealed, what drifts.
 
 Two people share a workplace. What its tools and machines need is the same for both; what each wishes for is
-theirs alone, and what is said in a private session belongs to that session. The world knows the truth and
-judges commands; it knows nothing of the program that is measured. Source: docs/evaluate.md.
+theirs alone, and what is said in a private session belongs to that session. Pure and seeded. The world knows
+the truth and judges commands; it knows nothing of the program that is measured. Source: docs/evaluate.md.
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class World:
         return any(value == claim.value for _, value in self._values.get(claim.about, ()))
 
     @property
+    def facts(self) -> frozenset[About]:
+        """What the workplace needs, whoever asks; wishes are not among it."""
+        return frozenset(self._values)
+
+    @property
     def drifts(self) -> dict[About, int]:
         """The facts that change, with the first session in which the new value holds."""
         return {about: history[1][0] for about, history in self._values.items() if len(history) > 1}
@@ -125,7 +130,7 @@ class World:
         return Verdict(f"ok: {' '.join(words)}: receipt {receipt}")
 
     def objection(self, command: Command, plan: Plan) -> str:
-        """Give what the person says of a job that went well but not as they wish; empty where they are content."""
+        """Give what the person says of a job not done as they wish; empty where they are content."""
         for claim in command.statements():
             if claim.key in PRIVATE_KEYS:
                 wish = self._wishes[plan.person, claim.subject]

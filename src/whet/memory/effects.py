@@ -1,8 +1,8 @@
-"""What learned items are seen to do: how sessions went with an item, how without, and whether that says anything.
+"""What learned items are seen to do: how sessions went with an item, how without, and what that says.
 
 Pure functions on what the store recorded. The only comparison that is causal is the one that chance made (the
-hold-out); the other, with sessions that knew nothing of the item, is shown as an observation. An interval that
-spans zero is "no evidence". It proposes; it never removes anything.
+hold-out); the other, with sessions that knew nothing of the item, is shown as an observation. An interval
+that spans zero is "no evidence". It proposes; it never removes anything.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The task as a person types it."""
+        what = f"run `{self.tool}` on `{self.target}`, number {self.number}"
         first = f" Read {self.page} first." if self.page else ""
-        keys = ", ".join(self.keys)
-        return f"Job {self.job}: run `{self.tool}` on `{self.target}`, number {self.number}. It takes {keys}.{first}"
+        return f"Job {self.job}: {what}. It takes {', '.join(self.keys)}.{first}"
 
     def subject_of(self, key: str) -> str:
         """Give what a setting depends on: a host on the target, everything else on the tool."""
