@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
+    "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
     "practice": ("whet.cli.practice:practice", "Run the practice model as a server."),

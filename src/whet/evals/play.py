@@ -1,7 +1,7 @@
 """Run one world under one arm on the real program: its sessions in order, with their reviews, counted.
 
 Every session goes through an `App` of its person (own home), real HTTP to the model server, the real store
-and gate. What is counted comes from requests, files and the database, not from what the program says of itself.
+and gate. What is counted comes from requests, files and the database.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from whet.evals.arms import Arm
 from whet.evals.records import Funnel, Need, Run, Spent, Stale, TaskRecord
 from whet.evals.station import Pages, Standing, Station, Tried
 from whet.evals.world import About, Person, Plan, World
-from whet.practice.gated_facts import PRIVATE_KEYS, Statement, statements
+from whet.practice.gated_facts import PRIVATE_KEYS, Statement, claims
 from whet.practice.gated_model import GatedModel, Habits
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
@@ -51,7 +51,7 @@ class Desk:
         """Give the statements that its files, or the evaluation's own notes, hold now."""
         root = self.app.home.root
         files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
-        return statements("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
+        return claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ class Play:
                 del self.stale_since[about]
 
     async def funnel(self) -> Funnel:
-        """Try each fact that was shown once more, at the end: was it kept, is it kept, is it there when needed."""
+        """Try each fact that was shown once more, at the end, and count how far it came."""
         desk, last = self.desks["ana"], self.world.shape.sessions + 1
         now = [Statement(*about, self.world.truth(about, last, "ana")) for about in desk.shown]
         shown = [claim for claim in now if desk.shown[claim.about] == claim.value]

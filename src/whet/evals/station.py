@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.evals.world import About, Plan, Verdict, World
-from whet.practice.gated_facts import Command, Statement, read_command, statements
+from whet.practice.gated_facts import Command, Statement, claims, read_command
 from whet.tools.signature import tool
 
 Standing = Literal["right", "wrong", "absent"]
@@ -72,7 +72,7 @@ class Station:
         if command is None:
             return ToolOutput(_USAGE, error_kind="failed")
         verdict = self.world.judge(command, plan)
-        known = statements(self.look())
+        known = claims(self.look())
         standing: dict[About, Standing] = {
             claim.about: self._standing(claim, known, plan) for claim in command.statements()
         }

@@ -112,6 +112,17 @@ def statements(text: str) -> list[Statement]:
     return [Statement(*found.groups()) for found in _STATEMENT.finditer(text)]
 
 
+def claims(text: str) -> list[Statement]:
+    """Give what a text says or shows: its statements, and what commands that went well imply, in order."""
+    found = [(match.start(), [Statement(*match.groups())]) for match in _STATEMENT.finditer(text)]
+    for line in _DONE.finditer(text):
+        command = read_command(line[1])
+        if command is not None:
+            shown = [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]
+            found.append((line.start(), shown))
+    return [claim for _, part in sorted(found, key=lambda pair: pair[0]) for claim in part]
+
+
 def read_task(text: str) -> Task | None:
     """Give the task that a message holds, None where it holds none."""
     found = _TASK.search(text)

@@ -16,7 +16,7 @@ import msgspec
 from whet.practice import gated_review
 from whet.practice.ask import Ask, Call, Done
 from whet.practice.brain import own_words
-from whet.practice.gated_facts import GUESSES, Statement, Task, draw, read_task, statements
+from whet.practice.gated_facts import GUESSES, Statement, Task, claims, draw, read_task, statements
 from whet.practice.review import is_review
 from whet.practice.script import Reply
 
@@ -96,7 +96,7 @@ def _known(ask: Ask, start: int) -> list[Statement]:
     """What it brought along: the system prompt, loaded skills, what was said before the task."""
     texts = [ask.system]
     texts += [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
-    return [found for text in texts for found in statements(text)]
+    return [found for text in texts for found in claims(text)]
 
 
 def _matching_skills(ask: Ask, task: Task) -> list[str]:
