@@ -18,6 +18,7 @@ from whet.agent.session import Limits, Session
 from whet.app import plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
+from whet.app.learning import Learning
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
@@ -90,6 +91,7 @@ class App:
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
+        self.learning = Learning(self.database, self.clock, home, settings)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -110,7 +112,7 @@ class App:
         """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace)
-        app.source = source
+        app.source = app.learning.platform = source
         server = SERVERS.get(settings.model.provider)
         if server is not None and server.local and settings.model.provider != "practice":
             await learn_windows(app.provider)
@@ -124,8 +126,12 @@ class App:
         After `leaving` it goes on in the same conversation (/new) and takes its context engine over.
         """
         tools = list(self.tools.by_name.values())
+        learned = await self.learning.prompt_part(self.tools.by_name)
         prompt = system_prompt(
-            self.workspace, self.settings.tools.toolsets, instructions=self.settings.agent.instructions
+            self.workspace,
+            self.settings.tools.toolsets,
+            instructions=self.settings.agent.instructions,
+            learned=learned.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
         parts = _NewParts(prompt, tools, private=private, title=title, conversation_id=conversation_id)
@@ -201,7 +207,7 @@ class App:
         )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
-        left_out = {"clarify", "delegate_task"}
+        left_out = {"clarify", "delegate_task", "memory", "skill_manage"}
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
         prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
         parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
@@ -319,6 +325,7 @@ class App:
                 *web_tools(self.pool, WebLimits(allow_private=settings.web_allow_private)),
                 *todo_tools(self.todo_lists),
                 *ask_tools(),
+                *self.learning.tools(),
                 *session_tools(self.database),
                 *recall_tools(self.database),
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),

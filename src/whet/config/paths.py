@@ -35,6 +35,16 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "state.db"
 
     @property
+    def memories(self) -> Path:
+        """MEMORY.md and USER.md."""
+        return self.root / "memories"
+
+    @property
+    def skills(self) -> Path:
+        """Skills, a folder each."""
+        return self.root / "skills"
+
+    @property
     def logs(self) -> Path:
         """The log folder."""
         return self.root / "logs"

@@ -72,8 +72,17 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which tools the model gets, and their limits."""
 
-    toolsets: tuple[str, ...] = ("file", "terminal", "web", "session", "delegation", "planning")
-    """Groups of tools: file, terminal, web, session, delegation, planning."""
+    toolsets: tuple[str, ...] = (
+        "file",
+        "terminal",
+        "web",
+        "memory",
+        "skills",
+        "session",
+        "delegation",
+        "planning",
+    )
+    """Groups of tools: file, terminal, web, memory, skills, session, delegation, planning."""
     disabled: tuple[str, ...] = ()
     """Single tools to leave out."""
     workspace: str = ""
@@ -106,6 +115,24 @@ class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An engine's limit for one compaction or tool call; past it the built-in engine stands in."""
     hook_timeout_s: Seconds = 10.0
     """An engine's limit for every other call."""
+
+
+class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much is remembered, and how much of it every session reads."""
+
+    memory_chars: Count = 3_000
+    """The most characters of MEMORY.md."""
+    user_chars: Count = 1_500
+    """The most characters of USER.md."""
+    skill_index_chars: Count = 5_000
+    """The most characters of the skill index in the system prompt; what does not fit is found by search."""
+
+
+class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of what a review of a turn wants to keep."""
+
+    writes: Literal["auto", "ask", "off"] = "auto"
+    """auto: kept where the gate finds the evidence; ask: collected until you accept; off: nothing is kept."""
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,6 +171,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolSettings = ToolSettings()
     approval: ApprovalSettings = ApprovalSettings()
     context: ContextSettings = ContextSettings()
+    memory: MemorySettings = MemorySettings()
+    review: ReviewSettings = ReviewSettings()
     store: StoreSettings = StoreSettings()
     plugins: PluginSettings = PluginSettings()
     ui: UiSettings = UiSettings()

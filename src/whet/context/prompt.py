@@ -36,9 +36,15 @@ is handed back: give the result, the evidence for it, and what you could not do.
 
 
 def system_prompt(
-    workspace: Path, toolsets: Sequence[str], *, instructions: str = "", child: bool = False
+    workspace: Path,
+    toolsets: Sequence[str],
+    *,
+    instructions: str = "",
+    learned: str = "",
+    child: bool = False,
 ) -> str:
-    """Write the system prompt of a session in `workspace`. Reads the project's instruction file."""
+    """Write the system prompt of a session in `workspace`, with what it reads of memory and skills. Reads
+    the project's instruction file."""
     sections = [_IDENTITY]
     if child:
         sections.append(_CHILD)
@@ -50,6 +56,8 @@ def system_prompt(
     project = project_instructions(workspace)
     if project:
         sections.append(project)
+    if learned:
+        sections.append(learned)
     return "\n\n".join(sections)
 
 

@@ -12,9 +12,10 @@ import apsw
 
 from whet.contract.errors import SchemaTooNew
 from whet.store.migrations.m001_sessions import m001_sessions
-from whet.store.migrations.m002_outcomes import m002_outcomes
+from whet.store.migrations.m002_learning import m002_learning
 
-STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions, m002_outcomes)
+STEPS: tuple[Callable[[apsw.Connection], None], ...] = (m001_sessions, m002_learning)
+from whet.store.migrations.m004_outcomes import m004_outcomes
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -1,0 +1,58 @@
+"""Learning in a running program: the desk of each session, its tools, and what a new session reads of it.
+
+A session writes to the home's own desk unless it was bound to another (a person's, in a gateway) or to the
+review that it is. It does not know the gate, nor how files are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.origin import Origin
+from whet.contract.tools import Tool, ToolContext
+from whet.memory.desk import Desk
+from whet.memory.prompt_part import PromptPart
+from whet.store.database import Database
+from whet.tools.remember import memory_tools
+from whet.tools.skills import skill_tools
+
+
+class Learning:
+    """The desks of one process."""
+
+    def __init__(self, database: Database, clock: Clock, home: Home, settings: Settings) -> None:
+        self.desk = Desk(database, clock, home.root, (settings.memory, settings.review))
+        self.platform = "cli"
+        self._bound: dict[str, tuple[Desk, Origin]] = {}
+
+    def tools(self) -> list[Tool]:
+        """Make the tools of memory and skills."""
+        return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
+
+    def bind(self, session_id: str, origin: Origin, desk: Desk | None = None) -> None:
+        """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
+        and go to `desk` (the home's where None)."""
+        self._bound[session_id] = (desk or self.desk, origin)
+
+    def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[Desk, Origin]:
+        """Give the desk and the origin of a tool call."""
+        fallback = (self.desk, Origin("foreground", platform=self.platform))
+        desk, origin = self._bound.get(ctx.session_id, fallback)
+        return desk, msgspec.structs.replace(
+            origin,
+            session_id=ctx.session_id,
+            turn_id=ctx.turn_id,
+            tool_call_id=ctx.call_id,
+            tool_name=tool_name,
+        )
+
+    async def prompt_part(self, tools: Collection[str], desk: Desk | None = None) -> PromptPart:
+        """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
+        if not {"memory", "skill_view"} & set(tools):
+            return PromptPart()
+        return await (desk or self.desk).prompt_part(tools)

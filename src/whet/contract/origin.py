@@ -1,0 +1,37 @@
+"""Where a learned write comes from: who made it, in which session, turn and call.
+
+Kept with every row of the ledger and handed to external memory providers as plain metadata. It does not
+know what was written.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+WriteOrigin: TypeAlias = Literal["foreground", "review", "user", "import"]
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """One write's provenance. `session_id` is the session that made the call; of a review,
+    `parent_session_id` is the session that it reviews and `task_id` its job."""
+
+    write_origin: WriteOrigin = "user"
+    session_id: str = ""
+    turn_id: str = ""
+    tool_call_id: str = ""
+    parent_session_id: str = ""
+    execution_context: str = ""
+    platform: str = ""
+    tool_name: str = ""
+    task_id: str = ""
+
+    @property
+    def evidence_session_id(self) -> str:
+        """The session whose messages count as evidence: the reviewed one, or the session's own."""
+        return self.parent_session_id if self.write_origin == "review" else self.session_id
+
+    def metadata(self) -> dict[str, str]:
+        """Give the fields that are set, as external memories get them."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}

@@ -1,0 +1,366 @@
+"""Where learned changes are handed in: judged, entered in the ledger, put into files; staged for reviews.
+
+One desk per profile. A change goes through the gate, becomes one row in one transaction, and only then the
+files follow (`journal.py`). A review's changes are staged and come into force together, in the transaction
+that completes its job (`settle`). It does not know the tools, nor who asks for reviews.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from whet.clock import Clock, iso
+from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.errors import StoreBusy
+from whet.contract.origin import Origin
+from whet.memory import (
+    gate,
+    note_changes,
+    notes,
+    overlay,
+    prompt_part,
+    shelf,
+    skill_changes,
+    transcript,
+    undo,
+)
+from whet.memory.claim import Claim, Verdict
+from whet.memory.journal import Journal
+from whet.memory.library import Library
+from whet.memory.prompt_part import PromptPart
+from whet.memory.requests import MemoryRequest, NeedsYes, Outcome, Refused, SkillRequest, Target
+from whet.memory.settling import Settling, enforce_skill
+from whet.memory.skill_changes import SkillPlan
+from whet.memory.wording import told
+from whet.store import learned, ledger
+from whet.store.database import Database
+from whet.store.learned import Use
+from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
+
+T = TypeVar("T")
+_TRIES = 5
+
+
+class _Stale(Exception):
+    """The item changed between being read and being written."""
+
+
+class Desk:
+    """One profile's learning. Its methods may be called from any task; files are touched on a thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        folder: Path,
+        settings: tuple[MemorySettings, ReviewSettings],
+        profile: str = "",
+    ) -> None:
+        self.database = database
+        self.clock = clock
+        self.folder = folder
+        self.profile = profile
+        self.limits, self.review = settings
+        self.journal = Journal(database, clock, folder, profile)
+        self.library = Library(folder / "skills")
+        self.listeners: list[Callable[[LedgerRow], None]] = []
+        self._settling = Settling(profile, self.limits, self.review)
+
+    def for_person(self, name: str, folder: Path) -> Desk:
+        """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
+        return Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
+
+    async def memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
+        """Make one change to the notes: durable, and in its file or waiting for it, on return.
+
+        Repeated with the same session and call id it gives the stored outcome. Never raises for what the
+        model can mend; StoreError passes.
+        """
+        return await asyncio.to_thread(self._guarded, lambda: self._memory(request, origin), origin)
+
+    async def skill(self, request: SkillRequest, origin: Origin) -> Outcome:
+        """Make one change to a skill, as `memory` does to the notes."""
+        return await asyncio.to_thread(self._guarded, lambda: self._skill(request, origin), origin)
+
+    async def skills_list(self, query: str = "") -> str:
+        """Give the skills' names and descriptions, or those that fit the words of `query`."""
+        return await asyncio.to_thread(lambda: shelf.listed(self.library.all(), query))
+
+    async def skill_view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> Outcome:
+        """Give a skill's text, or one of its files, with its hash; the load leaves a receipt."""
+        return await asyncio.to_thread(self._guarded, lambda: self._view(name, file_path, origin, how))
+
+    def settle(self, connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
+        """Bring a review's staged rows into force, inside the caller's transaction; gives all of them.
+
+        Each becomes active, quarantined, inbox, or refused with the reason where what it builds on has
+        changed. Files follow with `apply`.
+        """
+        return self._settling.settle(connection, task_id)
+
+    def discard(self, connection: apsw.Connection, task_id: str) -> None:
+        """Drop the staged rows of a review that was given up, inside the caller's transaction."""
+        for row in ledger.of_task(connection, task_id, ("staged",)):
+            ledger.set_state(connection, row.id, "rejected", reason="its review was given up")
+
+    async def undo(self, row_id: int, origin: Origin) -> LedgerRow:
+        """Take a change back, files included, and give the row that did. Raises NotFound, CannotUndo."""
+        return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self._now()))
+
+    async def accept(self, row_id: int) -> LedgerRow:
+        """Bring a waiting change into force. Raises NotFound, CannotUndo."""
+        return await self._decide(row_id, lambda db, row: undo.accept(db, row, self._settling))
+
+    async def reject(self, row_id: int) -> LedgerRow:
+        """Drop a waiting change. Raises NotFound, CannotUndo."""
+        return await self._decide(row_id, undo.reject)
+
+    async def _decide(
+        self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
+    ) -> LedgerRow:
+        def work(connection: apsw.Connection) -> LedgerRow:
+            return decide(connection, ledger.get(connection, row_id, self.profile))
+
+        def run() -> LedgerRow:
+            self.journal.settle()
+            row = self.database.write_now(work)
+            self.journal.settle()
+            return row
+
+        row = await asyncio.to_thread(run)
+        self._tell(row)
+        return row
+
+    async def apply(self, rows: Sequence[LedgerRow] = ()) -> None:
+        """Write the files that don't hold yet what the ledger says; tell listeners of `rows` in force."""
+        await asyncio.to_thread(self.journal.settle)
+        for row in rows:
+            self._tell(row)
+
+    async def prompt_part(self, offered: Collection[str]) -> PromptPart:
+        """Give what a new session reads of memory and skills; `offered` names its tools."""
+        return await asyncio.to_thread(self._prompt_part, offered)
+
+    def _prompt_part(self, offered: Collection[str]) -> PromptPart:
+        self.journal.settle()
+        texts = {target: self.journal.text(path) for target, path in notes.FILES.items()}
+        uses = self._read(lambda db: learned.use_counts(db, self.profile))
+        said = prompt_part.notes_part(texts)
+        index = prompt_part.index_part(self.library.all(), uses, self.limits.skill_index_chars, offered)
+        text = "\n\n".join(filter(None, (said.text, index.text)))
+        return PromptPart(text, (*said.items, *index.items))
+
+    def _view(self, name: str, file_path: str, origin: Origin, how: str) -> Outcome:
+        self.journal.settle([name])
+        load = shelf.load(self.library, name, file_path)
+        use = Use(origin.session_id, origin.turn_id, origin.tool_call_id, name, load.file, load.hash, how)
+        now = self._now()
+        self.database.write_now(lambda db: learned.add_use(db, self.profile, use, now))
+        return Outcome(True, "active", load.text, summary=f"Skill '{name}' loaded", hash=load.hash)
+
+    def _guarded(self, work: Callable[[], Outcome], origin: Origin | None = None) -> Outcome:
+        try:
+            if origin is not None and (made := self._made_before(origin)) is not None:
+                return told(made, self._notes_used(made, origin))
+            return work()
+        except Refused as error:
+            text = f"{error.message.rstrip('.')}. {error.hint}".strip()
+            return Outcome(False, "refused", text)
+        except NeedsYes as error:
+            return Outcome(False, "needs_yes", error.message)
+
+    def _made_before(self, origin: Origin) -> LedgerRow | None:
+        if not origin.tool_call_id:
+            return None
+        return self.database.read_now(lambda db: ledger.by_call(db, origin.session_id, origin.tool_call_id))
+
+    def _memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
+        self._refuse_if_off(origin)
+        self.journal.settle()
+        limit = self.limits.memory_chars if request.target == "memory" else self.limits.user_chars
+        for _ in range(_TRIES):
+            base = self._read(lambda db: overlay.note_text(db, self.profile, request.target, origin.task_id))
+            edit = note_changes.plan(base, request, limit)
+            verdict = self._judge_note(request, origin, base, edit)
+            new = NewRow(
+                kind="memory",
+                item=request.target,
+                action=request.action,
+                state=self._state(verdict, origin),
+                origin=origin,
+                before=edit.before,
+                after=edit.after,
+                base_hash=digest(edit.before) if edit.before else "",
+                hash=digest(edit.after) if edit.after else "",
+                evidence=verdict.evidence,
+                trust=verdict.trust,
+                reason=verdict.why,
+                profile=self.profile,
+            )
+            try:
+                row = self._enter_note(new, request.target, base, edit.text)
+            except _Stale:
+                continue
+            return self._finish(row, origin)
+        raise StoreBusy("the notes keep changing", hint="try again")
+
+    def _judge_note(self, request: MemoryRequest, origin: Origin, base: str, edit: notes.Edit) -> Verdict:
+        claim = Claim(
+            "memory",
+            edit.after,
+            request.evidence,
+            known=edit.before,
+            existing=tuple(entry.said for entry in notes.entries(base) if entry.said != edit.before),
+            is_pitfall=edit.after.startswith("Pitfall: "),
+        )
+        return self._judge(claim, origin)
+
+    def _enter_note(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
+        path = notes.FILES[target]
+
+        def work(connection: apsw.Connection) -> LedgerRow:
+            if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
+                return made
+            if overlay.note_text(connection, self.profile, target, new.origin.task_id) != base:
+                raise _Stale
+            row = ledger.insert(connection, new, self._now())
+            if row.state == "active":
+                key = learned.keep_text(connection, text.encode()) if text else ""
+                learned.want(connection, self.profile, path, key)
+            return row
+
+        return self.database.write_now(work)
+
+    def _skill(self, request: SkillRequest, origin: Origin) -> Outcome:
+        self._refuse_if_off(origin)
+        self._check_name(request)
+        self.journal.settle([request.name])
+        for _ in range(_TRIES):
+            files = self._read(lambda db: overlay.skill_files(db, self.profile, request.name, origin.task_id))
+            made = skill_changes.plan(files, request)
+            self._check_owner(request, origin)
+            verdict = self._judge_skill(request, origin, made)
+            new = self._skill_row(request, origin, (files, made), verdict)
+            try:
+                row = self._enter_skill(new, files, made)
+            except _Stale:
+                continue
+            return self._finish(row, origin)
+        raise StoreBusy(f"the skill {request.name} keeps changing", hint="try again")
+
+    def _skill_row(
+        self,
+        request: SkillRequest,
+        origin: Origin,
+        change: tuple[skill_changes.Files, SkillPlan],
+        verdict: Verdict,
+    ) -> NewRow:
+        files, made = change
+        root = f"skills/{request.name}/"
+        after = {**files, **made.files}
+        changes = tuple(
+            FileChange(
+                root + path,
+                digest(files[path]) if path in files else "",
+                "" if content is None else digest(content),
+            )
+            for path, content in made.files.items()
+        )
+        return NewRow(
+            kind="skill",
+            item=request.name,
+            action=request.action,
+            state=self._state(verdict, origin),
+            origin=origin,
+            before=made.before,
+            after=made.after,
+            changes=changes,
+            base_hash=skill_changes.of(files),
+            hash=skill_changes.of({path: text for path, text in after.items() if text is not None}),
+            evidence=verdict.evidence,
+            trust=verdict.trust,
+            reason=verdict.why,
+            profile=self.profile,
+        )
+
+    def _judge_skill(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> Verdict:
+        claim = Claim("skill", made.learned, request.evidence, known=made.before)
+        return self._judge(claim, origin)
+
+    def _enter_skill(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
+        def work(connection: apsw.Connection) -> LedgerRow:
+            if row := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
+                return row
+            hashes = overlay.skill_hashes(connection, self.profile, new.item, new.origin.task_id)
+            if hashes != {path: digest(content) for path, content in base.items()}:
+                raise _Stale
+            for content in made.files.values():
+                if content is not None:
+                    learned.keep_text(connection, content)
+            row = ledger.insert(connection, new, self._now())
+            if row.state == "active":
+                enforce_skill(connection, row)
+            return row
+
+        return self.database.write_now(work)
+
+    def _check_name(self, request: SkillRequest) -> None:
+        info = self.library.find(request.name)
+        if info is not None and info.source != "home":
+            hint = "Create one of your own under another name."
+            raise Refused(f"{request.name} is a skill of {info.source}; it is not changed here", hint=hint)
+
+    def _check_owner(self, request: SkillRequest, origin: Origin) -> None:
+        mark = self._read(lambda db: learned.mark(db, self.profile, request.name))
+        if origin.write_origin in ("user", "import") or request.action == "create":
+            return
+        if mark.pinned:
+            raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
+        if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
+            raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+    def _judge(self, claim: Claim, origin: Origin) -> Verdict:
+        if origin.write_origin in ("user", "import") or not claim.text:
+            return Verdict("user")
+        session_id = origin.evidence_session_id
+        messages = self._read(lambda db: transcript.load(db, session_id))
+        return gate.judge(claim, messages, foreground=origin.write_origin == "foreground")
+
+    def _state(self, verdict: Verdict, origin: Origin) -> State:
+        if origin.write_origin == "review":
+            return "staged"
+        return "quarantined" if verdict.quarantined else "active"
+
+    def _refuse_if_off(self, origin: Origin) -> None:
+        if origin.write_origin == "review" and self.review.writes == "off":
+            raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
+
+    def _finish(self, row: LedgerRow, origin: Origin) -> Outcome:
+        if row.state == "active":
+            self.journal.settle()
+            self._tell(row)
+        return told(row, self._notes_used(row, origin), self.journal.troubles)
+
+    def _notes_used(self, row: LedgerRow, origin: Origin) -> str:
+        if row.kind != "memory":
+            return ""
+        target: Target = "user" if row.item == "user" else "memory"
+        limit = self.limits.memory_chars if target == "memory" else self.limits.user_chars
+        text = self._read(lambda db: overlay.note_text(db, self.profile, target, origin.task_id))
+        return notes.used(text, limit)
+
+    def _now(self) -> str:
+        return iso(self.clock.now())
+
+    def _tell(self, row: LedgerRow) -> None:
+        if row.state == "active":
+            for listener in self.listeners:
+                listener(row)
+
+    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+        return self.database.read_now(work)

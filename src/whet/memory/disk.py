@@ -1,0 +1,185 @@
+"""Reads and replaces the files of learning, which a person may edit, break or swap at any moment.
+
+Reading turns every way a file can be wrong into one line; replacing is compare-and-swap: what is there is
+moved aside, looked at, and only then gone for good. It does not know what the files hold.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from whet.contract.errors import StoreUnwritable, WhetError
+from whet.store.ledger import digest
+
+LARGEST_BYTES = 1_000_000
+
+
+class Unreadable(WhetError):
+    """A file that is there and can't be taken as it is; nothing is written over it."""
+
+
+class Moved(Exception):
+    """The file held something else than was expected; `content` is what it holds."""
+
+
+def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
+    """Give a file's bytes, None where there is none. Raises Unreadable for a folder, a link that leads
+    elsewhere, something larger than the limit, or no permission."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise Unreadable(f"{path.parent} is not a folder", hint="move it away") from None
+    except OSError as error:
+        if path.is_symlink():
+            raise Unreadable(f"{path} is a symbolic link", hint="put a plain file in its place") from None
+        raise Unreadable(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            what = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a plain file"
+            raise Unreadable(f"{path} is {what}", hint="move it away; what was learned is in the ledger")
+        if facts.st_size > limit_bytes:
+            raise Unreadable(
+                f"{path} has {facts.st_size:,} bytes, more than the {limit_bytes:,} that are read",
+                hint="make it shorter, or move it away; what was learned is in the ledger",
+            )
+        return _read_all(handle, limit_bytes + 1)
+    finally:
+        os.close(handle)
+
+
+def read_text(path: Path, limit_bytes: int = LARGEST_BYTES) -> str | None:
+    """Give a file's text as in `read`. Raises Unreadable also for what is not UTF-8."""
+    raw = read(path, limit_bytes)
+    return None if raw is None else as_text(raw, path)
+
+
+def as_text(raw: bytes, path: Path) -> str:
+    """Decode a file's bytes. Raises Unreadable with the line."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise Unreadable(f"{path} line {line} is not UTF-8 text", hint="save the file as UTF-8") from None
+
+
+def swap(path: Path, expected: str, content: bytes | None) -> None:
+    """Put `content` (None: nothing) in the place of a file whose hash is `expected` (empty: none there).
+
+    Durable on return. What is there is set aside by a rename before it is compared, so that an edit of the
+    same moment is never lost. Raises Moved where it is not as expected and nothing was changed;
+    StoreUnwritable, Unreadable.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.is_symlink() or path.is_dir():
+            read(path)
+        aside = path.with_name(f".{path.name}.before")
+        fresh = path.with_name(f".{path.name}.new")
+        if content is not None:
+            _fill(fresh, content)
+        try:
+            _set_aside(path, aside, expected)
+            if content is not None:
+                if expected:
+                    fresh.chmod(stat.S_IMODE(aside.stat().st_mode))
+                _take_place(fresh, path, aside)
+        finally:
+            fresh.unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
+        _sync(path.parent)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write {path}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
+
+
+def restore_aside(path: Path) -> None:
+    """Put back what a crash in the middle of `swap` left set aside, where nothing has taken its place."""
+    aside = path.with_name(f".{path.name}.before")
+    if aside.is_file() and not aside.is_symlink():
+        with suppress(FileExistsError):
+            os.link(aside, path)
+        aside.unlink(missing_ok=True)
+
+
+def drop_empty(folder: Path, top: Path) -> None:
+    """Remove `folder` and those above it that are empty now, up to `top`, which stays."""
+    while folder != top and top in folder.parents:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write in {folder}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _set_aside(path: Path, aside: Path, expected: str) -> None:
+    aside.unlink(missing_ok=True)
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        if expected:
+            raise Moved from None
+        return
+    there = read(aside)
+    if there is None or digest(there) != expected:
+        restore_aside(path)
+        raise Moved
+
+
+def _take_place(fresh: Path, path: Path, aside: Path) -> None:
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        # Somebody saved the file in this very moment: theirs is what counts, and it is looked at anew.
+        aside.unlink(missing_ok=True)
+        raise Moved from None
+
+
+def _fill(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_all(handle: int, limit_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    left = limit_bytes
+    while left > 0 and (piece := os.read(handle, min(left, 1 << 20))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,70 @@
+"""Reads SKILL.md: YAML front matter between two `---` lines, then Markdown.
+
+Plain `key: value` lines are read here; anything richer goes to YAML, without anchors, tags or depth, since
+skills come from strangers. Unknown fields are left alone: nothing here writes a file.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from typing import Any
+
+from whet.contract.errors import WhetError
+
+_PLAIN = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$")
+_LARGEST_CHARS = 8_000
+NAME_CHARS = 64
+DESCRIPTION_CHARS = 1_024
+
+
+class BadSkill(WhetError):
+    """A SKILL.md that is not valid; the message says what is wrong with it."""
+
+
+def split(text: str) -> tuple[str, str]:
+    """Give the front matter and the body. Raises BadSkill where there is no front matter."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    if not lines or lines[0].rstrip() != "---":
+        raise BadSkill("SKILL.md has no front matter", hint="begin it with ---, name, description, ---")
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == "---":
+            return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :]).strip("\n")
+    raise BadSkill("the front matter has no end", hint="close it with a line ---")
+
+
+def fields(text: str) -> dict[str, Any]:
+    """Give the front matter's fields. Raises BadSkill."""
+    if len(text) > _LARGEST_CHARS:
+        raise BadSkill(f"the front matter has more than {_LARGEST_CHARS:,} characters")
+    found: dict[str, Any] = {}
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        plain = _PLAIN.match(line.rstrip())
+        if plain is None or plain[1] in found or ": " in plain[2] or " #" in plain[2]:
+            # Found on demand: YAML costs 35 ms of CPU, and most skills don't need it.
+            return pkgutil.resolve_name("whet.memory.skill_yaml:parse")(text)
+        found[plain[1]] = plain[2].strip()
+    return found
+
+
+def name_and_description(text: str) -> tuple[str, str]:
+    """Give a SKILL.md's name and description, checked. Raises BadSkill."""
+    head, body = split(text)
+    values = fields(head)
+    name, description = values.get("name"), values.get("description")
+    if not isinstance(name, str) or not name.strip():
+        raise BadSkill("the front matter has no name", hint="name: deploy-site")
+    if not isinstance(description, str) or not description.strip():
+        raise BadSkill(
+            "the front matter has no description", hint="description: What it does and when to use it."
+        )
+    name, description = name.strip(), " ".join(description.split())
+    if len(name) > NAME_CHARS:
+        raise BadSkill(f"the name has {len(name)} characters; at most {NAME_CHARS}")
+    if len(description) > DESCRIPTION_CHARS:
+        raise BadSkill(f"the description has {len(description):,} characters; at most {DESCRIPTION_CHARS:,}")
+    if not body.strip():
+        raise BadSkill("SKILL.md says nothing after its front matter", hint="write the steps below it")
+    return name, description

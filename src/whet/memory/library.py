@@ -1,0 +1,73 @@
+"""Which skills there are: the home's, the ones that come with the program, and plugins'.
+
+A skill that can't be read is listed with the reason and never loaded. It reads only; changes go through
+the desk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from whet.contract.errors import WhetError
+from whet.memory import disk, frontmatter
+from whet.memory.folders import NAME
+
+LARGEST_MAIN_BYTES = 200_000
+
+
+class SkillInfo(msgspec.Struct, frozen=True):
+    """A skill as the index shows it; `problem` says why it can't be loaded. `source`: home, built-in, or
+    the plugin's name."""
+
+    name: str
+    description: str
+    source: str
+    folder: Path
+    problem: str = ""
+
+
+class Library:
+    """The skills of one profile."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._others: dict[str, SkillInfo] = {}
+
+    def offer(self, name: str, folder: Path, source: str, description: str = "") -> None:
+        """Add a skill from elsewhere; a name that is taken stays with whoever had it first."""
+        self._others.setdefault(name, SkillInfo(name, description, source, folder))
+
+    def all(self) -> list[SkillInfo]:
+        """Give every skill, sorted by name; the home's own stand before others of the same name."""
+        found = {info.name: info for info in self._others.values()}
+        found.update((info.name, info) for info in self._own())
+        return [found[name] for name in sorted(found)]
+
+    def find(self, name: str) -> SkillInfo | None:
+        """Give the skill of that name, None without one."""
+        if not NAME.fullmatch(name):
+            return None
+        return self._read(self.folder / name) or self._others.get(name)
+
+    def _own(self) -> list[SkillInfo]:
+        try:
+            folders = [entry for entry in self.folder.iterdir() if not entry.name.startswith(".")]
+        except OSError:
+            return []
+        return [info for folder in folders if (info := self._read(folder)) is not None]
+
+    def _read(self, folder: Path) -> SkillInfo | None:
+        try:
+            text = disk.read_text(folder / "SKILL.md", LARGEST_MAIN_BYTES)
+            if text is None:
+                return None
+            if folder.is_symlink():
+                return SkillInfo(folder.name, "", "home", folder, "its folder is a symbolic link")
+            name, description = frontmatter.name_and_description(text)
+        except WhetError as error:
+            return SkillInfo(folder.name, "", "home", folder, error.message)
+        if name != folder.name:
+            return SkillInfo(folder.name, "", "home", folder, f"its front matter names it {name!r}")
+        return SkillInfo(name, description, "home", folder)

@@ -1,0 +1,70 @@
+"""What a person changed in a notes file, entry by entry, and how that joins with changes of ours.
+
+Pure functions on texts: the diff of two files as single edits, and edits carried over to another text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import msgspec
+
+from whet.memory import notes
+from whet.memory.requests import Refused, Target
+
+
+class EntryChange(msgspec.Struct, frozen=True):
+    """One entry's change: empty `before` for a new one, empty `after` for one that is gone."""
+
+    before: str
+    after: str
+
+    @property
+    def action(self) -> str:
+        """add, replace or remove."""
+        return "add" if not self.before else "replace" if self.after else "remove"
+
+
+def changes(before: str, after: str) -> list[EntryChange]:
+    """Give how `after`'s entries differ from `before`'s, in order. Moved entries count as unchanged."""
+    old = [entry.said for entry in notes.entries(before)]
+    new = [entry.said for entry in notes.entries(after)]
+    found: list[EntryChange] = []
+    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        gone = [text for text in old[i:j] if text not in new]
+        come = [text for text in new[k:m] if text not in old]
+        pairs = min(len(gone), len(come))
+        found += [EntryChange(*pair) for pair in zip(gone, come, strict=False)]
+        found += [EntryChange(text, "") for text in gone[pairs:]]
+        found += [EntryChange("", text) for text in come[pairs:]]
+    return found
+
+
+def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str, list[EntryChange]]:
+    """Make these changes in `text` too; gives the new text and the changes that no longer fit."""
+    lost: list[EntryChange] = []
+    for change in wanted:
+        try:
+            text = step(text, target, change)
+        except Refused:
+            lost.append(change)
+    return text, lost
+
+
+def step(text: str, target: Target, change: EntryChange) -> str:
+    """Make one change in `text`; one that is made already changes nothing. Raises Refused."""
+    there = {entry.said for entry in notes.entries(text)}
+    if change.after and change.after in there and (not change.before or change.before not in there):
+        return text
+    if change.before and change.before not in there:
+        if not change.after:
+            return text
+        raise Refused("The entry has changed since", hint="Look at it again.")
+    if not change.before:
+        return notes.add(text, target, change.after).text
+    if not change.after:
+        return notes.remove(text, change.before).text
+    return notes.replace(text, change.before, change.after).text

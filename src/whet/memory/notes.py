@@ -1,0 +1,217 @@
+"""MEMORY.md and USER.md as text: entries, the section for pitfalls, and single edits of them.
+
+A file is a person's Markdown: an entry is a list item or a paragraph, and an edit touches its lines only,
+so that everything else stays as it was typed. Nothing here reads or writes a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from whet.memory.requests import Refused, Target
+
+PITFALLS = "pitfalls"
+FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
+_TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
+_PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
+_BULLET = re.compile(r"[-*+]\s+")
+_LONGEST_ENTRY = 700
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry: its text without the bullet, its section's heading in lower case, and its lines."""
+
+    text: str
+    section: str
+    first: int
+    last: int
+
+    @property
+    def is_pitfall(self) -> bool:
+        """Whether it stands in the section for pitfalls."""
+        return self.section == PITFALLS
+
+    @property
+    def said(self) -> str:
+        """The entry as `add` takes it: a pitfall says that it is one."""
+        return f"Pitfall: {self.text}" if self.is_pitfall else self.text
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """An edit made: the new file text, and the entry before and after (empty: none)."""
+
+    text: str
+    before: str
+    after: str
+
+
+def entries(text: str) -> list[Entry]:
+    """Give the entries of a file, in order."""
+    found: list[Entry] = []
+    lines = text.split("\n")
+    section, start, in_comment = "", -1, False
+
+    def close(end: int) -> None:
+        nonlocal start
+        if start >= 0:
+            found.append(Entry(_entry_text(lines[start:end]), section, start, end - 1))
+        start = -1
+
+    for number, line in enumerate(lines):
+        if in_comment or line.startswith("<!--"):
+            close(number)
+            in_comment = "-->" not in line
+        elif heading := re.match(r"#+\s+(.*)", line):
+            close(number)
+            section = heading[1].strip().lower() if line.startswith("##") else ""
+        elif not line.strip():
+            close(number)
+        elif _BULLET.match(line):
+            close(number)
+            start = number
+        elif start < 0:
+            start = number
+    close(len(lines))
+    return found
+
+
+def add(text: str, target: Target, content: str) -> Edit:
+    """Add an entry at the end of its section: pitfalls to theirs, all else to the part before it.
+
+    Raises Refused for content that is no entry.
+    """
+    is_pitfall = target == "memory" and _PITFALL.match(content) is not None
+    entry = clean(_PITFALL.sub("", content, count=1) if is_pitfall else content)
+    lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
+    section = PITFALLS if is_pitfall else ""
+    if is_pitfall and not any(_is_pitfalls(line) for line in lines):
+        lines += ["", "## Pitfalls", ""]
+    place = _end_of(lines, section)
+    bullet = _written(entry)
+    if place and lines[place - 1].startswith("#"):
+        bullet = ["", *bullet]
+    if place < len(lines) and lines[place].strip():
+        bullet = [*bullet, ""]
+    said = f"Pitfall: {entry}" if is_pitfall else entry
+    return Edit(_joined([*lines[:place], *bullet, *lines[place:]]), "", said)
+
+
+def replace(text: str, old_text: str, content: str) -> Edit:
+    """Put `content` in the place of the one entry that holds `old_text`. Raises Refused."""
+    entry = only(text, old_text)
+    new = clean(_PITFALL.sub("", content, count=1) if entry.is_pitfall else content)
+    lines = text.split("\n")
+    whole = _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
+    return Edit(whole, entry.said, f"Pitfall: {new}" if entry.is_pitfall else new)
+
+
+def remove(text: str, old_text: str) -> Edit:
+    """Take the one entry out that holds `old_text`. Raises Refused."""
+    entry = only(text, old_text)
+    lines = text.split("\n")
+    kept = [*lines[: entry.first], *lines[entry.last + 1 :]]
+    return Edit(_joined(kept), entry.said, "")
+
+
+def only(text: str, part: str) -> Entry:
+    """Give the one entry that holds `part` (white space folded). Raises Refused for none or several."""
+    wanted = fold(part)
+    if not wanted:
+        raise Refused("old_text is empty", hint="Give a unique part of the entry.")
+    all_entries = entries(text)
+    found = [entry for entry in all_entries if wanted in fold(entry.said)]
+    exact = [entry for entry in found if wanted in (fold(entry.text), fold(entry.said))]
+    if len(found) == 1 or len(exact) == 1:
+        return (exact or found)[0]
+    if found:
+        shown = "; ".join(_short(entry.text) for entry in found[:4])
+        raise Refused(f"old_text fits {len(found)} entries: {shown}", hint="Give a longer part of one.")
+    near = _nearest(wanted, [entry.text for entry in all_entries])
+    raise Refused(
+        "No entry holds that old_text",
+        hint=f"The nearest entry is: {_short(near, 200)}" if near else "There is no entry yet.",
+    )
+
+
+def fold(text: str) -> str:
+    """Give text with its white space folded to single blanks, in lower case, for comparing."""
+    return " ".join(text.split()).lower()
+
+
+def clean(content: str) -> str:
+    """Give an entry's text as it is kept: no bullet, no blank lines, no trailing blanks. Raises Refused."""
+    lines = [line.rstrip() for line in content.strip().splitlines() if line.strip()]
+    if lines:
+        lines[0] = _BULLET.sub("", lines[0], count=1).lstrip()
+    text = "\n".join(lines).strip()
+    if not text:
+        raise Refused("The content is empty", hint="Say in one or two lines what to remember.")
+    if text.startswith("#"):
+        raise Refused("An entry can't be a heading", hint="Write it as one plain line.")
+    if len(text) > _LONGEST_ENTRY:
+        raise Refused(
+            f"The entry has {len(text)} characters; at most {_LONGEST_ENTRY}",
+            hint="Say it shorter, or make it a skill.",
+        )
+    return text
+
+
+def used(text: str, limit_chars: int) -> str:
+    """Say how full a file is: `37% used`."""
+    return f"{round(100 * len(text.strip()) / limit_chars)}% used"
+
+
+def droppable(text: str, wanted_chars: int) -> list[str]:
+    """Give entries that could make room for `wanted_chars`: the longest first, as few as are needed."""
+    found: list[str] = []
+    for entry in sorted(entries(text), key=lambda one: -len(one.text)):
+        if wanted_chars <= 0 or len(found) == 4:
+            break
+        found.append(entry.text)
+        wanted_chars -= len(entry.text) + 3
+    return found
+
+
+def _end_of(lines: Sequence[str], section: str) -> int:
+    """Give the line before which a new entry of the section goes."""
+    if section:
+        start = next(number for number, line in enumerate(lines) if _is_pitfalls(line)) + 1
+    else:
+        start = 1 if lines and lines[0].startswith("# ") else 0
+    end = next((n for n in range(start, len(lines)) if re.match(r"#+\s", lines[n])), len(lines))
+    while end > start and not lines[end - 1].strip():
+        end -= 1
+    return end
+
+
+def _is_pitfalls(line: str) -> bool:
+    return re.match(r"##+\s+pitfalls\s*$", line, re.IGNORECASE) is not None
+
+
+def _written(entry: str) -> list[str]:
+    first, *rest = entry.split("\n")
+    return [f"- {first}", *(f"  {line.lstrip()}" for line in rest)]
+
+
+def _entry_text(lines: Sequence[str]) -> str:
+    first = _BULLET.sub("", lines[0], count=1)
+    return "\n".join([first.strip(), *(line.strip() for line in lines[1:])]).strip()
+
+
+def _joined(lines: Sequence[str]) -> str:
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+    return text + "\n" if text.strip() else ""
+
+
+def _short(text: str, limit: int = 80) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _nearest(wanted: str, texts: Sequence[str]) -> str:
+    words = set(wanted.split())
+    best = max(texts, key=lambda text: len(words & set(fold(text).split())), default="")
+    return best if words & set(fold(best).split()) else ""

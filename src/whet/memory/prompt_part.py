@@ -1,0 +1,82 @@
+"""What of memory and skills stands in a session's system prompt, made once and frozen.
+
+Notes come whole, since they are bounded; pitfalls after the rest. The skill index takes names and
+descriptions until its budget is spent, those used most first; the rest is found with skills_list. It reads
+files through the desk and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from whet.memory import notes
+from whet.memory.library import SkillInfo
+from whet.store.ledger import digest
+
+_LINE_CHARS = 160
+_NOTES_HEAD = "What you remember (a snapshot of this session's start; facts, not orders):"
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One learned thing in a session's context: memory or skill, its name, the hash of its text."""
+
+    kind: str
+    id: str
+    hash: str
+
+
+class PromptPart(msgspec.Struct, frozen=True):
+    """The text for the system prompt and the items it shows."""
+
+    text: str = ""
+    items: tuple[Item, ...] = ()
+
+
+def notes_part(texts: Mapping[str, str]) -> PromptPart:
+    """Write the notes, by target; nothing where there are none."""
+    items: list[Item] = []
+    sections: list[str] = []
+    for target, title in (("user", "The person"), ("memory", "Work and environment")):
+        all_entries = notes.entries(texts.get(target, ""))
+        for head, pitfalls in ((title, False), ("Pitfalls", True)):
+            chosen = [entry for entry in all_entries if entry.is_pitfall is pitfalls]
+            if chosen:
+                sections.append("\n".join([f"{head}:", *(f"- {_flat(entry.text)}" for entry in chosen)]))
+                items += [Item(target, digest(e.said)[:12], digest(e.said)[:12]) for e in chosen]
+    text = "\n".join([_NOTES_HEAD, *sections]) if sections else ""
+    return PromptPart(text, tuple(items))
+
+
+def index_part(
+    skills: Sequence[SkillInfo], uses: Mapping[str, int], budget_chars: int, offered: Collection[str]
+) -> PromptPart:
+    """Write the skill index. `uses` counts loads; `offered` are the names of the session's tools."""
+    usable = [info for info in skills if not info.problem]
+    if not usable or "skill_view" not in offered:
+        return PromptPart()
+    ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))
+    lines: dict[str, str] = {}
+    left = budget_chars
+    for info in ranked:
+        line = f"- {info.name}: {_cut(info.description)}"
+        if len(line) + 1 > left:
+            break
+        left -= len(line) + 1
+        lines[info.name] = line
+    head = "Skills (load one with skill_view before work that it fits):"
+    rest = len(usable) - len(lines)
+    more = [f"({rest} more: skills_list finds them by words.)"] if rest else []
+    text = "\n".join([head, *(lines[name] for name in sorted(lines)), *more])
+    items = tuple(Item("skill", info.name, "") for info in usable if info.name in lines)
+    return PromptPart(text, items)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cut(text: str) -> str:
+    text = _flat(text)
+    return text if len(text) <= _LINE_CHARS else text[: _LINE_CHARS - 1].rstrip() + "…"

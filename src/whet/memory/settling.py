@@ -1,0 +1,101 @@
+"""A review's staged changes come into force together, in the transaction that completes its job.
+
+Each is made anew on what is in force by then: an item that has changed since refuses it, with the reason.
+It touches no file.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.config.schema import MemorySettings, ReviewSettings
+from whet.memory import merging, note_changes, notes
+from whet.memory.merging import EntryChange
+from whet.memory.notes import Edit
+from whet.memory.requests import Refused, Target
+from whet.store import learned, ledger
+from whet.store.ledger import LedgerRow, State
+
+
+class Settling:
+    """Settles the staged rows of one profile."""
+
+    def __init__(self, profile: str, limits: MemorySettings, review: ReviewSettings) -> None:
+        self._profile = profile
+        self._limits = limits
+        self._review = review
+
+    def settle(self, connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
+        """Give the task's rows, each with its new state; what was settled before stays as it is."""
+        held: dict[tuple[str, str], State] = {}
+        for row in ledger.of_task(connection, task_id, ("staged",)):
+            key = (row.kind, row.item)
+            state, reason = self._state_of(connection, row)
+            if row.kind == "skill" and key in held:
+                state = held[key]  # built on a change that is not in force
+            if state == "active":
+                reason = self.enforce(connection, row)
+                state = "refused" if reason else "active"
+            elif row.kind == "skill":
+                held[key] = state
+            ledger.set_state(connection, row.id, state, reason=reason)
+        return ledger.of_task(connection, task_id)
+
+    def enforce(self, connection: apsw.Connection, row: LedgerRow) -> str:
+        """Bring one row into force; gives why that can't be, or nothing."""
+        try:
+            if row.kind == "memory":
+                self._enforce_note(connection, row)
+            else:
+                enforce_skill(connection, row)
+        except Refused as error:
+            return error.message
+        return ""
+
+    def _state_of(self, connection: apsw.Connection, row: LedgerRow) -> tuple[State, str]:
+        if row.trust == "untrusted":
+            return "quarantined", ""
+        if self._review.writes == "ask":
+            return "inbox", "review.writes is ask"
+        if is_persons(connection, row):
+            return "inbox", "it changes something of your own"
+        return "active", ""
+
+    def _enforce_note(self, connection: apsw.Connection, row: LedgerRow) -> None:
+        target: Target = "user" if row.item == "user" else "memory"
+        path = notes.FILES[target]
+        limit = self._limits.memory_chars if target == "memory" else self._limits.user_chars
+        wanted = learned.state(connection, self._profile, path).wanted
+        before = learned.text(connection, wanted).decode("utf-8", "replace")
+        after = merging.step(before, target, EntryChange(row.before, row.after))
+        if row.after:
+            note_changes.check_room(before, Edit(after, row.before, row.after), target, limit)
+        key = learned.keep_text(connection, after.encode()) if after else ""
+        learned.want(connection, self._profile, path, key)
+
+
+def enforce_skill(connection: apsw.Connection, row: LedgerRow) -> None:
+    """Say what a skill's files should hold; Refused where one has changed since the row was made."""
+    for change in row.changes:
+        if learned.state(connection, row.profile, change.path).wanted != change.before:
+            raise Refused(f"{change.path} has changed since")
+    for change in row.changes:
+        learned.want(connection, row.profile, change.path, change.after)
+    if row.action == "create":
+        owner = "person" if row.origin.write_origin in ("user", "import") else "agent"
+        mark = learned.mark(connection, row.profile, row.item)
+        learned.set_mark(connection, row.profile, msgspec.structs.replace(mark, owner=owner))
+
+
+def is_persons(connection: apsw.Connection, row: LedgerRow) -> bool:
+    """Whether a change touches what a person wrote: an entry of theirs, a skill of theirs."""
+    if row.kind == "skill":
+        mark = learned.mark(connection, row.profile, row.item)
+        return row.action != "create" and (mark.owner == "person" or mark.pinned)
+    if not row.before:
+        return False
+    for earlier in ledger.select(connection, profile=row.profile, kind="memory", item=row.item):
+        if earlier.id < row.id and earlier.after == row.before and earlier.state == "active":
+            return earlier.origin.write_origin == "user"
+    return True  # nobody knows it: it was there before the ledger

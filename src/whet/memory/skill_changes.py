@@ -1,0 +1,207 @@
+"""A request to change a skill, worked out on its files as they stand: validity, compare-and-swap, patches.
+
+Pure: files are given as bytes by relative path. A failed patch shows the nearest text, so that the next
+try can match it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import msgspec
+
+from whet.memory import frontmatter
+from whet.memory.folders import BadFolder, good_name, good_path
+from whet.memory.frontmatter import BadSkill
+from whet.memory.requests import Refused, SkillRequest
+from whet.store.ledger import digest
+
+MAIN = "SKILL.md"
+MOST_FILE_CHARS = 60_000
+_PLACES = ("references/", "scripts/", "assets/")
+Files = Mapping[str, bytes]
+
+
+class SkillPlan(msgspec.Struct, frozen=True):
+    """What becomes of a skill's files (None: gone), and the text before and after of the one that matters."""
+
+    files: dict[str, bytes | None]
+    before: str
+    after: str
+
+    @property
+    def learned(self) -> str:
+        """The lines of `after` that `before` has not: what the change claims."""
+        old = set(self.before.splitlines())
+        return "\n".join(line for line in self.after.splitlines() if line not in old)
+
+
+def plan(files: Files, request: SkillRequest) -> SkillPlan:
+    """Give the change that `request` asks for, on the skill's present files. Raises Refused."""
+    try:
+        good_name(request.name)
+        made = _PLANS[request.action](files, request)
+        _check_main(files, made, request.name)
+    except (BadFolder, BadSkill) as error:
+        raise Refused(error.message, hint=error.hint) from error
+    return made
+
+
+def tree_hash(files: Mapping[str, str]) -> str:
+    """Give a skill's hash from its files' hashes; empty for no files. Short, since models repeat it."""
+    lines = "\n".join(f"{path} {key}" for path, key in sorted(files.items()) if key)
+    return digest(lines)[:12] if lines else ""
+
+
+def of(files: Files) -> str:
+    """Give a skill's hash from its files."""
+    return tree_hash({path: digest(content) for path, content in files.items()})
+
+
+def _create(files: Files, request: SkillRequest) -> SkillPlan:
+    if files:
+        raise Refused(
+            f"There is a skill {request.name} already", hint="Look at it (skill_view), then patch it."
+        )
+    content = _text(request.content, "content")
+    return SkillPlan({MAIN: content.encode()}, "", content)
+
+
+def _edit(files: Files, request: SkillRequest) -> SkillPlan:
+    before = _existing(files, request, MAIN)
+    _same_base(files, request, needed=True)
+    content = _text(request.content, "content")
+    if content == before:
+        raise Refused("That is what the skill says already", hint="Nothing has to be saved.")
+    return SkillPlan({MAIN: content.encode()}, before, content)
+
+
+def _patch(files: Files, request: SkillRequest) -> SkillPlan:
+    path = good_path(request.file_path) if request.file_path else MAIN
+    before = _existing(files, request, path)
+    _same_base(files, request, needed=False)
+    old, new = request.old_string, request.new_string
+    if not old:
+        raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
+    count = before.count(old)
+    if count > 1:
+        raise Refused(
+            f"old_string stands {count} times in {path}", hint="Add lines around it until it is unique."
+        )
+    if not count:
+        raise Refused(f"old_string does not stand in {path}", hint=_nearest(before, old))
+    if old == new:
+        raise Refused("old_string and new_string are the same", hint="Nothing has to be saved.")
+    after = before.replace(old, new, 1)
+    _text(after, "the patched file")
+    return SkillPlan({path: after.encode()}, before, after)
+
+
+def _delete(files: Files, request: SkillRequest) -> SkillPlan:
+    before = _existing(files, request, MAIN if MAIN in files else next(iter(files), MAIN))
+    _same_base(files, request, needed=True)
+    return SkillPlan(dict.fromkeys(files), before, "")
+
+
+def _write_file(files: Files, request: SkillRequest) -> SkillPlan:
+    path = _place(request.file_path)
+    _existing(files, request, MAIN)
+    before = _decoded(files[path], path) if path in files else ""
+    _same_base(files, request, needed=path in files)
+    content = _text(request.file_content, "file_content")
+    if content == before:
+        raise Refused("That is what the file holds already", hint="Nothing has to be saved.")
+    return SkillPlan({path: content.encode()}, before, content)
+
+
+def _remove_file(files: Files, request: SkillRequest) -> SkillPlan:
+    path = _place(request.file_path)
+    before = _existing(files, request, path)
+    _same_base(files, request, needed=True)
+    return SkillPlan({path: None}, before, "")
+
+
+_PLANS = {
+    "create": _create,
+    "edit": _edit,
+    "patch": _patch,
+    "delete": _delete,
+    "write_file": _write_file,
+    "remove_file": _remove_file,
+}
+
+
+def _place(path: str) -> str:
+    path = good_path(path)
+    if not path.startswith(_PLACES):
+        raise Refused(f"{path} is not below {', '.join(_PLACES)}", hint="SKILL.md itself: edit or patch.")
+    return path
+
+
+def _existing(files: Files, request: SkillRequest, path: str) -> str:
+    if not files:
+        raise Refused(
+            f"There is no skill {request.name} of yours", hint="skills_list shows them; create makes one."
+        )
+    if path not in files:
+        raise Refused(f"The skill {request.name} has no {path}", hint=f"It has: {', '.join(sorted(files))}")
+    return _decoded(files[path], path)
+
+
+def _decoded(content: bytes, path: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused(f"{path} is not text", hint="Only text files can be changed here.") from None
+
+
+def _same_base(files: Files, request: SkillRequest, *, needed: bool) -> None:
+    current = of(files)
+    if request.base_hash and request.base_hash != current:
+        raise Refused(
+            f"The skill {request.name} has changed since: its hash is {current}, not {request.base_hash}",
+            hint="Look at it again (skill_view), then repeat the change.",
+        )
+    if needed and not request.base_hash:
+        raise Refused(
+            f"{request.action} needs base_hash",
+            hint="skill_view shows the skill with its hash; or use patch.",
+        )
+
+
+def _text(content: str, what: str) -> str:
+    if not content.strip():
+        raise Refused(f"{what} is empty", hint="Give the whole text.")
+    if len(content) > MOST_FILE_CHARS:
+        raise Refused(
+            f"{what} has more than {MOST_FILE_CHARS:,} characters", hint="Split it into references/."
+        )
+    return content if content.endswith("\n") else content + "\n"
+
+
+def _check_main(files: Files, made: SkillPlan, name: str) -> None:
+    main = made.files.get(MAIN)
+    if main is None:
+        return
+    declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
+    if declared != name:
+        raise Refused(
+            f"The front matter names the skill {declared!r}, not {name!r}", hint="They must be the same."
+        )
+
+
+def _nearest(text: str, wanted: str) -> str:
+    lines, size = text.splitlines(), max(1, len(wanted.splitlines()))
+    spans = ["\n".join(lines[i : i + size]) for i in range(max(1, len(lines) - size + 1))][:2_000]
+    matcher = difflib.SequenceMatcher(b=wanted, autojunk=False)
+    best, score = "", 0.3
+    for span in spans:
+        matcher.set_seq1(span)
+        if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score and matcher.ratio() > score:
+            best, score = span, matcher.ratio()
+    return (
+        f"The nearest text there is:\n{best[:1_500]}"
+        if best
+        else "Nothing like it is there; skill_view shows it."
+    )

@@ -1,0 +1,122 @@
+"""Takes changes back, and decides on those that wait: undo, accept, reject.
+
+An undo is a change of its own, so it can be undone too. What was built on since stays: then the answer names
+what has to be taken back first. Every function runs inside the caller's transaction and touches no file.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from whet.contract.errors import WhetError
+from whet.contract.origin import Origin
+from whet.memory import merging, notes
+from whet.memory.merging import EntryChange
+from whet.memory.requests import Refused, Target
+from whet.memory.settling import Settling, enforce_skill
+from whet.store import learned, ledger
+from whet.store.ledger import FileChange, LedgerRow, NewRow
+
+WAITING = ("quarantined", "inbox", "staged")
+
+
+class CannotUndo(WhetError):
+    """The change can't be taken back as things are; the message says what stands in the way."""
+
+
+def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) -> LedgerRow:
+    """Take `row` back and give the row that does it; one that never came into force is rejected.
+
+    Raises CannotUndo.
+    """
+    if row.state in WAITING:
+        ledger.set_state(connection, row.id, "rejected", reason="taken back before it came into force")
+        return ledger.get(connection, row.id)
+    if row.state == "undone" and row.undone_by:
+        hint = f"to have it back: whet undo {row.undone_by}"
+        raise CannotUndo(f"change {row.id} was taken back already, by change {row.undone_by}", hint=hint)
+    if row.state != "active":
+        raise CannotUndo(f"change {row.id} is {row.state}; there is nothing to take back")
+    back = ledger.insert(connection, _reverse(row, origin), now)
+    try:
+        if row.kind == "memory":
+            _put_note(connection, back)
+        else:
+            enforce_skill(connection, back)
+    except Refused as error:
+        later = _later(connection, row)
+        hint = f"take back first: {', '.join(f'change {one.id}' for one in later)}" if later else error.hint
+        raise CannotUndo(f"change {row.id} can't be taken back: {error.message}", hint=hint) from error
+    ledger.set_state(connection, row.id, "undone", undone_by=back.id)
+    if row.undoes:
+        ledger.set_state(connection, row.undoes, "active")
+    return back
+
+
+def accept(connection: apsw.Connection, row: LedgerRow, settling: Settling) -> LedgerRow:
+    """Bring a quarantined or inbox row into force. Raises CannotUndo where that can't be."""
+    if row.state not in ("quarantined", "inbox"):
+        raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be accepted")
+    if reason := settling.enforce(connection, row):
+        raise CannotUndo(f"change {row.id} can't be accepted: {reason}", hint=f"whet undo {row.id} drops it")
+    ledger.set_state(connection, row.id, "active", reason=f"accepted by the person (was {row.state})")
+    return ledger.get(connection, row.id)
+
+
+def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected by the person") -> LedgerRow:
+    """Drop a waiting row. Raises CannotUndo for one that does not wait."""
+    if row.state not in WAITING:
+        raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be rejected")
+    ledger.set_state(connection, row.id, "rejected", reason=reason)
+    return ledger.get(connection, row.id)
+
+
+def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
+    return NewRow(
+        kind=row.kind,
+        item=row.item,
+        action="undo",
+        state="active",
+        origin=origin,
+        before=row.after,
+        after=row.before,
+        changes=tuple(FileChange(change.path, change.after, change.before) for change in row.changes),
+        base_hash=row.hash,
+        hash=row.base_hash,
+        trust="user",
+        undoes=row.id,
+        profile=row.profile,
+    )
+
+
+def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
+    target: Target = "user" if back.item == "user" else "memory"
+    path = notes.FILES[target]
+    wanted = learned.state(connection, back.profile, path).wanted
+    text = learned.text(connection, wanted).decode("utf-8", "replace")
+    if _is_whole(back):
+        after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
+        if lost:
+            raise Refused("some of its entries have changed since")
+    else:
+        if back.before and back.before not in {entry.said for entry in notes.entries(text)}:
+            raise Refused("its entry has changed since")
+        after = merging.step(text, target, EntryChange(back.before, back.after))
+    key = learned.keep_text(connection, after.encode()) if after else ""
+    learned.want(connection, back.profile, path, key)
+
+
+def _is_whole(row: LedgerRow) -> bool:
+    """Whether the row speaks of a whole file rather than of an entry: only edits by hand do."""
+    return any(text.startswith("#") or text.endswith("\n") for text in (row.before, row.after) if text)
+
+
+def _later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
+    """Give the changes in force that were made on top of this one, the newest first."""
+    rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
+    touched = {change.path for change in row.changes}
+    return [
+        one
+        for one in rows
+        if one.id > row.id and (one.before == row.after or touched & {change.path for change in one.changes})
+    ]

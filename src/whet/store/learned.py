@@ -1,0 +1,181 @@
+"""What the files of learning should hold, what was last written to them, and which skills were used.
+
+Every function takes a connection inside a transaction; paths are relative to a profile's folder. Files
+themselves are the memory layer's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.errors import StoreCorrupt
+from whet.store.ledger import Owner, digest
+
+
+class FileState(msgspec.Struct, frozen=True):
+    """A file as the ledger sees it: the hash of what it should hold, and of what was last seen there.
+    Empty means that there is, or should be, no file."""
+
+    path: str
+    wanted: str
+    written: str
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What is known of a skill besides its files: whose it is, and where it came from."""
+
+    name: str
+    owner: Owner = "person"
+    pinned: bool = False
+    source: str = ""
+
+
+class Use(msgspec.Struct, frozen=True):
+    """The receipt of one load: which text of which skill, in which turn."""
+
+    session_id: str
+    turn_id: str
+    tool_call_id: str
+    name: str
+    file: str
+    hash: str
+    how: str
+    at: str = ""
+
+
+def keep_text(connection: apsw.Connection, content: bytes) -> str:
+    """Keep a file's bytes under their hash, which is given."""
+    key = digest(content)
+    connection.execute("INSERT OR IGNORE INTO learned_texts VALUES (?, ?)", (key, content))
+    return key
+
+
+def text(connection: apsw.Connection, key: str) -> bytes:
+    """Give the bytes of that hash; none for the empty one. Raises StoreCorrupt where they are gone."""
+    if not key:
+        return b""
+    row = connection.execute("SELECT content FROM learned_texts WHERE hash = ?", (key,)).fetchone()
+    if row is None:
+        raise StoreCorrupt(f"the ledger's text {key} is missing", hint="`whet doctor` shows the way")
+    return bytes(row[0])
+
+
+def state(connection: apsw.Connection, profile: str, path: str) -> FileState:
+    """Give a file's state; a file never heard of should not exist."""
+    row = connection.execute(
+        "SELECT path, wanted, written FROM learned_files WHERE profile = ? AND path = ?", (profile, path)
+    ).fetchone()
+    return FileState(path, "", "") if row is None else FileState(*row)
+
+
+def states(connection: apsw.Connection, profile: str, under: str = "") -> list[FileState]:
+    """Give the states of the files below a folder (with its slash), in order of their paths."""
+    rows = connection.execute(
+        "SELECT path, wanted, written FROM learned_files WHERE profile = ? AND substr(path, 1, ?) = ?"
+        " ORDER BY path",
+        (profile, len(under), under),
+    )
+    return [FileState(*row) for row in rows]
+
+
+def unapplied(connection: apsw.Connection, profile: str) -> list[FileState]:
+    """Give the files that don't hold yet what they should."""
+    rows = connection.execute(
+        "SELECT path, wanted, written FROM learned_files WHERE profile = ? AND wanted <> written", (profile,)
+    )
+    return [FileState(*row) for row in rows]
+
+
+def want(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
+    """Say what a file should hold from now on."""
+    connection.execute(
+        "INSERT INTO learned_files VALUES (?, ?, ?, '')"
+        " ON CONFLICT (profile, path) DO UPDATE SET wanted = excluded.wanted",
+        (profile, path, key),
+    )
+
+
+def saw(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
+    """Say what a file holds now; one that neither exists nor should is forgotten."""
+    connection.execute(
+        "INSERT INTO learned_files VALUES (?, ?, '', ?)"
+        " ON CONFLICT (profile, path) DO UPDATE SET written = excluded.written",
+        (profile, path, key),
+    )
+    connection.execute(
+        "DELETE FROM learned_files WHERE profile = ? AND path = ? AND wanted = '' AND written = ''",
+        (profile, path),
+    )
+
+
+def mark(connection: apsw.Connection, profile: str, name: str) -> Mark:
+    """Give a skill's mark; one without is a person's."""
+    row = connection.execute(
+        "SELECT name, owner, pinned, source FROM skill_marks WHERE profile = ? AND name = ?", (profile, name)
+    ).fetchone()
+    return Mark(name) if row is None else Mark(row[0], row[1], bool(row[2]), row[3])
+
+
+def marks(connection: apsw.Connection, profile: str) -> dict[str, Mark]:
+    """Give every mark by the skill's name."""
+    rows = connection.execute(
+        "SELECT name, owner, pinned, source FROM skill_marks WHERE profile = ?", (profile,)
+    )
+    return {row[0]: Mark(row[0], row[1], bool(row[2]), row[3]) for row in rows}
+
+
+def set_mark(connection: apsw.Connection, profile: str, new: Mark) -> None:
+    """Keep a skill's mark."""
+    connection.execute(
+        "INSERT OR REPLACE INTO skill_marks VALUES (?, ?, ?, ?, ?)",
+        (profile, new.name, new.owner, int(new.pinned), new.source),
+    )
+
+
+def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> None:
+    """Keep the receipt of a load."""
+    connection.execute(
+        "INSERT INTO skill_uses (profile, at, session_id, turn_id, tool_call_id, name, file, hash, how)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            profile,
+            now,
+            use.session_id,
+            use.turn_id,
+            use.tool_call_id,
+            use.name,
+            use.file,
+            use.hash,
+            use.how,
+        ),
+    )
+
+
+def uses(
+    connection: apsw.Connection, *, name: str = "", session_ids: Sequence[str] = (), limit: int = 0
+) -> list[Use]:
+    """Give receipts, the newest first: of one skill, of these sessions, or all."""
+    where, values = ["1"], list[str]()
+    if name:
+        where.append("name = ?")
+        values.append(name)
+    if session_ids:
+        where.append(f"session_id IN ({', '.join('?' * len(session_ids))})")
+        values += session_ids
+    rows = connection.execute(
+        "SELECT session_id, turn_id, tool_call_id, name, file, hash, how, at FROM skill_uses"
+        f" WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
+        (*values, limit or -1),
+    )
+    return [Use(*row) for row in rows]
+
+
+def use_counts(connection: apsw.Connection, profile: str) -> dict[str, int]:
+    """Count the loads of each skill."""
+    rows = connection.execute(
+        "SELECT name, count(*) FROM skill_uses WHERE profile = ? GROUP BY name", (profile,)
+    )
+    return {row[0]: row[1] for row in rows}

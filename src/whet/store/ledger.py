@@ -1,0 +1,210 @@
+"""The rows of learning: what was changed, by whom, on what evidence, and what each file should hold.
+
+Every function takes a connection inside a transaction. What a change means, and whether it may be made,
+is the memory layer's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound
+from whet.contract.origin import Origin
+
+Kind: TypeAlias = Literal["memory", "skill"]
+State: TypeAlias = Literal["staged", "active", "quarantined", "inbox", "undone", "rejected", "refused"]
+Trust: TypeAlias = Literal["user", "observed", "untrusted"]
+Owner: TypeAlias = Literal["agent", "person"]
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """A piece of evidence and where it stands: message `seq` of `session_id`, said by `role`."""
+
+    quote: str
+    session_id: str = ""
+    seq: int = 0
+    role: str = ""
+    tool: str = ""
+    trust: str = ""
+    failed: bool = False
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """One file of a skill: the hashes of its text before and after; empty where there was or is none."""
+
+    path: str
+    before: str
+    after: str
+
+
+class LedgerRow(msgspec.Struct, frozen=True):
+    """One change. `before` and `after` are a memory entry, or the text of a skill's changed file; `hash`
+    is the item's with the change made, `base_hash` without it; `undoes` is the row that this takes back."""
+
+    id: int
+    profile: str
+    at: str
+    kind: Kind
+    item: str
+    action: str
+    state: State
+    before: str
+    after: str
+    changes: tuple[FileChange, ...]
+    base_hash: str
+    hash: str
+    evidence: tuple[Quote, ...]
+    trust: str
+    reason: str
+    undoes: int
+    undone_by: int
+    origin: Origin
+
+
+class NewRow(msgspec.Struct, frozen=True):
+    """What is given when a change is entered."""
+
+    kind: Kind
+    item: str
+    action: str
+    state: State
+    origin: Origin
+    before: str = ""
+    after: str = ""
+    changes: tuple[FileChange, ...] = ()
+    base_hash: str = ""
+    hash: str = ""
+    evidence: tuple[Quote, ...] = ()
+    trust: str = ""
+    reason: str = ""
+    undoes: int = 0
+    profile: str = ""
+
+
+class Filter(TypedDict, total=False):
+    """Which rows to list; what is left out or empty does not restrict. `session_id` also finds the rows of
+    its reviews."""
+
+    profile: str
+    kind: Kind
+    item: str
+    states: Sequence[State]
+    session_id: str
+    task_id: str
+
+
+_ORIGIN = Origin.__struct_fields__
+_PLAIN = ("profile", "kind", "item", "action", "state", "before", "after", "base_hash", "hash", "trust")
+_GIVEN = (*_PLAIN, "reason", "undoes")
+_COLUMNS = (
+    "id, profile, at, kind, item, action, state, before, after, changes, base_hash, hash, evidence, trust,"
+    " reason, undoes, undone_by, " + ", ".join(_ORIGIN)
+)
+_changes = msgspec.json.Decoder(tuple[FileChange, ...])
+_quotes = msgspec.json.Decoder(tuple[Quote, ...])
+
+
+def digest(content: bytes | str) -> str:
+    """Give the hash by which a text is known."""
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    return hashlib.sha256(raw).hexdigest()[:32]
+
+
+def insert(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
+    """Enter a change and give its row."""
+    names = ", ".join((*_GIVEN, "at", "changes", "evidence", *_ORIGIN))
+    values = [getattr(new, name) for name in _GIVEN]
+    values += [now, _json(new.changes), _json(new.evidence)]
+    values += [getattr(new.origin, name) for name in _ORIGIN]
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO ledger ({names}) VALUES ({marks})", values)
+    return get(connection, connection.last_insert_rowid())
+
+
+def get(connection: apsw.Connection, row_id: int, profile: str | None = None) -> LedgerRow:
+    """Give a row. Raises NotFound, also for another profile's."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (row_id,)).fetchone()
+    if found is None or (profile is not None and found[1] != profile):
+        raise NotFound(
+            f"there is no change {row_id}", hint="`whet memory log` and `whet skills log` list them"
+        )
+    return _row(found)
+
+
+def by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> LedgerRow | None:
+    """Give the row that a tool call made, None where it made none."""
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM ledger WHERE session_id = ? AND tool_call_id = ? AND tool_call_id <> ''",
+        (session_id, tool_call_id),
+    ).fetchone()
+    return None if found is None else _row(found)
+
+
+def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Filter]) -> list[LedgerRow]:
+    """Give rows, the newest first; all of them where `limit` is 0."""
+    where, values = ["1"], list[Any]()
+    if (profile := filters.get("profile")) is not None:
+        where.append("profile = ?")
+        values.append(profile)
+    for column in ("kind", "item", "task_id"):
+        if value := filters.get(column):
+            where.append(f"{column} = ?")
+            values.append(value)
+    if states := filters.get("states"):
+        where.append(f"state IN ({', '.join('?' * len(states))})")
+        values += states
+    if session_id := filters.get("session_id"):
+        where.append("(session_id = ? OR parent_session_id = ?)")
+        values += [session_id, session_id]
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM ledger WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
+        (*values, limit or -1),
+    )
+    return [_row(row) for row in rows]
+
+
+def of_task(connection: apsw.Connection, task_id: str, states: Sequence[State] = ()) -> list[LedgerRow]:
+    """Give the rows that a review made, in order."""
+    return select(connection, task_id=task_id, states=states)[::-1] if task_id else []
+
+
+def set_state(
+    connection: apsw.Connection, row_id: int, state: State, *, reason: str = "", undone_by: int = 0
+) -> None:
+    """Move a row to another state; a reason is kept where one is given."""
+    connection.execute(
+        "UPDATE ledger SET state = ?, undone_by = ?, reason = CASE WHEN ? <> '' THEN ? ELSE reason END"
+        " WHERE id = ?",
+        (state, undone_by, reason, reason, row_id),
+    )
+
+
+def rebase(connection: apsw.Connection, row_id: int, new: NewRow) -> None:
+    """Write anew what a row changes, when it comes into force on another base than it was made on."""
+    connection.execute(
+        "UPDATE ledger SET before = ?, after = ?, changes = ?, base_hash = ?, hash = ? WHERE id = ?",
+        (new.before, new.after, _json(new.changes), new.base_hash, new.hash, row_id),
+    )
+
+
+def counts(connection: apsw.Connection, profile: str = "") -> dict[str, int]:
+    """Count a profile's rows by state."""
+    rows = connection.execute(
+        "SELECT state, count(*) FROM ledger WHERE profile = ? GROUP BY state", (profile,)
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def _row(row: tuple[Any, ...]) -> LedgerRow:
+    head, origin = list(row[:17]), row[17:]
+    head[9], head[12] = _changes.decode(head[9]), _quotes.decode(head[12])
+    return LedgerRow(*head, Origin(*origin))  # pyright: ignore[reportCallIssue] the columns are the fields
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
