@@ -23,8 +23,9 @@ from whet.clock import SystemClock
 from whet.contract.errors import NotFound
 from whet.contract.events import EndReason
 from whet.contract.messages import Message
+from whet.store import jobs
 from whet.store.database import Database
-from whet.store.jobs import NewJob
+from whet.store.jobs import AtEnd, NewJob, Queued
 from whet.store.transcript import Turn
 
 WHEN = ("before", "inside", "after")
@@ -64,8 +65,9 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def one_job(turn: Turn, reason: EndReason) -> list[NewJob]:
-    return [NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))]
+def one_job(turn: Turn, reason: EndReason) -> AtEnd:
+    job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
+    return lambda connection: [Queued(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
 
 
 async def turn(folder: Path, base_url: str, session_id: str, at: int, when: str) -> dict[str, Any]:

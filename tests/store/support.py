@@ -9,7 +9,9 @@ from pathlib import Path
 
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
+from whet.store import jobs
 from whet.store.database import Database
+from whet.store.jobs import AtEnd, NewJob, Queued
 from whet.store.sessions import NewSession
 from whet.store.transcript import OpenCall, SessionLog, Turn
 
@@ -55,6 +57,11 @@ async def talk(db: Database, clock, id_: str, *texts: str, **fields) -> SessionL
         await log.append_reply(turn, answer("ok"), USAGE, "m")
         await log.end_turn(turn, "answered", "")
     return log
+
+
+def one_job(clock) -> AtEnd:
+    """What a turn's end does: it queues a job."""
+    return lambda c: [Queued(jobs.enqueue(c, NewJob("review", "{}"), clock), ("memory",))]
 
 
 def child(code: str, *args: str, **options) -> subprocess.Popen[str]:

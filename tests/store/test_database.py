@@ -18,6 +18,7 @@ from whet.contract.errors import (
     StoreUnwritable,
 )
 from whet.store.database import Database
+from whet.store.migrations import STEPS
 
 
 def _table(connection):
@@ -197,7 +198,7 @@ def test_migrations_are_recorded_once(tmp_path, clock):
     for _ in range(2):
         db = Database.open(tmp_path / "state.db", clock)
         names = db.read_now(lambda c: c.execute("SELECT name FROM migrations").fetchall())
-        assert names == [("m001_sessions",)]
+        assert names == [(step.__name__,) for step in STEPS]
         db.close()
 
 

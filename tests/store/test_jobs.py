@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from whet.store import jobs
+from whet.store import claims, jobs
 from whet.store.jobs import NewJob
 
 
@@ -60,4 +60,44 @@ def test_a_job_for_later_waits(db, clock):
     put(db, clock, run_after="2026-11-21T09:00:10.000Z")
     assert take(db, clock) is None
     clock.advance(10)
+    assert take(db, clock) is not None
+
+
+def test_a_dead_workers_job_is_taken_at_once_a_living_ones_is_not(db, clock):
+    put(db, clock)
+    mine = take(db, clock, claims.owner_name("t1"))
+    assert take(db, clock, "w2") is None, "this process lives"
+    host, pid, _, token = mine.owner.split(" ")
+    for gone in (f"{host} {pid} elsewhen-1 {token}", f"{host} 999999999 - {token}"):
+        db.write_now(lambda c, gone=gone: c.execute("UPDATE jobs SET owner = ?", (gone,)))
+        assert claims.is_gone(gone)
+        taken = take(db, clock, claims.owner_name("t2"))
+        assert taken is not None and taken.id == mine.id
+    assert not claims.is_gone(f"another-host {pid} - {token}"), "what can't be known is no death"
+
+
+def test_one_job_of_a_subject_at_a_time(db, clock):
+    first, second = put(db, clock, subject="talk"), put(db, clock, subject="talk")
+    other = put(db, clock, subject="other")
+    one = take(db, clock)
+    assert [one.id, take(db, clock).id, take(db, clock)] == [first, other, None]
+    assert db.write_now(lambda c: jobs.complete(c, one, clock))
+    assert take(db, clock).id == second
+
+
+def test_a_waiting_job_can_be_rewritten_until_it_is_taken(db, clock):
+    put(db, clock, subject="talk")
+    found = db.read_now(lambda c: jobs.waiting(c, "review", "talk"))
+    assert db.write_now(lambda c: jobs.rewrite(c, found, '{"more":1}'))
+    assert take(db, clock).payload == '{"more":1}'
+    assert not db.write_now(lambda c: jobs.rewrite(c, found, "{}"))
+    assert db.read_now(lambda c: jobs.waiting(c, "review", "talk")) is None
+
+
+def test_a_released_job_is_due_at_once_and_a_clock_set_back_strands_none(db, clock):
+    put(db, clock)
+    job = take(db, clock)
+    assert db.write_now(lambda c: jobs.release(c, job))
+    clock.advance(-86_400)
+    assert db.read_now(lambda c: jobs.is_due(c, ("review",), clock))
     assert take(db, clock) is not None

@@ -6,13 +6,12 @@ import signal
 
 import pytest
 
-from tests.store.support import USAGE, answer, asking, child, finish, new_log, result, talk, user
+from tests.store.support import USAGE, answer, asking, child, finish, new_log, one_job, result, talk, user
 from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, Replay, TextPart, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import jobs, sessions
 from whet.store.database import Database
-from whet.store.jobs import NewJob
 from whet.store.transcript import SessionLog
 
 
@@ -42,7 +41,7 @@ def test_a_turn_is_kept_whole(db, clock):
         assert [m.text for m in log.messages] == ["do it", "", "one", "two"]
         await log.append_user(turn, user("and hurry"))
         await log.append_reply(turn, answer("done"), USAGE, "m1")
-        await log.end_turn(turn, "answered", "", [NewJob("review", "{}")])
+        await log.end_turn(turn, "answered", "", one_job(clock))
         assert (turn.steps, turn.usage) == (2, USAGE + USAGE)
         return log
 
@@ -380,10 +379,9 @@ def test_a_deleted_session_takes_no_more(db, clock):
 _CRASH = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.store.support import USAGE, answer, asking, finish, new_log, user
+from tests.store.support import USAGE, answer, asking, finish, new_log, one_job, user
 from whet.clock import SystemClock
 from whet.store.database import Database
-from whet.store.jobs import NewJob
 async def main(stop):
     clock = SystemClock()
     db = Database.open(Path(sys.argv[1]), clock)
@@ -402,7 +400,7 @@ async def main(stop):
     await finish(log, turn, second, "two"); reached()
     await finish(log, turn, first, "one"); reached()
     await log.append_reply(turn, answer("end"), USAGE, "m"); reached()
-    await log.end_turn(turn, "answered", "", [NewJob("review", "{}")]); reached()
+    await log.end_turn(turn, "answered", "", one_job(clock)); reached()
 asyncio.run(main(int(sys.argv[2])))
 """
 

@@ -8,6 +8,7 @@ shown. Source of the shape: docs/design.md, "One turn".
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.model_call import ask_model, shielded
@@ -17,11 +18,13 @@ from whet.contract.events import (
     Emit,
     EndReason,
     Notice,
+    ReviewQueued,
     Steered,
     StepFinished,
     TurnEnd,
 )
 from whet.contract.messages import Message
+from whet.store.jobs import Queued
 from whet.store.transcript import Turn
 
 
@@ -36,6 +39,7 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
     turn = await _begin(session, incoming)
     reason: EndReason = "crashed"  # what a bug leaves behind
     error: WhetError | None = None
+    queued: Sequence[Queued] = ()
     try:
         async with asyncio.timeout(session.limits.turn_s) as deadline:
             reason = await _steps(session, turn, emit, deadline)
@@ -52,7 +56,7 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
     except (ConfigError, ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
-        await shielded(_finish(session, turn, reason, error))
+        queued = await shielded(_finish(session, turn, reason, error))
     if reason == "budget" and error is None:
         error = WhetError(f"the turn reached its limit of {session.limits.steps} steps", hint="say: go on")
     end = TurnEnd(
@@ -67,6 +71,8 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
         hint=error.hint if error else "",
     )
     await session.after_turn(end)
+    for job in queued:
+        emit(ReviewQueued(job.job_id, job.kinds))
     emit(end)
     return end
 
@@ -113,11 +119,13 @@ async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
     return steered
 
 
-async def _finish(session: Session, turn: Turn, reason: EndReason, error: WhetError | None) -> None:
+async def _finish(
+    session: Session, turn: Turn, reason: EndReason, error: WhetError | None
+) -> Sequence[Queued]:
     await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     jobs = session.jobs_at_end(turn, reason)
-    await session.log.end_turn(turn, reason, error.message if error else "", jobs)
+    return await session.log.end_turn(turn, reason, error.message if error else "", jobs)
 
 
 def _last_text(session: Session) -> str:

@@ -17,7 +17,7 @@ from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Tool
-from whet.store.jobs import NewJob
+from whet.store.jobs import AtEnd, nothing
 from whet.store.transcript import SessionLog, Turn
 
 
@@ -28,9 +28,9 @@ class Limits(msgspec.Struct, frozen=True):
     turn_s: float
 
 
-def no_jobs(turn: Turn, reason: EndReason) -> Sequence[NewJob]:
+def no_jobs(turn: Turn, reason: EndReason) -> AtEnd:
     """Enqueue nothing when a turn ends."""
-    return ()
+    return nothing
 
 
 async def unchanged(message: Message) -> Message:
@@ -43,9 +43,9 @@ async def nothing_more(end: TurnEnd) -> None:
 
 
 class Session(msgspec.Struct):
-    """An open conversation. `jobs_at_end` names the jobs that the turn's end transaction enqueues; `note`
-    gives what is added to a person's message when it is made (time, folder). `before_turn` may add to a
-    message before it is stored, `after_turn` sees each end; neither raises."""
+    """An open conversation. `jobs_at_end` gives what the turn's end transaction does besides: it queues jobs;
+    `note` gives what is added to a person's message when it is made (time, folder). `before_turn` may add to
+    a message before it is stored, `after_turn` sees each end; neither raises."""
 
     log: SessionLog
     link: ModelLink
@@ -57,7 +57,7 @@ class Session(msgspec.Struct):
     clock: Clock
     workspace: Path
     note: Callable[[], str] = str
-    jobs_at_end: Callable[[Turn, EndReason], Sequence[NewJob]] = no_jobs
+    jobs_at_end: Callable[[Turn, EndReason], AtEnd] = no_jobs
     before_turn: Callable[[Message], Awaitable[Message]] = unchanged
     after_turn: Callable[[TurnEnd], Awaitable[None]] = nothing_more
     inbox: deque[Message] = msgspec.field(default_factory=deque[Message])

@@ -129,10 +129,45 @@ class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of what a review of a turn wants to keep."""
+    """The review of finished turns: what is worth keeping becomes memory and skills, with its evidence."""
 
     writes: Literal["auto", "ask", "off"] = "auto"
-    """auto: kept where the gate finds the evidence; ask: collected until you accept; off: nothing is kept."""
+    """auto: what passes the gate holds at once; ask: it waits in `whet review inbox`; off: no review runs."""
+    turns: Annotated[int, msgspec.Meta(ge=0)] = 10
+    """Your turns since a memory write after which a conversation is reviewed. 0: never for that reason."""
+    steps: Annotated[int, msgspec.Meta(ge=0)] = 10
+    """Steps with tools since a skill write after which it is reviewed. 0: never for that reason."""
+    on_correction: bool = True
+    """Whether your correcting the agent calls for a review."""
+    on_recovery: bool = True
+    """Whether a failure that another way got round calls for a review."""
+    max_steps: Count = 16
+    """Model calls of one review."""
+    timeout_s: Seconds = 900.0
+    """Wall time of one review."""
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.06
+    """The share of a day's tokens that automatic reviews may take; past it they wait and fold into one."""
+    free_tokens: Annotated[int, msgspec.Meta(ge=0)] = 200_000
+    """The tokens of reviews per day that `share` does not count."""
+    daily_tokens: Annotated[int, msgspec.Meta(ge=0)] = 5_000_000
+    """The most tokens of reviews per day, those asked for by hand included. 0: no limit."""
+    daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """The most that reviews may cost per day. 0: no limit."""
+    worker: Literal["auto", "off"] = "auto"
+    """auto: the chat runs reviews beside the conversation, a one-shot leaves them to a process of their own;
+    off: only `whet worker` runs them."""
+    model: str = ""
+    """Another model for reviews. It gets a digest: there is no cache to share. Empty: the conversation's."""
+    provider: str = ""
+    """Its provider; empty: the conversation's."""
+    base_url: str = ""
+    """Its API's root; empty: the provider's own."""
+    format: WireFormat | Literal["auto"] = "auto"
+    """Its wire format."""
+    api_key_env: str = ""
+    """The variable that holds its key; empty: the provider's own."""
+    digest_tokens: Count = 24_000
+    """The most tokens of the digest that another model gets."""
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

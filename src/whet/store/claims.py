@@ -64,6 +64,21 @@ def _this() -> _Self:
     return _self[0]
 
 
+def owner_name(token: str) -> str:
+    """Name this process so that others can see whether it lives; `token` tells owners within it apart."""
+    this = _this()
+    return f"{this.host} {this.pid} {this.born or '-'} {token}"
+
+
+def is_gone(owner: str) -> bool:
+    """Whether the process of this name has surely ended; False where that can't be known."""
+    parts = owner.split(" ")
+    if len(parts) != 4 or parts[0] != _this().host or not parts[1].isdecimal():
+        return False
+    pid, born = int(parts[1]), parts[2]
+    return not _exists(pid) or (born != "-" and birth(pid) != born)
+
+
 def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime) -> None:
     """Claim a session for `holder`. Raises StoreBusy where another living one holds it."""
     refuse_if_held(connection, key, session_id, holder, now)

@@ -1,12 +1,13 @@
 """Durable work for later: reviews and the like survive the process that asked for them.
 
-A worker leases a job for a while and renews the lease; a lease that ran out is another worker's to take.
-Every function takes a connection inside a transaction. What a job means is its kind's business.
+A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner is known to be
+dead, is another worker's to take. Of the jobs of one kind and subject one runs at a time. Every function takes
+a connection inside a transaction. What a job means is its kind's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
@@ -14,16 +15,37 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
+from whet.store import claims
 
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
 class NewJob(msgspec.Struct, frozen=True):
-    """A job to enqueue: `payload` is JSON text, `run_after` an ISO time or empty for at once."""
+    """A job to enqueue: `payload` is JSON text, `run_after` an ISO time or empty for at once.
+
+    Jobs of one kind with the same `subject` never run at the same time; empty: there is no such limit.
+    """
 
     kind: str
     payload: str
     run_after: str = ""
+    subject: str = ""
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """A job that stands in the queue: what it is for, in words that a person is shown."""
+
+    job_id: str
+    kinds: tuple[str, ...]
+
+
+AtEnd = Callable[[apsw.Connection], Sequence[Queued]]
+"""What else a turn's end transaction does; may run twice, so it changes nothing but the database."""
+
+
+def nothing(connection: apsw.Connection) -> Sequence[Queued]:
+    """Queue nothing."""
+    return ()
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -40,9 +62,13 @@ class Job(msgspec.Struct, frozen=True):
     lease_until: str
     finished: str
     error: str
+    subject: str
 
 
-_COLUMNS = "id, kind, payload, state, created, run_after, attempts, owner, lease_until, finished, error"
+_COLUMNS = (
+    "id, kind, payload, state, created, run_after, attempts, owner, lease_until, finished, error, subject"
+)
+_OPEN = "state <> 'done' AND state <> 'failed'"
 
 
 def enqueue(connection: apsw.Connection, job: NewJob, clock: Clock) -> str:
@@ -53,8 +79,9 @@ def enqueue(connection: apsw.Connection, job: NewJob, clock: Clock) -> str:
 def insert(connection: apsw.Connection, job_id: str, job: NewJob, now: str) -> str:
     """Store a job under an id that was made before."""
     connection.execute(
-        "INSERT INTO jobs (id, kind, payload, state, created, run_after) VALUES (?, ?, ?, 'waiting', ?, ?)",
-        (job_id, job.kind, job.payload, now, job.run_after or now),
+        "INSERT INTO jobs (id, kind, payload, state, created, run_after, subject)"
+        " VALUES (?, ?, ?, 'waiting', ?, ?, ?)",
+        (job_id, job.kind, job.payload, now, job.run_after or now, job.subject),
     )
     return job_id
 
@@ -62,22 +89,72 @@ def insert(connection: apsw.Connection, job_id: str, job: NewJob, now: str) -> s
 def lease(
     connection: apsw.Connection, kinds: Sequence[str], owner: str, lease_s: float, clock: Clock
 ) -> Job | None:
-    """Take the oldest job of these kinds that is due, or whose worker stopped renewing; None without one."""
+    """Take the oldest job of these kinds that is due, or whose worker is gone; None without one.
+
+    `owner` is a name from `claims.owner_name`, so that others can see whether this process lives.
+    """
     now = clock.now()
-    marks = ", ".join("?" * len(kinds))
-    row = connection.execute(
-        f"SELECT id FROM jobs WHERE kind IN ({marks}) AND state <> 'done' AND state <> 'failed'"
-        " AND run_after <= ? AND (state = 'waiting' OR lease_until <= ?) ORDER BY run_after, id LIMIT 1",
-        (*kinds, iso(now), iso(now)),
-    ).fetchone()
-    if row is None:
+    job_id = _next(connection, kinds, iso(now))
+    if job_id is None:
         return None
     until = iso(now + timedelta(seconds=lease_s))
     connection.execute(
         "UPDATE jobs SET state = 'running', owner = ?, lease_until = ?, attempts = attempts + 1 WHERE id = ?",
-        (owner, until, row[0]),
+        (owner, until, job_id),
     )
-    return get(connection, row[0])
+    return get(connection, job_id)
+
+
+def is_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> bool:
+    """Say whether `lease` would give a job now. Changes nothing."""
+    return _next(connection, kinds, iso(clock.now())) is not None
+
+
+def next_due(connection: apsw.Connection, kinds: Sequence[str]) -> str:
+    """Give the ISO time from which the next waiting job may run; empty where none waits."""
+    row = connection.execute(
+        f"SELECT min(run_after) FROM jobs WHERE kind IN ({_marks(kinds)}) AND state = 'waiting'", tuple(kinds)
+    ).fetchone()
+    return (row and row[0]) or ""
+
+
+def waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
+    """Give the job of this kind and subject that nobody works on yet; None without one."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting' ORDER BY id LIMIT 1",
+        (kind, subject),
+    ).fetchone()
+    return None if row is None else Job(*row)
+
+
+def rewrite(connection: apsw.Connection, job: Job, payload: str) -> bool:
+    """Change what a waiting job is to do; False where somebody works on it by now."""
+    connection.execute(
+        "UPDATE jobs SET payload = ? WHERE id = ? AND state = 'waiting' AND attempts = ?",
+        (payload, job.id, job.attempts),
+    )
+    return connection.changes() == 1
+
+
+def _next(connection: apsw.Connection, kinds: Sequence[str], now: str) -> str | None:
+    """Find the oldest job that may be taken. A job from the future is due: the clock was set back."""
+    found = connection.execute(
+        "SELECT id, kind, subject, state, owner, lease_until, run_after <= ?1 OR created > ?1 FROM jobs"
+        f" WHERE kind IN ({_marks(kinds, 2)}) AND {_OPEN} ORDER BY run_after, id",
+        (now, *kinds),
+    ).fetchall()
+    free: list[tuple[str, str, str]] = []
+    busy: set[tuple[str, str]] = set()
+    for job_id, kind, subject, state, owner, until, due in found:
+        if state == "running" and until > now and not claims.is_gone(owner):
+            busy.add((kind, subject))
+        elif due or state == "running":
+            free.append((job_id, kind, subject))
+    return next((id_ for id_, kind, subject in free if not subject or (kind, subject) not in busy), None)
+
+
+def _marks(values: Sequence[str], first: int = 1) -> str:
+    return ", ".join(f"?{number}" for number in range(first, first + len(values)))
 
 
 def get(connection: apsw.Connection, job_id: str) -> Job | None:
@@ -92,6 +169,11 @@ def heartbeat(connection: apsw.Connection, job: Job, lease_s: float, clock: Cloc
     return _change(connection, job, "lease_until = ?", (until,))
 
 
+def release(connection: apsw.Connection, job: Job) -> bool:
+    """Put the job back, due at once, because its worker has to stop; False as in `complete`."""
+    return _change(connection, job, "state = 'waiting', owner = '', lease_until = ''", ())
+
+
 def complete(connection: apsw.Connection, job: Job, clock: Clock) -> bool:
     """Mark the job done; False where another worker has taken it, and nothing was changed."""
     return _change(connection, job, "state = 'done', error = '', finished = ?", (iso(clock.now()),))
@@ -104,9 +186,13 @@ def fail(
     now = clock.now()
     if retry_in_s is None:
         return _change(connection, job, "state = 'failed', error = ?, finished = ?", (error, iso(now)))
-    later = iso(now + timedelta(seconds=retry_in_s))
+    return put_off(connection, job, error, iso(now + timedelta(seconds=retry_in_s)))
+
+
+def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> bool:
+    """Put the job back to run at `until` (ISO); False as in `complete`."""
     change = "state = 'waiting', error = ?, run_after = ?, owner = '', lease_until = ''"
-    return _change(connection, job, change, (error, later))
+    return _change(connection, job, change, (why, until))
 
 
 def list_jobs(

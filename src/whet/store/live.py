@@ -72,7 +72,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     epoch = _one(connection, "SELECT epoch FROM sessions WHERE key = ?", key)
     undone = _undone_turns(connection, key)
     messages, seqs, after = _compacted(connection, key, undone, known or {})
-    open_turn = _open_turn(connection, key)
+    unfinished = open_turn(connection, key)
     step: Step | None = None
     next_seq = after + 1
     for id_, turn, role, content, extra in connection.execute(
@@ -87,7 +87,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
         messages.append(message)
         seqs.append(seq)
         if role == rows.ASSISTANT:
-            number = open_turn.steps if open_turn is not None else 0
+            number = unfinished.steps if unfinished is not None else 0
             step = Step(seq, number, len(messages), message.tool_calls) if message.tool_calls else None
         elif role == rows.USER:
             step = None
@@ -95,8 +95,46 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
             step.results[seq - step.seq - 1] = message
     if step is not None:
         _read_starts(connection, key, step)
-    last_turn = _one(connection, "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?", key)
-    return LiveState(session, key, epoch, messages, seqs, next_seq, last_turn, step, open_turn)
+    newest = _one(connection, "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?", key)
+    return LiveState(session, key, epoch, messages, seqs, next_seq, newest, step, unfinished)
+
+
+def last_turn(connection: apsw.Connection, key: int) -> int:
+    """Give the number of the newest turn that has ended and was not undone; 0 without one."""
+    return _one(
+        connection,
+        "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND ended <> '' AND undone = ''",
+        key,
+    )
+
+
+def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
+    """Give the list of the last request of `turn` and what came after it in that turn, as `encode_live` does.
+
+    A compaction made by hand afterwards is not in it: no request has shown that list yet.
+    """
+    undone, last = _undone_turns(connection, key), 0
+    first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
+    said: list[tuple[int, int]] = []
+    for id_, number, role in connection.execute(
+        "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
+        (first, end, turn),
+    ):
+        if number not in undone:
+            said.append((id_ & (rows.SEQ_LIMIT - 1), role))
+            last = said[-1][0] if role == rows.ASSISTANT else last
+    found = connection.execute(
+        "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' AND after_seq < ?"
+        " ORDER BY id DESC LIMIT 1",
+        (key, last),
+    ).fetchone()
+    kept, after = (_live_decoder.decode(found[0]), found[1]) if found else (list[int | Message](), 0)
+    return encode_live([*kept, *(seq for seq, _ in said if seq > after)])
+
+
+def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:
+    """Give the messages of a list that `view_after` has written."""
+    return _read(connection, key, text, set(), {})[0]
 
 
 def _compacted(
@@ -107,11 +145,15 @@ def _compacted(
         "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1",
         (key,),
     ).fetchone()
-    if row is None:
-        return [], [], 0
+    return ([], [], 0) if row is None else (*_read(connection, key, row[0], undone, known), row[1])
+
+
+def _read(
+    connection: apsw.Connection, key: int, text: str, undone: set[int], known: dict[int, Message]
+) -> tuple[list[Message], list[int]]:
     messages: list[Message] = []
     seqs: list[int] = []
-    for item in _live_decoder.decode(row[0]):
+    for item in _live_decoder.decode(text):
         if isinstance(item, Message):
             messages.append(item)
             seqs.append(0)
@@ -122,10 +164,11 @@ def _compacted(
         if stored is not None and stored[0] not in undone:
             messages.append(known.get(item) or rows.unpack(*stored[1:]))
             seqs.append(item)
-    return messages, seqs, row[1]
+    return messages, seqs
 
 
-def _open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
+def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
+    """Give the turn that has no end marker, with its sums so far; None without one."""
     row = connection.execute(
         "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1", (key,)
     ).fetchone()

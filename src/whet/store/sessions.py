@@ -253,6 +253,9 @@ def delete(connection: apsw.Connection, session_id: str) -> int:
         for key in family:
             _delete_one(connection, key)
         connection.execute(
+            "DELETE FROM review_counters WHERE conversation NOT IN (SELECT conversation_id FROM sessions)"
+        )
+        connection.execute(
             "DELETE FROM frozen_texts WHERE id NOT IN"
             " (SELECT system_text FROM sessions UNION SELECT tools_text FROM sessions)"
         )
@@ -328,7 +331,8 @@ def _delete_one(connection: apsw.Connection, key: int) -> None:
         (first, first + (indexed[0] if indexed else 0)),
     )
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
-    for table in ("turns", "tool_calls", "compactions", "claims", "session_items", "turn_signals"):
+    tables = ("turns", "tool_calls", "compactions", "claims", "reviews", "session_items", "turn_signals")
+    for table in tables:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 

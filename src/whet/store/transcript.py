@@ -19,9 +19,9 @@ from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
-from whet.store import claims, jobs, live, rows, search, sessions, turns
+from whet.store import claims, live, rows, search, sessions, turns
 from whet.store.database import Database
-from whet.store.jobs import NewJob
+from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import Turn
 
@@ -266,37 +266,30 @@ class SessionLog:
         state.messages[step.base :] = [step.results[index] for index in order]
         state.seqs[step.base :] = [step.seq + 1 + index for index in order]
 
-    async def end_turn(self, turn: Turn, reason: EndReason, error: str, jobs: Sequence[NewJob] = ()) -> None:
-        """Store the end marker, the sums and the jobs in one transaction, and give the session free.
+    async def end_turn(
+        self, turn: Turn, reason: EndReason, error: str, at_end: AtEnd = nothing
+    ) -> Sequence[Queued]:
+        """Store the end marker, the sums and what `at_end` does in one transaction; free the session.
 
-        Afterwards what was said is indexed for search, in the background.
+        Gives the jobs that `at_end` has queued. Afterwards what was said is indexed, in the background.
         """
         await self.settle_writes()
         self.settle(turn)
-        now = iso(self._clock.now())
-        new_jobs = [(self._clock.new_id(), job) for job in jobs]
-        await self._write(
-            lambda connection: self._end(connection, turn, (reason, error, now), new_jobs),
-            self._ended,
-        )
+        marker = (reason, error, iso(self._clock.now()))
+
+        def work(connection: apsw.Connection) -> tuple[SessionRow, Sequence[Queued]]:
+            claims.release(connection, self._state.key, self._holder)
+            turns.end(connection, self._state.key, turn, *marker)
+            queued = at_end(connection)
+            return sessions.get(connection, self._state.session.id), queued
+
+        def apply(ended: tuple[SessionRow, Sequence[Queued]]) -> None:
+            self._state.session = ended[0]
+            self._state.open_turn = None
+
+        ended = await self._write(work, apply)
         search.index_soon(self._db)
-
-    def _end(
-        self,
-        connection: apsw.Connection,
-        turn: Turn,
-        marker: tuple[str, str, str],
-        new_jobs: Sequence[tuple[str, NewJob]],
-    ) -> SessionRow:
-        claims.release(connection, self._state.key, self._holder)
-        turns.end(connection, self._state.key, turn, *marker)
-        for job_id, job in new_jobs:
-            jobs.insert(connection, job_id, job, marker[2])
-        return sessions.get(connection, self._state.session.id)
-
-    def _ended(self, session: SessionRow) -> None:
-        self._state.session = session
-        self._state.open_turn = None
+        return ended[1]
 
     async def record_compaction(
         self,

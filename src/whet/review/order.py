@@ -1,0 +1,96 @@
+"""What a review job is to do, as its payload says it: which session, up to which turn, for what, with which model.
+
+Written in the turn's end transaction, read by whichever process runs the job. It holds no key, only the
+name of the variable that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.config.schema import ModelSettings
+from whet.contract.errors import WhetError
+from whet.store import jobs, reviews
+from whet.store.jobs import NewJob, Queued
+
+Kind = Literal["memory", "skill"]
+TOOL_OF: dict[Kind, str] = {"memory": "memory", "skill": "skill_manage"}
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """The model that answered the conversation: its settings, and which key of the pool was in use."""
+
+    model: ModelSettings
+    key_name: str = ""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A review's task. `turn` is the last turn that it sees; `reasons` say what called for it."""
+
+    session_id: str
+    turn: int
+    kinds: tuple[Kind, ...]
+    reasons: tuple[str, ...]
+    runtime: Runtime
+    focus: str = ""
+    workspace: str = ""
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether a person asked for it."""
+        return "asked" in self.reasons
+
+
+def read_order(payload: str) -> Order:
+    """Read a job's payload. Raises WhetError for one that another version wrote differently."""
+    try:
+        return msgspec.json.decode(payload, type=Order)
+    except msgspec.DecodeError as error:
+        raise WhetError(
+            f"the review's order can't be read ({error})", hint="whet review run --session ID"
+        ) from error
+
+
+def kinds_for(tools: Collection[str]) -> tuple[Kind, ...]:
+    """Give what a session with these tools can be reviewed for."""
+    return tuple(kind for kind, tool in TOOL_OF.items() if tool in tools)
+
+
+def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: Clock) -> Queued:
+    """Queue a review, or widen the one that waits for this conversation; it then sees the newer turn."""
+    found = jobs.waiting(connection, reviews.KIND, conversation_id)
+    if found is not None and (merged := _merged(found.payload, order)) is not None:
+        jobs.rewrite(connection, found, _text(merged))
+        return Queued(found.id, merged.kinds)
+    job = NewJob(reviews.KIND, _text(order), subject=conversation_id)
+    job_id = jobs.insert(connection, clock.new_id(), job, iso(clock.now()))
+    reviews.add(connection, job_id, order.session_id)
+    return Queued(job_id, order.kinds)
+
+
+def _merged(payload: str, new: Order) -> Order | None:
+    """Give one order for both; None where the old one is about another session or has begun."""
+    try:
+        old = read_order(payload)
+    except WhetError:
+        return None
+    if old.session_id != new.session_id:
+        return None
+    kinds = tuple(kind for kind in TOOL_OF if kind in (*old.kinds, *new.kinds))
+    focus = "\n".join(dict.fromkeys(filter(None, (old.focus, new.focus))))
+    return msgspec.structs.replace(
+        new, kinds=kinds, reasons=_joined(old.reasons, new.reasons), focus=focus, turn=max(old.turn, new.turn)
+    )
+
+
+def _joined(*reasons: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reason for some in reasons for reason in some))
+
+
+def _text(order: Order) -> str:
+    return msgspec.json.encode(order).decode()

@@ -1,0 +1,142 @@
+"""When a finished turn calls for a review: counters per conversation, a correction, a recovered failure.
+
+No model is asked. Everything is read and stored in the turn's own end transaction, so that the counters
+survive one-shots, crashes and gateways alike, and a job is queued exactly when its turn has ended. It does
+not know how a review is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import apsw
+import msgspec
+
+from whet.agent.session import Session
+from whet.clock import Clock, iso
+from whet.config.schema import ReviewSettings
+from whet.contract.events import EndReason
+from whet.memory.correction import is_correction
+from whet.review.order import Kind, Order, Runtime, kinds_for, put
+from whet.review.recovery import recovered
+from whet.store import jobs, reviews, sessions
+from whet.store.jobs import AtEnd, Queued
+from whet.store.reviews import Counters, TurnFacts
+from whet.store.transcript import Turn
+
+# A review usually takes this many model calls, each as large as the turn's last one.
+EXPECTED_CALLS = 3
+
+
+class Occasion(msgspec.Struct, frozen=True):
+    """What calls for a review."""
+
+    kinds: tuple[Kind, ...]
+    reasons: tuple[str, ...]
+
+
+def watch(
+    session: Session, settings: ReviewSettings, clock: Clock, runtime: Callable[[], Runtime]
+) -> Callable[[Turn, EndReason], AtEnd]:
+    """Give what a session's turns do at their end: count, and queue a review where one is called for."""
+    kinds = kinds_for(session.tools)
+
+    def at_end(turn: Turn, reason: EndReason) -> AtEnd:
+        if settings.writes == "off" or not kinds:
+            return jobs.nothing
+        now = runtime()
+        return lambda connection: _note(
+            connection, turn, reason == "answered", _Watch(settings, kinds, clock, now)
+        )
+
+    return at_end
+
+
+class _Watch(msgspec.Struct, frozen=True):
+    settings: ReviewSettings
+    kinds: tuple[Kind, ...]
+    clock: Clock
+    runtime: Runtime
+
+
+def _note(connection: apsw.Connection, turn: Turn, ended_well: bool, watch: _Watch) -> Sequence[Queued]:
+    session = sessions.get(connection, turn.session_id)
+    if session.private or session.kind != "chat":
+        return ()
+    facts = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn.number)
+    before = reviews.counters(connection, session.conversation_id)
+    counted = count(before, facts, watch.settings, is_first=turn.number == 1)
+    occasion = called_for(counted, watch.settings, watch.kinds)
+    queued: Sequence[Queued] = ()
+    if occasion is not None and ended_well and _is_affordable(connection, facts.context_tokens, watch):
+        order = Order(
+            session.id,
+            turn.number,
+            occasion.kinds,
+            occasion.reasons,
+            watch.runtime,
+            workspace=session.workspace,
+        )
+        queued = (put(connection, order, session.conversation_id, watch.clock),)
+        counted = after_review(counted, occasion.kinds)
+    if counted != before:
+        reviews.set_counters(connection, session.conversation_id, counted)
+    return queued
+
+
+def count(before: Counters, facts: TurnFacts, settings: ReviewSettings, *, is_first: bool) -> Counters:
+    """Add a turn to the counters; a memory write sets the turns back, a skill write the steps."""
+    written = {call.name: call.step for call in facts.calls if not call.error_kind}
+    last_skill = written.get("skill_manage", 0)
+    steps = len({call.step for call in facts.calls if call.step > last_skill})
+    reasons = list(before.reasons)
+    # What was learned in the turn itself needs no review to be learned.
+    if "memory" not in written and "skill_manage" not in written:
+        said = facts.said[1:] if is_first else facts.said
+        if settings.on_correction and any(map(is_correction, said)):
+            reasons.append("correction")
+        if settings.on_recovery and recovered(facts.calls):
+            reasons.append("recovery")
+    return Counters(
+        turns=0 if "memory" in written else before.turns + 1,
+        steps=steps if last_skill else before.steps + steps,
+        reasons=tuple(dict.fromkeys(reasons)),
+    )
+
+
+def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]) -> Occasion | None:
+    """Say what the counters call for, as far as the session has the tools for it."""
+    kinds: list[Kind] = []
+    reasons = list(counted.reasons)
+    if reasons:
+        kinds += able
+    if "memory" in able and settings.turns and counted.turns >= settings.turns:
+        kinds.append("memory")
+        reasons.append("turns")
+    if "skill" in able and settings.steps and counted.steps >= settings.steps:
+        kinds.append("skill")
+        reasons.append("steps")
+    wanted = tuple(kind for kind in able if kind in kinds)
+    return Occasion(wanted, tuple(reasons)) if wanted else None
+
+
+def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
+    """Give the counters as they begin anew once a review for `kinds` is queued."""
+    return Counters(
+        turns=0 if "memory" in kinds else counted.turns, steps=0 if "skill" in kinds else counted.steps
+    )
+
+
+def _is_affordable(connection: apsw.Connection, context_tokens: int, watch: _Watch) -> bool:
+    """Whether the day's share still has room for one more; what waits in the queue counts as spent."""
+    spent = reviews.spent_since(connection, day_start(watch.clock.now()))
+    open_jobs = reviews.count_open(connection)
+    expected = context_tokens * EXPECTED_CALLS
+    allowed = max(watch.settings.free_tokens, int(watch.settings.share * spent.other_tokens))
+    return spent.review_tokens + (open_jobs + 1) * expected <= allowed
+
+
+def day_start(now: datetime) -> str:
+    """Give the ISO time at which the person's day began."""
+    return iso(now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0))

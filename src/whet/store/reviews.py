@@ -1,0 +1,222 @@
+"""Reviews as rows: what a turn showed, the counters per conversation, and each review's course.
+
+Every function takes a connection inside a transaction. When a review is called for and what it does is the
+business of the folder `review`; a job's payload is opaque here.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.contract.messages import Usage
+from whet.store import live, rows, sessions
+from whet.store.jobs import JobState
+from whet.store.sessions import NewSession, SessionRow
+
+KIND = "review"
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """What has gathered in a conversation since it was last reviewed or learned from."""
+
+    turns: int = 0
+    steps: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One tool call of a turn and how it ended; `error_kind` is empty on success. `arguments` is JSON text."""
+
+    step: int
+    name: str
+    arguments: str
+    error_kind: str
+
+
+class TurnFacts(msgspec.Struct, frozen=True):
+    """What the rows of one turn say. `context_tokens` is the size of its last request with the answer."""
+
+    said: tuple[str, ...]
+    calls: tuple[Call, ...]
+    context_tokens: int
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """Tokens and money of one day: reviews' and everything else's. `usd` is None while a price is unknown."""
+
+    review_tokens: int
+    other_tokens: int
+    usd: float | None
+
+
+class ReviewRow(msgspec.Struct, frozen=True):
+    """One review as its job and its own session tell it. `state` is the job's."""
+
+    id: str
+    session_id: str
+    review_session_id: str
+    state: JobState
+    payload: str
+    created: str
+    finished: str
+    summary: str
+    note: str
+    attempts: int
+    failures: int
+    model: str
+    usage: Usage
+
+
+def turn_facts(connection: apsw.Connection, key: int, turn: int) -> TurnFacts:
+    """Read one turn, from its end backwards: what the person said, what was called, what it weighed."""
+    first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
+    said: list[str] = []
+    arguments: dict[int, str] = {}
+    context_tokens, opening = 0, end
+    for id_, number, role in connection.execute(
+        "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? ORDER BY id DESC", (first, end)
+    ):
+        if number != turn:
+            break
+        opening = id_
+        if role == rows.TOOL:
+            continue
+        message, usage = rows.unpack_with_usage(role, *_text(connection, id_))
+        context_tokens = context_tokens or (usage.total_tokens if usage else 0)
+        said += [message.text] if role == rows.USER else []
+        seq = id_ & (rows.SEQ_LIMIT - 1)
+        arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
+    calls = [
+        Call(step, name, arguments.get(seq, ""), error_kind)
+        for seq, step, name, error_kind in connection.execute(
+            "SELECT seq, step, name, error_kind FROM tool_calls"
+            " WHERE session = ? AND seq > ? AND turn = ? ORDER BY seq",
+            (key, opening & (rows.SEQ_LIMIT - 1), turn),
+        )
+    ]
+    return TurnFacts(tuple(reversed(said)), tuple(calls), context_tokens)
+
+
+def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
+    """Give a conversation's counters."""
+    row = connection.execute(
+        "SELECT turns, steps, reasons FROM review_counters WHERE conversation = ?", (conversation_id,)
+    ).fetchone()
+    return Counters() if row is None else Counters(row[0], row[1], tuple(msgspec.json.decode(row[2])))
+
+
+def set_counters(connection: apsw.Connection, conversation_id: str, new: Counters) -> None:
+    """Store a conversation's counters."""
+    connection.execute(
+        "INSERT OR REPLACE INTO review_counters (conversation, turns, steps, reasons) VALUES (?, ?, ?, ?)",
+        (conversation_id, new.turns, new.steps, msgspec.json.encode(new.reasons).decode()),
+    )
+
+
+def spent_since(connection: apsw.Connection, since: str) -> Spent:
+    """Sum up what sessions that were active since `since` (ISO) have used, running reviews included."""
+    found = connection.execute(
+        "SELECT kind = 'review', coalesce(sum(total_tokens), 0), coalesce(sum(cost_usd), 0),"
+        " count(*) = count(cost_usd) FROM sessions WHERE last_active >= ? GROUP BY 1",
+        (since,),
+    ).fetchall()
+    tokens = {bool(is_review): total for is_review, total, _, _ in found}
+    usd: float | None = 0.0
+    for is_review, _, cost, known in found:
+        usd = (cost if known else None) if is_review else usd
+    review_tokens = tokens.get(True, 0)
+    for (child,) in connection.execute(
+        "SELECT r.child FROM reviews r JOIN jobs j ON j.id = r.job WHERE j.state = 'running' AND r.child <> 0"
+    ).fetchall():
+        unfinished = live.open_turn(connection, child)
+        if unfinished is not None:
+            review_tokens += unfinished.usage.total_tokens
+            cost = unfinished.usage.cost_usd
+            usd = None if usd is None or cost is None else usd + cost
+    return Spent(review_tokens, tokens.get(False, 0), usd)
+
+
+def count_open(connection: apsw.Connection) -> int:
+    """Count the reviews that wait or run."""
+    row = connection.execute(
+        "SELECT count(*) FROM jobs WHERE kind = ? AND state <> 'done' AND state <> 'failed'", (KIND,)
+    ).fetchone()
+    return row[0] if row else 0
+
+
+def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:
+    """Note that a job reviews a session."""
+    connection.execute(
+        "INSERT INTO reviews (job, session) VALUES (?, ?)", (job_id, sessions.key_of(connection, session_id))
+    )
+
+
+def begin(connection: apsw.Connection, job_id: str, new: NewSession, view: str, now: str) -> SessionRow:
+    """Make the review's own session and keep the list that it begins with. Raises NotFound."""
+    child = sessions.create(connection, new, now)
+    connection.execute(
+        "UPDATE reviews SET child = ?, view = ? WHERE job = ?",
+        (sessions.key_of(connection, child.id), view, job_id),
+    )
+    return child
+
+
+def view_of(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
+    """Give the id of the review's own session, empty where it has not begun, and the list it began with."""
+    row = connection.execute(
+        "SELECT s.id, r.view FROM reviews r LEFT JOIN sessions s ON s.key = r.child WHERE r.job = ?",
+        (job_id,),
+    ).fetchone()
+    return (row[0] or "", row[1]) if row else ("", "[]")
+
+
+def finish(connection: apsw.Connection, job_id: str, summary: str, note: str, now: str) -> None:
+    """Keep what came of a review."""
+    connection.execute(
+        "UPDATE reviews SET finished = ?, summary = ?, note = ? WHERE job = ?", (now, summary, note, job_id)
+    )
+
+
+def count_failure(connection: apsw.Connection, job_id: str, note: str) -> int:
+    """Count one more failed try and give how many there were."""
+    connection.execute("UPDATE reviews SET failures = failures + 1, note = ? WHERE job = ?", (note, job_id))
+    row = connection.execute("SELECT failures FROM reviews WHERE job = ?", (job_id,)).fetchone()
+    return row[0] if row else 1
+
+
+def list_reviews(
+    connection: apsw.Connection, limit: int = 50, *, session_id: str = "", review_id: str = ""
+) -> list[ReviewRow]:
+    """Give reviews, newest first; of one session, or those whose id or own session's id begins so."""
+    where, values = ["j.kind = ?"], [KIND]
+    if session_id:
+        where.append("p.id = ?")
+        values.append(session_id)
+    if review_id:
+        where.append("(substr(j.id, 1, length(?)) = ? OR substr(c.id, 1, length(?)) = ?)")
+        values += [review_id] * 4
+    found = connection.execute(
+        "SELECT j.id, coalesce(p.id, ''), coalesce(c.id, ''), j.state, j.payload, j.created,"
+        " coalesce(nullif(r.finished, ''), j.finished), coalesce(r.summary, ''),"
+        " coalesce(nullif(r.note, ''), j.error),"
+        f" j.attempts, coalesce(r.failures, 0), coalesce(c.model, ''), {_USAGE}"
+        " FROM jobs j LEFT JOIN reviews r ON r.job = j.id LEFT JOIN sessions p ON p.key = r.session"
+        f" LEFT JOIN sessions c ON c.key = r.child WHERE {' AND '.join(where)}"
+        " ORDER BY j.created DESC, j.id DESC LIMIT ?",
+        (*values, limit),
+    )
+    return [ReviewRow(*row[:12], Usage(*row[12:])) for row in found]  # pyright: ignore[reportCallIssue] the columns are the fields
+
+
+_USAGE = ", ".join(
+    # A price that is not known stays NULL; a review that has not begun has cost nothing.
+    f"CASE WHEN c.key IS NULL THEN 0 ELSE c.{column} END"
+    for column in rows.USAGE_COLUMNS
+)
+
+
+def _text(connection: apsw.Connection, id_: int) -> tuple[str, str | None]:
+    row = connection.execute("SELECT content, extra FROM messages WHERE id = ?", (id_,)).fetchone()
+    assert row is not None  # its id was read in the same transaction
+    return row
