@@ -19,6 +19,7 @@ from whet.app import plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
 from whet.app.learning import Learning
+from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.summaries import Summariser
@@ -92,6 +93,7 @@ class App:
         self.todo_lists = TodoLists()
         self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
         self.learning = Learning(self.database, self.clock, home, settings)
+        self.outcomes = Outcomes(self.learning, self.database, settings.memory.holdout_share)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -126,16 +128,18 @@ class App:
         After `leaving` it goes on in the same conversation (/new) and takes its context engine over.
         """
         tools = list(self.tools.by_name.values())
-        learned = await self.learning.prompt_part(self.tools.by_name)
+        start = await self.outcomes.start(self.tools.by_name)
         prompt = system_prompt(
             self.workspace,
             self.settings.tools.toolsets,
             instructions=self.settings.agent.instructions,
-            learned=learned.text,
+            learned=start.part.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
         parts = _NewParts(prompt, tools, private=private, title=title, conversation_id=conversation_id)
-        return await self._create(parts, leaving=leaving)
+        session = await self._create(parts, leaving=leaving)
+        await self.outcomes.record(session.id, start)
+        return session
 
     async def open_session(self, session_id: str, *, leaving: Session | None = None) -> Session:
         """Open a stored conversation; its prefix goes out with the same bytes as before.

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
     "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
+    "rate": ("whet.cli.rating:rate", "Say that a turn went well or badly."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
     "practice": ("whet.cli.practice:practice", "Run the practice model as a server."),

@@ -80,9 +80,9 @@ class Campaign:
                 there += 1
                 tell(there, f"{arm}, seed {seed}")
             return
-        for arm, seed in _in_processes(self.folder, missing, self.settings, workers, lambda: tell(there, "")):
-            there += 1
-            tell(there, f"{arm}, seed {seed}")
+        for done in _in_processes(self.folder, missing, self.settings, workers):
+            there += len(done)
+            tell(there, ", ".join(f"{arm} {seed}" for arm, seed in done))
 
     def _claim(self) -> None:
         path, mine = self.folder / "settings.json", msgspec.json.encode(self.settings)
@@ -107,8 +107,8 @@ def _in_processes(
     missing: Sequence[tuple[str, int]],
     settings: Settings,
     workers: int,
-    tick: Callable[[], None],
-) -> Iterator[tuple[str, int]]:
+) -> Iterator[list[tuple[str, int]]]:
+    """Yield what was done since the last time, now and then also nothing."""
     # Spawned: a fork of a process with threads may deadlock.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(missing) or 1), context, initializer=_ignore_interrupt)
@@ -120,8 +120,7 @@ def _in_processes(
             done, _ = wait(open_runs, _TICK_S, FIRST_COMPLETED)
             for future in done:
                 future.result()
-                yield open_runs.pop(future)
-            tick()
+            yield [open_runs.pop(future) for future in done]
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

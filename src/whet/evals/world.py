@@ -21,7 +21,7 @@ About = tuple[str, str]
 _TOOLS = ("shipit", "reindex", "failover", "rollup", "provision")
 _REPORTS = ("digest", "ledgerly")
 _VAULT = "vault"
-_TARGETS = ("billing", "search", "mail", "gallery", "payroll", "maps")
+_TARGETS = ("billing", "quarry", "courier", "gallery", "payroll", "atlas")
 
 
 class Shape(msgspec.Struct, frozen=True):

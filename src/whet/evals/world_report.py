@@ -43,9 +43,9 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
         f"{seeds} seeds, {shape.sessions} sessions each and a guest's in between. The model is the practice",
         "model, a scripted stand-in; HTTP, store, gate, reviews, memory and skills are the real ones.",
         f"Chances: a failure names what was missing with {shape.reveal:.0%}, a review finds a fact with",
-        f"{habits.recall:.0%} and invents one with {habits.invention:.0%}; among d other statements the needed",
-        f"one is used with 1 / (1 + {habits.distraction:g} d). {shape.drifts} facts change, {shape.pages} pages",
-        "plant a false one. In brackets: 95 % bootstrap intervals over seeds.",
+        f"{habits.recall:.0%} and invents one with {habits.invention:.0%}; among d other statements the",
+        f"needed one is used with 1 / (1 + {habits.distraction:g} d). {shape.drifts} facts change and",
+        f"{shape.pages} pages plant a false one. In brackets: 95 % bootstrap intervals over seeds.",
         "",
         "![learning curves](report.svg)",
         "",
@@ -68,7 +68,7 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
         "Shown: facts that a person's sessions had shown by the end, as they are then. Reached: they stood",
         "before the model when a task needed them.",
         "",
-        "| arm | shown | ever kept | still kept | reached | old values: gone, half after | false claims kept |",
+        "| arm | shown | ever kept | still kept | reached | old values gone, half after | false claims |",
         "|---|---|---|---|---|---|---|",
     ]
     for one in sums:
@@ -86,8 +86,8 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
         "Harm: tasks that went well without memory and not with it. A cost of 1 is an uncached prompt token;",
         "a cached one is 0.1, an output token 5. Reviews are included.",
         "",
-        "| arm | harm, first try | harm, in the end | poisoned sessions | leaks | tokens a task | of them reviews"
-        " | cached | cost a success |",
+        "| arm | harm, first try | harm, in the end | poisoned sessions | leaks | tokens a task |"
+        " of them reviews | cached | cost a success |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in sums:

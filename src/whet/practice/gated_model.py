@@ -16,7 +16,16 @@ import msgspec
 from whet.practice import gated_review
 from whet.practice.ask import Ask, Call, Done
 from whet.practice.brain import own_words
-from whet.practice.gated_facts import GUESSES, Statement, Task, claims, draw, read_task, statements
+from whet.practice.gated_facts import (
+    GUESSES,
+    Statement,
+    Task,
+    claims,
+    draw,
+    read_command,
+    read_task,
+    statements,
+)
 from whet.practice.review import is_review
 from whet.practice.script import Reply
 
@@ -67,22 +76,33 @@ class GatedModel:
             return Reply(f"Job {task.job} is done.")
         if len(new) >= _MAX_TRIES:
             return Reply(f"I could not do job {task.job}: {new[-1].result.strip()[:200]}")
-        settings = {key: self._setting(ask, start, task, key, len(tries)) for key in task.keys}
+        last = tries[-1] if tries else None
+        settings = {key: self._setting(ask, start, task, key, last) for key in task.keys}
         return _call("ops", command=task.command(settings))
 
-    def _setting(self, ask: Ask, start: int, task: Task, key: str, tried: int) -> str:
+    def _setting(self, ask: Ask, start: int, task: Task, key: str, last: Done | None) -> str:
+        """Choose a value: what was said here, what was not refused, what it brought along, a guess."""
         about = (task.subject_of(key), key)
         told = [item.value for item in _told(ask, start) if item.about == about]
         if told:
             return told[-1]
+        tried = _value(last, key)
+        refused = last is not None and f"`{key}={tried}` is wrong" in last.result
+        if tried and not refused:
+            return tried
         known = _known(ask, start)
-        mine = [item.value for item in known if item.about == about]
+        mine = [item.value for item in known if item.about == about and item.value != tried]
         others = len({item for item in known if item.about not in task.needs})
-        sees = draw(self._seed, "sees", task.job, *about) < 1 / (1 + self._habits.distraction * others)
-        if mine and sees and tried == 0:
+        chance = 1 / (1 + self._habits.distraction * others)
+        if mine and draw(self._seed, "sees", task.job, *about) < chance:
             return mine[-1]
-        choices = GUESSES.get(key, ("?",))
+        choices = [value for value in GUESSES.get(key, ("?",)) if value != tried] or ["?"]
         return choices[int(draw(self._seed, "guess", task.job, tried, *about) * len(choices))]
+
+
+def _value(last: Done | None, key: str) -> str:
+    command = read_command(str(last.arguments.get("command", ""))) if last else None
+    return command.settings.get(key, "") if command else ""
 
 
 def _told(ask: Ask, start: int) -> list[Statement]:

@@ -25,7 +25,7 @@ from whet.practice.gated_facts import (
 from whet.practice.review import heard_before, made_since
 from whet.practice.script import Reply
 
-_HASH = re.compile(r"hash\W+([0-9a-f]{8,64})")
+_HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
 _SKILL_KEYS = frozenset({"flag", "before"})
 
 
@@ -48,7 +48,7 @@ def proceed(ask: Ask, chances: Chances) -> Reply:
     """Take the next step of the review: keep what is new, then patch the skills that it looked at."""
     made = made_since(ask)
     lessons = list(_lessons(ask, chances))
-    calls = list(_first_calls(ask, lessons)) if not made else list(_patches(ask, made, lessons))
+    calls = list(_first_calls(ask, lessons)) if not made else list(_patches(made, lessons))
     if calls:
         return Reply(tool_calls=tuple(calls))
     kept = sum(item.name in ("memory", "skill_manage") for item in made)
@@ -132,31 +132,38 @@ def _first_calls(ask: Ask, lessons: list[Lesson]) -> Iterator[Call]:
             )
 
 
-def _patches(ask: Ask, made: list[Done], lessons: list[Lesson]) -> Iterator[Call]:
-    """After looking at a skill: put each new statement in, over the old one where there is one."""
-    if any(item.arguments.get("action") == "patch" for item in made):
-        return
-    for item in made:
-        if item.name != "skill_view":
+def _patches(made: list[Done], lessons: list[Lesson]) -> Iterator[Call]:
+    """After looking at a skill: put each new statement in, over the old one where there is one.
+
+    One patch of a skill in a step, since each needs the hash that the one before it left.
+    """
+    for view in made:
+        name = str(view.arguments.get("name", ""))
+        old = statements(view.result) if view.name == "skill_view" else []
+        patches = [d for d in made if d.name == "skill_manage" and d.arguments.get("name") == name]
+        if not old or (patches and not patches[-1].said("hash is now")):
             continue
-        base = _HASH.search(item.result)
-        old = statements(item.result)
-        for lesson in lessons:
-            claim = lesson.statement
-            if skill_name(claim.subject) != item.arguments.get("name") or claim in old or not old:
-                continue
-            same = next((one for one in old if one.about == claim.about), None)
-            put = claim.text if same else f"{old[-1].text}\n- {claim.text}"
-            yield _call(
-                "skill_manage",
-                action="patch",
-                name=item.arguments["name"],
-                old_string=(same or old[-1]).text,
-                new_string=put,
-                evidence=[lesson.quote],
-                **({"base_hash": base[1]} if base else {}),
-            )
-            break  # a second patch would need the hash that the first one leaves
+        for patch in patches:
+            new = statements(str(patch.arguments.get("new_string")))
+            old = [one for one in old if all(one.about != other.about for other in new)] + new
+        claims = [one for one in lessons if skill_name(one.statement.subject) == name]
+        pending = [one for one in claims if one.statement not in old and one.statement.key in _SKILL_KEYS]
+        if pending:
+            yield _patch(name, pending[0], old, _HASH.findall((patches or [view])[-1].result))
+
+
+def _patch(name: str, lesson: Lesson, old: list[Statement], hashes: list[str]) -> Call:
+    claim = lesson.statement
+    same = next((one for one in old if one.about == claim.about), None)
+    return _call(
+        "skill_manage",
+        action="patch",
+        name=name,
+        old_string=(same or old[-1]).text,
+        new_string=claim.text if same else f"{old[-1].text}\n- {claim.text}",
+        evidence=[lesson.quote],
+        base_hash=hashes[0] if hashes else "",
+    )
 
 
 def _remember(lesson: Lesson, old: Statement | None) -> Call:

@@ -163,3 +163,21 @@ def _said(connection: apsw.Connection) -> dict[tuple[int, int], str]:
     return {
         (key, turn): rows.unpack(role, content, extra).text for key, turn, role, content, extra, _ in found
     }
+
+
+def calls_of(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
+    """Count a session's finished tool calls, and how many of them failed. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    found = [sums for (session, _), sums in _calls(connection).items() if session == key]
+    return sum(total for total, _ in found), sum(failed for _, failed in found)
+
+
+def loading_sessions(connection: apsw.Connection, profile: str) -> dict[tuple[str, str], int]:
+    """Count the chats in which a skill's SKILL.md was opened, by (name, hash of the text shown)."""
+    found = connection.execute(
+        "SELECT u.name, u.hash, count(DISTINCT u.session_id) FROM skill_uses u"
+        " JOIN sessions s ON s.id = u.session_id WHERE u.profile = ? AND u.file = 'SKILL.md'"
+        " AND s.kind = 'chat' AND NOT s.private GROUP BY u.name, u.hash",
+        (profile,),
+    )
+    return {(name, hash_): count for name, hash_, count in found}

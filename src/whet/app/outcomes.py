@@ -1,0 +1,83 @@
+"""What each session began with, what chance kept from it, and what that says of every learned item.
+
+The hold-out is drawn per item and session and recorded with the session, so that "with" and "without" differ
+by chance alone. It does not know how a prompt is written, nor what a turn is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+
+import apsw
+import msgspec
+
+from whet.app.learning import Learning
+from whet.memory.correction import is_correction
+from whet.memory.effects import Effect, by_session, effects
+from whet.memory.prompt_part import Item, PromptPart
+from whet.store import outcomes
+from whet.store.database import Database
+from whet.store.outcomes import ContextItem, ItemKind
+
+_LEARNING_TOOLS = ("memory", "skill_view")
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What a session is begun with: its part of the prompt, and the items that chance left out of it."""
+
+    part: PromptPart
+    held_out: tuple[Item, ...] = ()
+    randomised: bool = False
+
+
+class Outcomes:
+    """The record of one process. `chance` gives numbers in [0, 1)."""
+
+    def __init__(
+        self,
+        learning: Learning,
+        database: Database,
+        holdout_share: float,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._learning = learning
+        self._database = database
+        self._share = holdout_share
+        self._chance = chance
+
+    async def start(self, tools: Collection[str]) -> Start:
+        """Give what a new session with these tools reads, less what the hold-out takes away."""
+        part = await self._learning.prompt_part(tools)
+        if not self._share or not part.items:
+            return Start(part)
+        held = tuple(item for item in part.items if self._chance() < self._share)
+        if held:
+            part = await self._learning.prompt_part(tools, without=held)
+        return Start(part, held, randomised=True)
+
+    async def record(self, session_id: str, start: Start) -> None:
+        """Store what a session began with; durable on return."""
+        if not start.part.items and not start.held_out:
+            return
+        shown, held = (_stored(items) for items in (start.part.items, start.held_out))
+        await self._database.append(
+            lambda db: outcomes.record_items(db, session_id, shown, held, randomised=start.randomised)
+        )
+
+    async def effects(self, kinds: Sequence[ItemKind]) -> list[Effect]:
+        """Say of every item of these kinds how sessions went with it and without, worst first."""
+        part = await self._learning.prompt_part(_LEARNING_TOOLS)
+        current = frozenset((item.kind, item.id, item.hash) for item in part.items)
+
+        def read(connection: apsw.Connection) -> list[Effect]:
+            turns = outcomes.turn_outcomes(connection, is_correction)
+            uses = outcomes.item_uses(connection, kinds)
+            loads = outcomes.loading_sessions(connection, self._learning.desk.profile)
+            return effects(uses, by_session(turns), current=current, loaded=loads)
+
+        return await self._database.read(read)
+
+
+def _stored(items: Sequence[Item]) -> list[ContextItem]:
+    return [ContextItem(item.kind, item.id, item.hash, item.label) for item in items]

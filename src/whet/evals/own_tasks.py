@@ -1,0 +1,63 @@
+"""A person's own tasks: a prompt, the files it starts from, and a shell command that judges the result.
+
+Read from a YAML file; each mistake in it is named with its task. It runs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from whet.contract.errors import ConfigError, NotFound
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class OwnTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One task. `verify` runs with bash in the task's folder after the turn; exit 0 is success.
+
+    `files` is a folder, relative to the tasks file, whose copy the task starts in; `setup` runs there before
+    the turn. `secrets` are strings that must reach no other task.
+    """
+
+    name: str
+    prompt: Text
+    verify: Text
+    files: str = ""
+    setup: str = ""
+    secrets: tuple[Text, ...] = ()
+
+
+class TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of a tasks file, in the order in which the tasks are done."""
+
+    tasks: tuple[OwnTask, ...]
+
+
+def read_tasks(path: Path) -> tuple[OwnTask, ...]:
+    """Read a tasks file. Raises NotFound, and ConfigError with the place of the mistake."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise NotFound(
+            f"can't read {path}: {error.strerror}", hint="docs/evaluate.md has an example"
+        ) from error
+    try:
+        tasks = msgspec.yaml.decode(text, type=TaskFile).tasks
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: {error}", hint="docs/evaluate.md has an example") from error
+    if not tasks:
+        raise ConfigError(f"{path} has no tasks", hint="docs/evaluate.md has an example")
+    seen: set[str] = set()
+    for task in tasks:
+        if not _NAME.fullmatch(task.name) or task.name in seen:
+            why = "is there twice" if task.name in seen else "is no name (a-z, 0-9, . _ -)"
+            raise ConfigError(f"{path}: {task.name!r} {why}")
+        seen.add(task.name)
+        if task.files and not (path.parent / task.files).is_dir():
+            raise ConfigError(f"{path}: the files of {task.name}, {task.files}, are no folder")
+    return tasks
