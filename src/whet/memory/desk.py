@@ -327,7 +327,10 @@ class Desk:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
 
     def _judge(self, claim: Claim, origin: Origin) -> Verdict:
-        if origin.write_origin in ("user", "import") or not claim.text:
+        if not claim.text:
+            return Verdict("user")
+        if origin.write_origin in ("user", "import"):
+            gate.check_text(claim)
             return Verdict("user")
         session_id = origin.evidence_session_id
         messages = self._read(lambda db: transcript.load(db, session_id))

@@ -1,10 +1,123 @@
-"""What a learned text must not hold: hidden characters, secrets, orders to the model, ways to leak."""
+"""What a learned text must not hold: hidden characters, secrets, orders against the person, ways to leak.
+
+The text will stand in later prompts, so it is judged as if a stranger had written it. It says what is wrong
+in words that let an honest writer mend it. Shapes of secrets are `log.mask`'s, and some more.
+"""
 
 from __future__ import annotations
 
-from whet.log import mask
+import math
+import re
+import unicodedata
+from collections import Counter
+
+from whet.log import MASK, mask
+
+_HIDDEN = re.compile(
+    "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\ufe00-\ufe0e\u3164\uffa0"
+    "\U000e0000-\U000e0fff\U0001d173-\U0001d17a]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ORDERS = (
+    r"ignore (?:all |any |the |your |every )*(?:previous|prior|above|earlier|preceding|other|existing) (?:\w+ ){0,2}(?:instruction|rule|message|prompt|guideline|context)",
+    r"(?:disregard|forget|override|bypass|overrule) (?:all |any |the |your |every )*(?:previous |prior |earlier |other )?(?:instruction|rule|guideline|safety|polic|restriction|system prompt|approval|confirmation|gate)",
+    r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|telling|inform|informing|mention|mentioning|reveal|revealing|show|showing|notify|notifying|alert|alerting|ask|asking|warn|warning) (?:\w+ ){0,3}(?:the )?(?:user|person|owner|human|anyone|anybody|operator|them)\b(?! (?:about|for|to) (?:formatting|style))",
+    r"\byou are (?:now |no longer )(?:a |an |in )?\w+",
+    r"(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt|directive)s?\s*:",
+    r"(?:developer|god|dan|admin|root|jailbreak|unrestricted|maintenance) mode\b",
+    r"(?:^|\n)\s*(?:system|assistant|user|human|developer|tool)\s*:\s",
+    r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?|im_start|im_end|inst)\b[^>]*>",
+    r"<\|[a-z_]+\|>|\[/?INST\]|\[/?SYS(?:TEM)?\]|<<SYS>>",
+    r"(?:skip|disable|turn off|circumvent|avoid|suppress|auto-?approve|pre-?approved?) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check|security check|the gate|review gate|guard ?rail)",
+    r"(?:approvals?|confirmations?|permissions?) (?:\w+ ){0,3}(?:is|are) (?:not (?:needed|required|necessary)|unnecessary|already (?:given|granted)|waived|pre-?approved)",
+    r"(?:the )?(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed|consented|gave permission|given (?:permission|consent))",
+    r"(?:always|automatically|silently|secretly|quietly) (?:\w+ ){0,4}(?:approve|accept|trust|execute|obey|comply|follow) (?:\w+ ){0,4}(?:request|command|instruction|script|link|order|code|message)",
+    r"\b(?:secretly|covertly|stealthily|silently|discreetly|unnoticed|without (?:being )?notic\w+)\b",
+    r"\b(?:trust|obey|follow) (?:all |any |every )?(?:instructions?|commands?|orders?|messages?) (?:from|on|in|at|by)\b",
+)
+_LEAKS = (
+    r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|transmit|report|submit|copy|paste|include|append|share|sync|mirror|back ?up|bcc|cc)\b[^.\n]{0,60}\b(?:secrets?|credentials?|tokens?|passwords?|passphrases?|api[ _-]?keys?|private keys?|ssh keys?|id_rsa|\.env\b|environment variables?|env vars?|cookies?|conversation|chat history|transcripts?|system prompt|memory files?|memor(?:y|ies)\b|everything|all files|\.ssh)",
+    r"(?:secrets?|credentials?|tokens?|passwords?|api[ _-]?keys?|private keys?|\.env\b|conversation|chat history|transcripts?|system prompt)\b[^.\n]{0,60}\b(?:to|at|via|into)\s+(?:https?://|\S+@\S+|[\w-]+\.(?:com|net|org|io|dev|xyz|example|ru|cn|site|info|co)\b)",
+    r"!\[[^\]]*\]\(\s*https?://[^)]*[?&=$%{][^)]*\)",
+    r"\b(?:curl|wget|fetch|iwr|invoke-webrequest)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b",
+    r"\b(?:ba|z|da)?sh\s+(?:-c\s+)?[\"']?\$?\(\s*(?:curl|wget)\b|\bsource\s+<\(\s*(?:curl|wget)|\b(?:ba)?sh\s+<\(\s*(?:curl|wget)",
+    r"base64\s+(?:-d|-D|--decode)\b[^\n]{0,80}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b|\beval\s*[\"'(]?\$?\(?\s*(?:echo|curl|wget|base64|atob)",
+    r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data\S*|-F|--form|-T|--upload-file|--post-file|--post-data)\s*=?\s*[\"']?(?:@|\$\(|\$\{?\w*(?:KEY|TOKEN|SECRET|PASS)|`)",
+    r"\b(?:cat|env|printenv|base64|tar)\b[^\n]{0,80}\|\s*(?:curl|wget|nc|ncat|netcat|socat)\b",
+    r"/dev/tcp/|\bnc\s+(?:-\w+\s+)*-e\b|\bbash\s+-i\s+>&",
+    r"\bauthorized_keys\b|\b(?:chmod\s+(?:\+s|[ug]\+s|4\d{3}))\b",
+)
+_SECRET = re.compile(
+    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key|auth[ _-]?key|credential|pin)\b"
+    r"(?:\s+(?:is|for\s+\S+\s+is))?\s*(?:[:=]\s*|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]*[\d!@#$%^&*])[^\s\"'`,;]{6,})",
+    re.IGNORECASE,
+)
+_CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
+_OPAQUE = re.compile(r"(?<![\w/.-])[A-Za-z0-9+/_=-]{32,}(?![\w/.-])")
+_HEX = re.compile(r"[0-9a-fA-F-]+")
+_COMMENT = re.compile(r"<!--")
+_orders = re.compile("|".join(_ORDERS), re.IGNORECASE)
+_leaks = re.compile("|".join(_LEAKS), re.IGNORECASE)
 
 
 def scan(text: str) -> str:
-    """Say what is wrong with a text; empty where nothing is."""
-    return "it holds a secret" if mask(text) != text else ""
+    """Say what is wrong with a text that is to be kept; empty where nothing is."""
+    if found := _HIDDEN.search(text) or _CONTROL.search(text):
+        return f"it holds the invisible character U+{ord(found[0]):04X}; write it in plain visible text"
+    if secret := holds_secret(text):
+        return f"it holds {secret}; say where it is kept (a variable's name, a vault), never what it is"
+    plain = _look_alike(text)
+    if found := _orders.search(plain):
+        return (
+            f"{_shown(found[0])} is an order to an assistant, not a fact or a way of working;"
+            " what runs without a question is decided in config.yaml"
+        )
+    if found := _leaks.search(plain):
+        return f"{_shown(found[0])} would send data out or run what is fetched"
+    if _COMMENT.search(text):
+        return "it holds an HTML comment, which people don't see; write it in plain text"
+    return ""
+
+
+def holds_secret(text: str) -> str:
+    """Name the kind of secret that stands in a text; empty where none does."""
+    if MASK in text or mask(text) != text:
+        return "a key or a password"
+    if _SECRET.search(text):
+        return "what looks like a password or a key"
+    if any(_is_card(match[0]) for match in _CARD.finditer(text)):
+        return "what looks like a card number"
+    if any(_is_random(match[0]) for match in _OPAQUE.finditer(text)):
+        return "a long random value"
+    return ""
+
+
+def _look_alike(text: str) -> str:
+    """Undo the ways to write a phrase so that it is read but not found."""
+    text = unicodedata.normalize("NFKC", text).translate(_CYRILLIC)
+    text = re.sub(r"(?<=\b\w)[.\-_*](?=\w\b)", "", text)
+    return re.sub(r"[ \t]+", " ", text)
+
+
+_CYRILLIC = str.maketrans("аеорсухіјѕԁɡһΑΒΕΗΙΚΜΝΟΡΤΧοανι", "aeopcyxijsdghABEHIKMNOPTXoavi")
+
+
+def _is_random(token: str) -> bool:
+    if _HEX.fullmatch(token) or "/" in token.strip("/") or token.count("-") > 2 or token.count("_") > 2:
+        return False
+    kinds = sum(any(test(c) for c in token) for test in (str.islower, str.isupper, str.isdigit))
+    counts = Counter(token)
+    bits = -sum(n / len(token) * math.log2(n / len(token)) for n in counts.values())
+    return kinds >= 3 and bits > 3.8
+
+
+def _is_card(run: str) -> bool:
+    digits = [int(c) for c in run if c.isdigit()]
+    if len(digits) < 13 or len(set(digits)) < 3:
+        return False
+    doubled = [d if i % 2 else (d * 2 - 9 if d > 4 else d * 2) for i, d in enumerate(reversed(digits), 1)]
+    return sum(doubled) % 10 == 0
+
+
+def _shown(text: str) -> str:
+    return repr(" ".join(text.split())[:80])

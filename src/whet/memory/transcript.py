@@ -1,43 +1,118 @@
-"""A session's messages as evidence."""
+"""A session as evidence: where a quote stands, and who was the first to say it.
+
+What the assistant or an untrusted text said first is not made true by a local tool that repeats it; what the
+person says in their own words is theirs whoever said it before. It judges no claim.
+"""
 
 from __future__ import annotations
 
-import apsw
+from collections.abc import Sequence
 
-from whet.contract.messages import Message
+import apsw
+import msgspec
+
+from whet.memory.folding import fold
+from whet.memory.literals import stands_in
+from whet.memory.sources import Source, Stored, Tier, sources
 from whet.store import rows, sessions
-from whet.store.ledger import Quote
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a quote was found and what it is worth there. `around` is the folded text near it."""
+
+    quote: str
+    source: Source
+    tier: Tier
+    around: str
+    why: str = ""
+
+
+_NEAR = 300
+_LOOKING = frozenset(
+    {"read_file", "search_files", "web_fetch", "session_search", "recall", "skill_view", "skills_list"}
+)
 
 
 class Transcript:
-    """The messages of one session, in order."""
+    """The texts of one session, in order; `turn` is the last turn's number."""
 
-    def __init__(self, session_id: str, messages: list[tuple[int, Message]]) -> None:
+    def __init__(self, session_id: str, found: Sequence[Source]) -> None:
         self.session_id = session_id
-        self.messages = messages
+        self.sources = list(found)
+        self.turn = max((source.turn for source in found), default=0)
 
-    def locate(self, quote: str) -> Quote | None:
-        """Find a quote."""
-        wanted = " ".join(quote.split()).lower()
-        for seq, message in self.messages:
-            if message.role != "assistant" and wanted and wanted in " ".join(message.text.split()).lower():
-                trust = "user" if message.role == "user" else "observed"
-                return Quote(quote, self.session_id, seq, message.role, message.tool_name, trust)
-        return None
+    def locate(self, quote: str) -> Place | None:
+        """Give where a quote counts most: the person's words, then what was observed; None where it stands
+        nowhere."""
+        wanted = fold(quote)
+        holders = [(source, at) for source in self.sources if (at := source.folded.find(wanted)) >= 0]
+        if not wanted or not holders:
+            return None
+        best: Place | None = None
+        first = next((s for s, _ in holders if s.tier != "own" or _puts(s)), holders[0][0])
+        for source, at in holders:
+            place = self._place(quote, source, (at, at + len(wanted)), first)
+            if best is None or _rank(place) > _rank(best):
+                best = place
+        return best
 
-    def own_words(self) -> tuple[str, ...]:
-        """Give what the person said last."""
-        said = [message.text for _, message in self.messages if message.role == "user"]
-        return tuple(said[-1:])
+    def standing(self, literal: str) -> Tier:
+        """Say whose word a literal is: the person's if they ever said it; observed where a local tool showed
+        it though nobody had put it there; else whoever was first: untrusted text, or the assistant (own)."""
+        first: Tier | None = None
+        put = False
+        for source in self.sources:
+            if not stands_in(literal, source.folded):
+                continue
+            if source.tier == "user":
+                return "user"
+            if source.tier == "observed" and not put:
+                return self._said_later(literal, source) or "observed"
+            put = put or _puts(source)
+            if source.tier == "untrusted" or (first is None and source.tier == "own"):
+                first = "untrusted" if source.tier == "untrusted" else first or "own"
+        return first or "own"
+
+    def _said_later(self, literal: str, after: Source) -> Tier | None:
+        later = (s for s in self.sources if s.seq > after.seq and s.tier == "user")
+        return "user" if any(stands_in(literal, source.folded) for source in later) else None
+
+    def of_turn(self, turn: int) -> list[Source]:
+        """Give the texts of one turn."""
+        return [source for source in self.sources if source.turn == turn]
+
+    def own_words(self) -> list[Source]:
+        """Give what the person said in the last turn."""
+        return [source for source in self.of_turn(self.turn) if source.tier == "user"]
+
+    def _place(self, quote: str, source: Source, span: tuple[int, int], first: Source) -> Place:
+        tier: Tier = source.tier_at(*span)
+        why = source.why
+        if tier == "observed" and first is not source and first.tier in ("own", "untrusted"):
+            tier, why = first.tier, first.why or "the assistant said it before the tool repeated it"
+        elif tier == "untrusted" and source.tier == "observed":
+            why = "it is written there for an assistant to follow"
+        around = source.folded[max(0, span[0] - _NEAR) : span[1] + _NEAR]
+        return Place(quote, source, tier, around, why)
+
+
+def _puts(source: Source) -> bool:
+    """Whether the assistant's words went into the world: into a command or a file, not into a question."""
+    return source.tier == "own" and source.tool not in _LOOKING and source.tool != ""
+
+
+def _rank(place: Place) -> tuple[int, bool]:
+    return ("own", "untrusted", "observed", "user").index(place.tier), not place.source.failed
 
 
 def load(connection: apsw.Connection, session_id: str) -> Transcript:
     """Read a session's messages, also those that a compaction took out of sight. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
+    kind = sessions.get(connection, session_id).kind
     found = connection.execute(
-        "SELECT id, role, content, extra FROM messages WHERE id >= ? AND id < ? ORDER BY id",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS),
+        "SELECT id, turn, role, content, extra FROM messages WHERE id >= ? AND id < ?"
+        " AND turn NOT IN (SELECT number FROM turns WHERE session = ? AND undone <> '') ORDER BY id",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     )
-    return Transcript(
-        session_id, [(r[0] & (rows.SEQ_LIMIT - 1), rows.unpack(r[1], r[2], r[3])) for r in found]
-    )
+    stored = [Stored(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4])) for r in found]
+    return Transcript(session_id, sources(stored, has_person=kind == "chat"))

@@ -1,0 +1,101 @@
+"""Texts made comparable: white space, case and typography folded; words cut to their stems.
+
+Language-blind but for a list of English words that carry no content; text without spaces is cut into pairs
+of characters. It does not know what is compared with what.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_TYPOGRAPHY = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "\u00a0": " "}
+)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
+_NO_CONTENT = frozenset(
+    """a about above across after again against all also always am an and another any are as ask at away back be
+    because been before being below best better both but by can cannot could did do does doing done down due each
+    either else even ever every few first following for from further get gets getting give given go goes going good
+    got had has have having he help her here hers him his how however i if in instead into is it its itself just
+    keep keeps kind know known last later least less let like likes dislike dislikes likely lot make makes making
+    many may me mean means might more most much must my need needs needed never new next no none nor not note
+    nothing now of off often ok on once one only onto or other otherwise our ours out over own part per person
+    please prefer prefers preferred put rather really remember repo repository s same save say says see set sets
+    several shall she should show since so some something sometimes still such sure take takes than that the their
+    them then there these they thing things this those through thus time to together too try two under until up
+    upon us use used user users uses using usually very via want wants was way we well were what when where
+    whether which while who whole why will with within without won't work works working would yes yet you your
+    yours don't doesn't isn't aren't can't didn't wasn't it's that's i'm we're let's
+    project pitfall instead work fact lesson entry memory skill step steps agent assistant whet""".split()
+)
+_NUMBERS = dict(
+    zip(
+        "one two three four five six seven eight nine ten eleven twelve".split(),
+        (str(n) for n in range(1, 13)),
+        strict=True,
+    )
+)
+
+
+def fold(text: str) -> str:
+    """Give text in one form for finding verbatim quotes: white space, case, quotes and dashes, no colours."""
+    if not text.isascii():
+        text = _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", text).translate(_TYPOGRAPHY))
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return " ".join(text.split()).lower()
+
+
+def content_words(text: str) -> list[str]:
+    """Give the stems of the words that carry content, in order, each once."""
+    folded = fold(text)
+    stems = dict.fromkeys(stem(word) for word in _WORD.findall(folded) if word not in _NO_CONTENT)
+    for run in _PACKED.findall(folded):
+        stems.pop(stem(run), None)
+        stems.update(dict.fromkeys(run[i : i + 2] for i in range(len(run) - 1)))
+    return [word for word in stems if len(word) > 1 or word.isdigit()]
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Give every word's stem, and number words as digits too."""
+    folded = fold(text)
+    found = set[str]()
+    for word in _WORD.findall(folded):
+        found.add(stem(word))
+        if word in _NUMBERS:
+            found.add(_NUMBERS[word])
+        if "'" in word:
+            found.add(stem(word.partition("'")[0]))
+    for run in _PACKED.findall(folded):
+        found.update(run[i : i + 2] for i in range(len(run) - 1))
+    return frozenset(found)
+
+
+def stem(word: str) -> str:
+    """Cut a word's usual English endings; what is left need not be a word."""
+    word = word.removesuffix("'s")
+    if len(word) <= 3 or not word.isascii() or word.isdigit():
+        return word
+    for ending, put in (
+        ("ies", "y"),
+        ("sses", "ss"),
+        ("ations", "at"),
+        ("ation", "at"),
+        ("ments", ""),
+        ("ment", ""),
+    ):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return _undouble(word[: len(word) - len(ending)] + put)
+    for ending in ("ings", "ing", "edly", "ers", "er", "ed", "es", "ly", "s", "e"):
+        if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= 3:
+            return _undouble(word[: len(word) - len(ending)])
+    return _undouble(word)
+
+
+def _undouble(word: str) -> str:
+    word = word.removesuffix("e") if len(word) > 3 else word
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou" else word
