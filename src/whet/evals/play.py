@@ -24,7 +24,7 @@ from whet.config.paths import Home
 from whet.contract.messages import Message, Usage
 from whet.evals.arms import Arm
 from whet.evals.records import Funnel, Need, Run, Spent, Stale, TaskRecord
-from whet.evals.station import Pages, Standing, Station, Tried
+from whet.evals.station import Counter, Pages, Standing, Station, Tried
 from whet.evals.world import About, Person, Plan, World
 from whet.practice.gated_facts import PRIVATE_KEYS, Statement, claims
 from whet.practice.gated_model import GatedModel, Habits
@@ -145,10 +145,10 @@ class Play:
     def _show(self, desk: Desk, plan: Plan) -> None:
         """Note what this session has shown of the world."""
         for tried in self.station.tried:
-            wrong = set(tried.verdict.wrong) - set(tried.verdict.revealed)
             for claim in tried.command.statements():
                 is_wish = claim.key in PRIVATE_KEYS
-                told = bool(tried.objection) if is_wish else claim.about not in wrong
+                shown = tried.verdict.is_ok or claim.about in tried.verdict.revealed
+                told = bool(tried.objection) if is_wish else shown
                 if told and (is_wish or claim.about in self.world.facts):
                     desk.shown[claim.about] = self.world.truth(claim.about, plan.number, plan.person)
 
@@ -223,12 +223,12 @@ async def play(
     async with AsyncExitStack() as stack:
         server = stack.enter_context(PracticeServer(options=Options(keep_bytes=_KEPT_BYTES), mind=mind))
         pages = stack.enter_context(Pages(world))
-        game = Play(world, arm, server, pages, Station(world))
+        station = Station(world)
+        stack.enter_context(Counter(folder / "work", station.answer))
+        game = Play(world, arm, server, pages, station)
         for person in people(world.plans):
             app = await _open(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
-            for tool in game.station.tools():
-                app.tools.add(tool)
             game.desks[person] = Desk(app)
         for plan in world.plans:
             await game.session(plan)
@@ -261,19 +261,17 @@ def people(plans: Iterable[Plan]) -> list[Person]:
 
 
 async def _open(folder: Path, person: Person, arm: Arm, base_url: str) -> App:
-    work = folder / "work"
-    work.mkdir(parents=True, exist_ok=True)
     home = Home(folder / person)
     flags: dict[str, object] = {
         "model.provider": "practice",
         "model.model": "practice",
         "model.base_url": base_url,
         "approval.mode": "auto",
-        "tools.toolsets": ["web", *arm.toolsets],
+        "tools.toolsets": ["terminal", "web", *arm.toolsets],
         "tools.web_allow_private": True,
     }
     settings = load(home, flags, environ={}).settings
-    return await App.start(home, settings, {}, Nobody(), work)
+    return await App.start(home, settings, {}, Nobody(), folder / "work")
 
 
 def _before_model(prompt: str, messages: Iterable[Message]) -> str:

@@ -1,29 +1,40 @@
-"""The workplace that the agent is put into: the tool `ops`, the pages, and what was seen at each command.
+"""The workplace that the agent is put into: the program `ops`, the pages, and what was seen at each command.
 
-The tool is a real tool of the program, run through its gate and its store; what it answers is the world's
-verdict. It notes what stood before the model when a command came, which is what "point of use" means here.
+`./ops` is a real program, run by the agent's own shell tool through its gate and store; it asks this process
+for the world's verdict through two named pipes, so that the truth stands in no file. What stood before the
+model when a command came is noted then, which is what "point of use" means here.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Literal, Self
 
 import msgspec
 
-from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.evals.world import About, Plan, Verdict, World
 from whet.practice.gated_facts import Command, Statement, claims, read_command
-from whet.tools.signature import tool
 
 Standing = Literal["right", "wrong", "absent"]
 
-_USAGE = (
-    "refused: write TOOL TARGET NUMBER KEY=VALUE ..., for instance: sync mail 4711 flag=--fast host=cedar"
-)
+_USAGE = "refused: write ./ops TOOL TARGET NUMBER KEY=VALUE ..., as in: ./ops sync mail 4711 flag=--fast"
+_PROGRAM = """\
+#!/bin/sh
+printf '%s\\n' "$*" > "$0.asked"
+{ read -r code; while IFS= read -r line; do printf '%s\\n' "$line"; done; } < "$0.told"
+exit "$code"
+"""
+_GUIDE = """\
+# The workplace
+
+Jobs are done with `./ops TOOL TARGET NUMBER KEY=VALUE ...`. Each tool and each target needs its own settings;
+a refusal may say which.
+"""
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -37,7 +48,7 @@ class Tried(msgspec.Struct, frozen=True):
     @property
     def is_right(self) -> bool:
         """Whether the workplace took it and the person would be content."""
-        return self.verdict.text.startswith("ok:") and not self.objection
+        return self.verdict.is_ok and not self.objection
 
 
 @dataclass(slots=True)
@@ -53,32 +64,20 @@ class Station:
         """Begin a session."""
         self._plan, self.look, self.tried = plan, look, []
 
-    def tools(self) -> list[Tool]:
-        """Give the workplace's tool."""
-
-        @tool(toolset="world", effects={"read"}, timeout_s=30.0)
-        async def ops(
-            ctx: ToolContext, command: Annotated[str, "TOOL TARGET NUMBER KEY=VALUE ..."]
-        ) -> ToolOutput:
-            """Run a command of this workplace. Each tool and target needs its own settings; a refusal may
-            say which."""
-            return self._run(command)
-
-        return [ops]
-
-    def _run(self, text: str) -> ToolOutput:
+    def answer(self, text: str) -> tuple[int, str]:
+        """Judge a command line: exit code and what is printed."""
         plan, command = self._plan, read_command(text)
-        assert plan is not None  # tools run in sessions, and each one begins here
+        assert plan is not None  # commands come in sessions, and each one begins here
         if command is None:
-            return ToolOutput(_USAGE, error_kind="failed")
+            return 2, _USAGE
         verdict = self.world.judge(command, plan)
         known = claims(self.look())
         standing: dict[About, Standing] = {
             claim.about: self._standing(claim, known, plan) for claim in command.statements()
         }
-        objection = self.world.objection(command, plan) if verdict.text.startswith("ok:") else ""
+        objection = self.world.objection(command, plan) if verdict.is_ok else ""
         self.tried.append(Tried(command, verdict, objection, standing))
-        return ToolOutput(verdict.text, error_kind="" if verdict.text.startswith("ok:") else "failed")
+        return (0 if verdict.is_ok else 1), verdict.text
 
     def _standing(self, claim: Statement, known: list[Statement], plan: Plan) -> Standing:
         if claim.about[1] != "format" and claim.about not in self.world.facts:
@@ -87,6 +86,46 @@ class Station:
         if not said:
             return "absent"
         return "right" if said[-1] == self.world.truth(claim.about, plan.number, plan.person) else "wrong"
+
+
+class Counter:
+    """Where commands are handed in: the program in a folder, and the thread that answers it.
+
+    A context manager. Raises OSError where the folder can hold no named pipes.
+    """
+
+    def __init__(self, folder: Path, answer: Callable[[str], tuple[int, str]]) -> None:
+        self._asked, self._told = folder / "ops.asked", folder / "ops.told"
+        self._answer = answer
+        self._closing = False
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "AGENTS.md").write_text(_GUIDE, "utf-8")
+        program = folder / "ops"
+        program.write_text(_PROGRAM, "utf-8")
+        program.chmod(0o755)
+        for pipe in (self._asked, self._told):
+            os.mkfifo(pipe)
+        self._thread = threading.Thread(target=self._serve, name="world-ops", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing = True
+        with self._asked.open("w", encoding="utf-8") as pipe:
+            pipe.write("\n")
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            with self._asked.open(encoding="utf-8", errors="replace") as pipe:
+                line = pipe.readline().rstrip("\n")
+            if self._closing:
+                return
+            code, text = self._answer(line)
+            with self._told.open("w", encoding="utf-8") as pipe:
+                pipe.write(f"{code}\n{text}\n")
 
 
 class Pages:

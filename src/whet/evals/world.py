@@ -52,6 +52,11 @@ class Verdict(msgspec.Struct, frozen=True):
     wrong: tuple[About, ...] = ()
     revealed: tuple[About, ...] = ()
 
+    @property
+    def is_ok(self) -> bool:
+        """Whether the command was taken."""
+        return self.text.startswith("ok:")
+
 
 class World:
     """One seed's facts and plans. `plans` is in the order of time; numbers begin at 1."""

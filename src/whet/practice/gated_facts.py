@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from whet.practice.ask import Done
+
 # What a newcomer may guess from; the evaluation draws the hidden values from the same lists.
 GUESSES: dict[str, tuple[str, ...]] = {
     "flag": (
@@ -29,6 +31,7 @@ GUESSES: dict[str, tuple[str, ...]] = {
     "before": ("freeze", "snapshot", "drain", "announce", "verify", "rotate", "quiesce", "tag-it"),
     "format": ("plain",),
 }
+PROGRAM = "./ops"
 PRIVATE_KEYS = frozenset({"format"})
 """Settings that are a person's own wish: guessed never, told by that person only."""
 
@@ -146,6 +149,12 @@ def done_lines(text: str) -> list[tuple[str, Command]]:
     """Give the lines of a result that say that a command went well, with the command."""
     found = ((line, read_command(line[1])) for line in _DONE.finditer(text))
     return [(line[0], command) for line, command in found if command is not None]
+
+
+def ran(done: Done) -> str:
+    """Give the command line that a call handed to the workplace's program; empty for any other call."""
+    command = str(done.arguments.get("command", "")) if done.name == "terminal" else ""
+    return command.removeprefix(PROGRAM).strip() if command.startswith(PROGRAM) else ""
 
 
 def draw(*parts: object) -> float:

@@ -18,10 +18,12 @@ from whet.practice.ask import Ask, Call, Done
 from whet.practice.brain import own_words
 from whet.practice.gated_facts import (
     GUESSES,
+    PROGRAM,
     Statement,
     Task,
     claims,
     draw,
+    ran,
     read_command,
     read_task,
     statements,
@@ -69,7 +71,7 @@ class GatedModel:
         skills = [name for name in _matching_skills(ask, task) if not _viewed(done, name)]
         if skills and "skill_view" in ask.offers:
             return Reply(tool_calls=tuple(_as_call("skill_view", {"name": name}) for name in skills))
-        tries = [item for item in _named(done, "ops") if f" {task.number} " in f"{item.arguments} "]
+        tries = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
         asked_at = max(at for at, message in enumerate(ask.heard) if message.role == "user")
         new = [item for item in tries if item.at > asked_at]
         if new and new[-1].said("ok: "):
@@ -78,7 +80,7 @@ class GatedModel:
             return Reply(f"I could not do job {task.job}: {new[-1].result.strip()[:200]}")
         last = tries[-1] if tries else None
         settings = {key: self._setting(ask, start, task, key, last) for key in task.keys}
-        return _call("ops", command=task.command(settings))
+        return _call("terminal", command=f"{PROGRAM} {task.command(settings)}")
 
     def _setting(self, ask: Ask, start: int, task: Task, key: str, last: Done | None) -> str:
         """Choose a value: what was said here, what was not refused, what it brought along, a guess."""
@@ -101,13 +103,13 @@ class GatedModel:
 
 
 def _value(last: Done | None, key: str) -> str:
-    command = read_command(str(last.arguments.get("command", ""))) if last else None
+    command = read_command(ran(last)) if last else None
     return command.settings.get(key, "") if command else ""
 
 
 def _told(ask: Ask, start: int) -> list[Statement]:
-    """What this conversation has said since the task: results of `ops`, and the person."""
-    texts = [(item.at, item.result) for item in ask.done if item.at > start and item.name == "ops"]
+    """What this conversation has said since the task: results of the program, and the person."""
+    texts = [(item.at, item.result) for item in ask.done if item.at > start and ran(item)]
     texts += [(at, m.text) for at, m in enumerate(ask.heard) if at > start and m.role == "user"]
     return [found for _, text in sorted(texts) for found in statements(text)]
 

@@ -19,6 +19,7 @@ from whet.practice.gated_facts import (
     Statement,
     done_lines,
     draw,
+    ran,
     read_task,
     statements,
 )
@@ -45,10 +46,13 @@ class Lesson(msgspec.Struct, frozen=True):
 
 
 def proceed(ask: Ask, chances: Chances) -> Reply:
-    """Take the next step of the review: keep what is new, then patch the skills that it looked at."""
+    """Take the next step of the review: keep what is new, then patch the skills that it looked at.
+
+    A skill that was refused for one statement is tried once more without it.
+    """
     made = made_since(ask)
     lessons = list(_lessons(ask, chances))
-    calls = list(_first_calls(ask, lessons)) if not made else list(_patches(made, lessons))
+    calls = [*_patches(made, lessons), *_again(made)] if made else list(_first_calls(ask, lessons))
     if calls:
         return Reply(tool_calls=tuple(calls))
     kept = sum(item.name in ("memory", "skill_manage") for item in made)
@@ -73,7 +77,7 @@ def _lessons(ask: Ask, chances: Chances) -> Iterator[Lesson]:
 def _shown(ask: Ask) -> Iterator[Lesson]:
     """What commands that went well show."""
     for item in heard_before(ask):
-        for line, command in done_lines(item.result) if item.name == "ops" else ():
+        for line, command in done_lines(item.result) if ran(item) else ():
             for claim in command.statements():
                 if claim.key not in PRIVATE_KEYS:
                     yield Lesson(claim, line)
@@ -130,6 +134,18 @@ def _first_calls(ask: Ask, lessons: list[Lesson]) -> Iterator[Call]:
                 content=skill_text(parts[0].statement.subject, [part.statement for part in parts]),
                 evidence=quotes,
             )
+
+
+def _again(made: list[Done]) -> Iterator[Call]:
+    """Create a refused skill again, less the statements whose values the refusal names."""
+    creates = [item for item in made if item.arguments.get("action") == "create"]
+    for name in dict.fromkeys(str(item.arguments["name"]) for item in creates):
+        tries = [item for item in creates if item.arguments["name"] == name]
+        old = statements(str(tries[0].arguments["content"]))
+        kept = [one for one in old if one.value not in tries[0].result]
+        if len(tries) == 1 and "hash is now" not in tries[0].result and 0 < len(kept) < len(old):
+            content = skill_text(kept[0].subject, kept)
+            yield _call("skill_manage", **{**tries[0].arguments, "content": content})
 
 
 def _patches(made: list[Done], lessons: list[Lesson]) -> Iterator[Call]:
