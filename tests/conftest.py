@@ -22,6 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "whet-home"
     monkeypatch.setenv("WHET_HOME", str(folder))
     monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("WHET_REVIEW_WORKER", "off")  # a test that wants reviews says so
     return folder
 
 

@@ -88,9 +88,9 @@ def test_one_job_of_a_subject_at_a_time(db, clock):
 def test_a_waiting_job_can_be_rewritten_until_it_is_taken(db, clock):
     put(db, clock, subject="talk")
     found = db.read_now(lambda c: jobs.waiting(c, "review", "talk"))
-    assert db.write_now(lambda c: jobs.rewrite(c, found, '{"more":1}'))
+    assert db.write_now(lambda c: jobs.rewrite(c, found, '{"more":1}', found.run_after))
     assert take(db, clock).payload == '{"more":1}'
-    assert not db.write_now(lambda c: jobs.rewrite(c, found, "{}"))
+    assert not db.write_now(lambda c: jobs.rewrite(c, found, "{}", found.run_after))
     assert db.read_now(lambda c: jobs.waiting(c, "review", "talk")) is None
 
 

@@ -22,9 +22,11 @@ from whet.app.learning import Learning
 from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
+from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.approval.gate import PolicyGate
-from whet.clock import Clock, SystemClock, iso
+from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
@@ -39,9 +41,8 @@ from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect, learn_windows
-from whet.store import grants, sessions
+from whet.store import sessions
 from whet.store.database import Database
-from whet.store.grants import Grant
 from whet.store.sessions import NewSession, SessionKind
 from whet.store.transcript import SessionLog
 from whet.tools.ask import ask_tools
@@ -91,9 +92,23 @@ class App:
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
-        self.gate = PolicyGate(settings.approval, person, _Grants(self.database, self.clock), home.root)
+        standing = Standing(self.database, self.clock)
+        self.gate = PolicyGate(settings.approval, person, standing, home.root)
         self.learning = Learning(self.database, self.clock, home, settings)
         self.outcomes = Outcomes(self.learning, self.database, settings.memory.holdout_share)
+        self.reviews = Reviews(
+            Needs(
+                home,
+                settings,
+                secrets,
+                self.database,
+                self.clock,
+                self.learning,
+                standing,
+                self.pool,
+                self._practice.reach,
+            )
+        )
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
@@ -184,6 +199,7 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.reviews.aclose()
         await self.contexts.aclose()
         if self.plugins is not None:
             for host_session in self._told:
@@ -282,6 +298,9 @@ class App:
             workspace=workspace,
             note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
         )
+        session.jobs_at_end = self.reviews.watch(
+            session, lambda: runtime_of(self.provider, session.model, self.settings)
+        )
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
         if self.plugins is not None:
             await self._plug_in(session, self.plugins.hooks.bound_to(seat.engine))
@@ -343,20 +362,3 @@ class App:
         for tool in self.plugins.tools if self.plugins else ():
             registry.add(tool)
         return registry.select([*settings.toolsets, *added], settings.disabled)
-
-
-class _Grants:
-    """Standing permissions, as the gate wants them and the store keeps them."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    async def add(self, tool: str, pattern: str, workspace: str) -> None:
-        """Keep a grant; durable on return."""
-        now = iso(self._clock.now())
-        await self._database.write(lambda db: grants.add(db, tool, pattern, workspace, now))
-
-    async def all(self) -> Sequence[Grant]:
-        """Give every kept grant."""
-        return await self._database.read(grants.all_grants)

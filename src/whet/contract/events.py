@@ -130,6 +130,24 @@ class ReviewQueued(msgspec.Struct, frozen=True, tag="review_queued"):
     kinds: tuple[str, ...]
 
 
+class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
+    """A review of `session_id` has come to something, and that is stored; it comes outside of any turn.
+
+    `state`: saved (`summary` says what), nothing, failed (given up, `note` says why) or waiting (tried again
+    at `until`, an ISO time; `note` says why). `review_session_id` is the review's own transcript.
+    """
+
+    job_id: str
+    session_id: str
+    review_session_id: str
+    state: Literal["saved", "nothing", "failed", "waiting"]
+    summary: str = ""
+    note: str = ""
+    until: str = ""
+    by_hand: bool = False
+    ledger_ids: tuple[int, ...] = ()
+
+
 class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
     """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed."""
 
@@ -159,6 +177,7 @@ Event = (
     | Steered
     | Notice
     | ReviewQueued
+    | ReviewFinished
     | TurnEnd
 )
 Emit = Callable[[Event], None]

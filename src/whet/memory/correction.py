@@ -1,4 +1,4 @@
-"""Whether a person's message corrects what was done: "no, ...", "that's wrong", "use X instead", "I said ...".
+"""Whether a person's message corrects what was done: "no, ...", "that's wrong", "use X instead".
 
 Words only, no model, and careful: a missed correction costs little, a false one costs a review. Questions,
 new tasks and quoted logs are no corrections. It does not know what was done before.
@@ -22,13 +22,16 @@ _OPENS = r"""
     | not\s+(?:like\s+that|that\s+(?:one|file|way)|what\s+i|quite|this\s+one)
     | wrong\b(?!\s+number\s+of)
     | (?:please\s+)?(?:don['’]?t|do\s+not|never|stop)\s+(?!worry|know|think|mind|forget\s+to\s+be)\w+
-    | you\s+(?:forgot|missed|misunderstood|misread|broke|ignored|should(?:n['’]?t|\s+have|\s+not)|didn['’]?t|skipped|deleted)\b
-    | i\s+(?:said|told\s+you|asked\s+(?:you\s+)?(?:for|to|not)|meant|didn['’]?t\s+(?:ask|mean|say|want)|already\s+(?:said|told))\b
+    | you\s+(?:forgot|missed|misunderstood|misread|broke|ignored|skipped|deleted|didn['’]?t
+      |should(?:n['’]?t|\s+have|\s+not))\b
+    | i\s+(?:said|told\s+you|meant|asked\s+(?:you\s+)?(?:for|to|not)|already\s+(?:said|told)
+      |didn['’]?t\s+(?:ask|mean|say|want))\b
     | (?:actually|rather)[\s,]+(?!can|could|would|how|what|why|when|where|is|are|do|does)\w
     | (?:please\s+)?(?:undo|revert|roll\s+back|take\s+back)\s+(?:that|this|it|your|the\s+last)\b
     | as\s+i\s+(?:said|told|mentioned)
-    | (?:nein|nee|falsch|quatsch|doch\s+nicht|das\s+(?:ist|war|stimmt)\s+(?:falsch|nicht|so\s+nicht)|so\s+nicht
-      |du\s+(?:hast|solltest)\s+(?:vergessen|nicht|das\s+nicht)|ich\s+(?:sagte|meinte|habe\s+gesagt)|bitte\s+(?:nie|nicht))\b
+    | (?:nein|nee|falsch|quatsch|doch\s+nicht|das\s+(?:ist|war|stimmt)\s+(?:falsch|nicht|so\s+nicht)
+      |so\s+nicht|du\s+(?:hast|solltest)\s+(?:vergessen|nicht|das\s+nicht)|ich\s+(?:sagte|meinte|habe\s+gesagt)
+      |bitte\s+(?:nie|nicht))\b
     | (?:non[\s,]+(?!merci)|c['’]est\s+faux|ce\s+n['’]est\s+pas|pas\s+comme\s+ça|j['’]ai\s+dit)
     | (?:no[\s,]+eso|eso\s+(?:no|está\s+mal)|está\s+mal|te\s+dije|no\s+es\s+(?:eso|así))\b
     | (?:不对|不是这样|错了|我说的是|別|别这样|違う|違います|そうじゃない|ちがう)
@@ -60,7 +63,7 @@ def is_correction(text: str) -> bool:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compiled at the first message that is looked at: most one-shots have none, and it costs milliseconds."""
+    """Compile at the first message that is looked at: most one-shots have none, and it takes milliseconds."""
     flags = re.IGNORECASE | re.VERBOSE
     return re.compile(_OPENS, flags), re.compile(_HOLDS, flags)
 

@@ -41,7 +41,12 @@ def connect(
     first = connect_one(model, secrets, backoff=backoff)
     if not fallback.model:
         return first
-    second = msgspec.structs.replace(
+    return FallbackProvider(first, connect_one(stand_in(model, fallback), secrets, backoff=backoff))
+
+
+def stand_in(model: ModelSettings, fallback: FallbackSettings) -> ModelSettings:
+    """Give the settings of the fallback model: what it leaves out is the first one's."""
+    return msgspec.structs.replace(
         model,
         provider=fallback.provider or model.provider,
         model=fallback.model,
@@ -51,7 +56,6 @@ def connect(
         window_tokens=0,
         max_output_tokens=0,
     )
-    return FallbackProvider(first, connect_one(second, secrets, backoff=backoff))
 
 
 def connect_one(

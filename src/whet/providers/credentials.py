@@ -63,6 +63,10 @@ class KeyPool:
         """The key to use now: the same one while it works."""
         return self._keys[self._at]
 
+    def prefer(self, name: str) -> None:
+        """Use the key of this variable until it fails; an unknown name changes nothing."""
+        self._at = next((at for at, key in enumerate(self._keys) if key.name == name), self._at)
+
     def switch(self, used: Key, error: ProviderError) -> str | None:
         """After `error` with `used`, move on to a key that is not resting.
 

@@ -1,4 +1,4 @@
-"""What a review job is to do, as its payload says it: which session, up to which turn, for what, with which model.
+"""What a review job is to do, as its payload says it: which session, up to which turn, for what, by whom.
 
 Written in the turn's end transaction, read by whichever process runs the job. It holds no key, only the
 name of the variable that has it.
@@ -19,6 +19,7 @@ from whet.store import jobs, reviews
 from whet.store.jobs import NewJob, Queued
 
 Kind = Literal["memory", "skill"]
+KINDS: tuple[Kind, ...] = ("memory", "skill")
 TOOL_OF: dict[Kind, str] = {"memory": "memory", "skill": "skill_manage"}
 
 
@@ -30,15 +31,16 @@ class Runtime(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """A review's task. `turn` is the last turn that it sees; `reasons` say what called for it."""
+    """A review's task. `turn` is the last turn that it sees, `context_tokens` the size of its last request;
+    `reasons` say what called for it."""
 
     session_id: str
     turn: int
     kinds: tuple[Kind, ...]
     reasons: tuple[str, ...]
     runtime: Runtime
+    context_tokens: int = 0
     focus: str = ""
-    workspace: str = ""
 
     @property
     def is_by_hand(self) -> bool:
@@ -58,14 +60,15 @@ def read_order(payload: str) -> Order:
 
 def kinds_for(tools: Collection[str]) -> tuple[Kind, ...]:
     """Give what a session with these tools can be reviewed for."""
-    return tuple(kind for kind, tool in TOOL_OF.items() if tool in tools)
+    return tuple(kind for kind in KINDS if TOOL_OF[kind] in tools)
 
 
 def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: Clock) -> Queued:
     """Queue a review, or widen the one that waits for this conversation; it then sees the newer turn."""
     found = jobs.waiting(connection, reviews.KIND, conversation_id)
     if found is not None and (merged := _merged(found.payload, order)) is not None:
-        jobs.rewrite(connection, found, _text(merged))
+        at_once = iso(clock.now()) if order.is_by_hand else found.run_after
+        jobs.rewrite(connection, found, _text(merged), at_once)
         return Queued(found.id, merged.kinds)
     job = NewJob(reviews.KIND, _text(order), subject=conversation_id)
     job_id = jobs.insert(connection, clock.new_id(), job, iso(clock.now()))
@@ -81,7 +84,7 @@ def _merged(payload: str, new: Order) -> Order | None:
         return None
     if old.session_id != new.session_id:
         return None
-    kinds = tuple(kind for kind in TOOL_OF if kind in (*old.kinds, *new.kinds))
+    kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in (*old.kinds, *new.kinds))
     focus = "\n".join(dict.fromkeys(filter(None, (old.focus, new.focus))))
     return msgspec.structs.replace(
         new, kinds=kinds, reasons=_joined(old.reasons, new.reasons), focus=focus, turn=max(old.turn, new.turn)

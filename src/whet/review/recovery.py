@@ -1,4 +1,4 @@
-"""Whether a turn got round a failure: a call failed, and another call of the same tool, made differently, worked.
+"""Whether a turn got round a failure: a call failed, and the same tool, called differently, worked.
 
 Mending a file and running the same command again is ordinary work and teaches nothing about the command, so
 a failed call that succeeds unchanged later is no recovery. Reading about (ls, grep) and text edits that did
@@ -18,30 +18,8 @@ _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
 # Their failures are about a text or a path that the model had wrong, not about how the work is done.
 _PLAIN = frozenset({"read_file", "write_file", "patch", "search_files", "todo", "memory", "skill_manage"})
 _LOOKING = frozenset(
-    [
-        "ls",
-        "cat",
-        "head",
-        "tail",
-        "grep",
-        "rg",
-        "find",
-        "pwd",
-        "echo",
-        "which",
-        "type",
-        "wc",
-        "tree",
-        "file",
-        "stat",
-        "env",
-        "printenv",
-        "man",
-        "test",
-        "[",
-        "diff",
-        "sort",
-    ]
+    {"ls", "cat", "head", "tail", "grep", "rg", "find", "pwd", "echo", "which", "type", "wc", "tree", "file"}
+    | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
 )
 _NEAR = 6
 

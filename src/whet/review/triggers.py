@@ -18,7 +18,7 @@ from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
 from whet.contract.events import EndReason
 from whet.memory.correction import is_correction
-from whet.review.order import Kind, Order, Runtime, kinds_for, put
+from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.review.recovery import recovered
 from whet.store import jobs, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
@@ -71,17 +71,14 @@ def _note(connection: apsw.Connection, turn: Turn, ended_well: bool, watch: _Wat
     queued: Sequence[Queued] = ()
     if occasion is not None and ended_well and _is_affordable(connection, facts.context_tokens, watch):
         order = Order(
-            session.id,
-            turn.number,
-            occasion.kinds,
-            occasion.reasons,
-            watch.runtime,
-            workspace=session.workspace,
+            session.id, turn.number, occasion.kinds, occasion.reasons, watch.runtime, facts.context_tokens
         )
         queued = (put(connection, order, session.conversation_id, watch.clock),)
         counted = after_review(counted, occasion.kinds)
-    if counted != before:
-        reviews.set_counters(connection, session.conversation_id, counted)
+    runtime = msgspec.json.encode(watch.runtime).decode()
+    reviews.set_counters(
+        connection, session.conversation_id, msgspec.structs.replace(counted, runtime=runtime)
+    )
     return queued
 
 
@@ -107,17 +104,15 @@ def count(before: Counters, facts: TurnFacts, settings: ReviewSettings, *, is_fi
 
 def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]) -> Occasion | None:
     """Say what the counters call for, as far as the session has the tools for it."""
-    kinds: list[Kind] = []
     reasons = list(counted.reasons)
-    if reasons:
-        kinds += able
+    kinds: set[Kind] = set(able) if reasons else set()
     if "memory" in able and settings.turns and counted.turns >= settings.turns:
-        kinds.append("memory")
+        kinds.add("memory")
         reasons.append("turns")
     if "skill" in able and settings.steps and counted.steps >= settings.steps:
-        kinds.append("skill")
+        kinds.add("skill")
         reasons.append("steps")
-    wanted = tuple(kind for kind in able if kind in kinds)
+    wanted: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in kinds)
     return Occasion(wanted, tuple(reasons)) if wanted else None
 
 

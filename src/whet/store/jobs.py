@@ -1,8 +1,8 @@
 """Durable work for later: reviews and the like survive the process that asked for them.
 
 A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner is known to be
-dead, is another worker's to take. Of the jobs of one kind and subject one runs at a time. Every function takes
-a connection inside a transaction. What a job means is its kind's business.
+dead, is another worker's to take. Of the jobs of one kind and subject one runs at a time. Every function
+takes a connection inside a transaction. What a job means is its kind's business.
 """
 
 from __future__ import annotations
@@ -87,16 +87,23 @@ def insert(connection: apsw.Connection, job_id: str, job: NewJob, now: str) -> s
 
 
 def lease(
-    connection: apsw.Connection, kinds: Sequence[str], owner: str, lease_s: float, clock: Clock
+    connection: apsw.Connection,
+    kinds: Sequence[str],
+    owner: str,
+    lease_s: float,
+    clock: Clock,
+    job_id: str = "",
 ) -> Job | None:
-    """Take the oldest job of these kinds that is due, or whose worker is gone; None without one.
+    """Take the oldest job of these kinds that is due or whose worker is gone, or `job_id` if it is among
+    them; None without one.
 
     `owner` is a name from `claims.owner_name`, so that others can see whether this process lives.
     """
     now = clock.now()
-    job_id = _next(connection, kinds, iso(now))
-    if job_id is None:
+    free = _free(connection, kinds, iso(now))
+    if not free or (job_id and job_id not in free):
         return None
+    job_id = job_id or free[0]
     until = iso(now + timedelta(seconds=lease_s))
     connection.execute(
         "UPDATE jobs SET state = 'running', owner = ?, lease_until = ?, attempts = attempts + 1 WHERE id = ?",
@@ -107,7 +114,7 @@ def lease(
 
 def is_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> bool:
     """Say whether `lease` would give a job now. Changes nothing."""
-    return _next(connection, kinds, iso(clock.now())) is not None
+    return bool(_free(connection, kinds, iso(clock.now())))
 
 
 def next_due(connection: apsw.Connection, kinds: Sequence[str]) -> str:
@@ -115,29 +122,30 @@ def next_due(connection: apsw.Connection, kinds: Sequence[str]) -> str:
     row = connection.execute(
         f"SELECT min(run_after) FROM jobs WHERE kind IN ({_marks(kinds)}) AND state = 'waiting'", tuple(kinds)
     ).fetchone()
-    return (row and row[0]) or ""
+    return row[0] or "" if row else ""
 
 
 def waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
     """Give the job of this kind and subject that nobody works on yet; None without one."""
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting' ORDER BY id LIMIT 1",
+        f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'"
+        " ORDER BY id LIMIT 1",
         (kind, subject),
     ).fetchone()
     return None if row is None else Job(*row)
 
 
-def rewrite(connection: apsw.Connection, job: Job, payload: str) -> bool:
-    """Change what a waiting job is to do; False where somebody works on it by now."""
+def rewrite(connection: apsw.Connection, job: Job, payload: str, run_after: str) -> bool:
+    """Change what a waiting job is to do, and when; False where somebody works on it by now."""
     connection.execute(
-        "UPDATE jobs SET payload = ? WHERE id = ? AND state = 'waiting' AND attempts = ?",
-        (payload, job.id, job.attempts),
+        "UPDATE jobs SET payload = ?, run_after = ? WHERE id = ? AND state = 'waiting' AND attempts = ?",
+        (payload, run_after, job.id, job.attempts),
     )
     return connection.changes() == 1
 
 
-def _next(connection: apsw.Connection, kinds: Sequence[str], now: str) -> str | None:
-    """Find the oldest job that may be taken. A job from the future is due: the clock was set back."""
+def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[str]:
+    """Find the jobs that may be taken, oldest first. One from the future is due: the clock was set back."""
     found = connection.execute(
         "SELECT id, kind, subject, state, owner, lease_until, run_after <= ?1 OR created > ?1 FROM jobs"
         f" WHERE kind IN ({_marks(kinds, 2)}) AND {_OPEN} ORDER BY run_after, id",
@@ -150,7 +158,7 @@ def _next(connection: apsw.Connection, kinds: Sequence[str], now: str) -> str | 
             busy.add((kind, subject))
         elif due or state == "running":
             free.append((job_id, kind, subject))
-    return next((id_ for id_, kind, subject in free if not subject or (kind, subject) not in busy), None)
+    return [id_ for id_, kind, subject in free if not subject or (kind, subject) not in busy]
 
 
 def _marks(values: Sequence[str], first: int = 1) -> str:

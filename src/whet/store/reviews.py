@@ -18,15 +18,17 @@ KIND = "review"
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """What has gathered in a conversation since it was last reviewed or learned from."""
+    """What has gathered in a conversation since it was last reviewed or learned from. `runtime` is opaque:
+    which model answered last."""
 
     turns: int = 0
     steps: int = 0
     reasons: tuple[str, ...] = ()
+    runtime: str = ""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One tool call of a turn and how it ended; `error_kind` is empty on success. `arguments` is JSON text."""
+    """One tool call of a turn, its arguments as JSON text; `error_kind` is empty on success."""
 
     step: int
     name: str
@@ -101,16 +103,18 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> TurnFacts:
 def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
     """Give a conversation's counters."""
     row = connection.execute(
-        "SELECT turns, steps, reasons FROM review_counters WHERE conversation = ?", (conversation_id,)
+        "SELECT turns, steps, reasons, runtime FROM review_counters WHERE conversation = ?",
+        (conversation_id,),
     ).fetchone()
-    return Counters() if row is None else Counters(row[0], row[1], tuple(msgspec.json.decode(row[2])))
+    return Counters() if row is None else Counters(row[0], row[1], tuple(msgspec.json.decode(row[2])), row[3])
 
 
 def set_counters(connection: apsw.Connection, conversation_id: str, new: Counters) -> None:
     """Store a conversation's counters."""
     connection.execute(
-        "INSERT OR REPLACE INTO review_counters (conversation, turns, steps, reasons) VALUES (?, ?, ?, ?)",
-        (conversation_id, new.turns, new.steps, msgspec.json.encode(new.reasons).decode()),
+        "INSERT OR REPLACE INTO review_counters (conversation, turns, steps, reasons, runtime)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (conversation_id, new.turns, new.steps, msgspec.json.encode(new.reasons).decode(), new.runtime),
     )
 
 
@@ -169,6 +173,11 @@ def view_of(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
         (job_id,),
     ).fetchone()
     return (row[0] or "", row[1]) if row else ("", "[]")
+
+
+def begin_anew(connection: apsw.Connection, job_id: str, view: str) -> None:
+    """Forget the review's own session (its transcript stays), so that the next try makes another."""
+    connection.execute("UPDATE reviews SET child = 0, view = ? WHERE job = ?", (view, job_id))
 
 
 def finish(connection: apsw.Connection, job_id: str, summary: str, note: str, now: str) -> None:

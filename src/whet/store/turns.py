@@ -63,6 +63,14 @@ def end(connection: apsw.Connection, key: int, turn: Turn, reason: str, error: s
     )
 
 
+def last_reason(connection: apsw.Connection, key: int) -> str:
+    """Give why the last turn ended; empty without a turn, or while it has not ended."""
+    row = connection.execute(
+        "SELECT reason FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
+    ).fetchone()
+    return row[0] if row else ""
+
+
 def undo_last(connection: apsw.Connection, key: int, now: str) -> str | None:
     """Mark the last turn undone, with the compactions made since it began; gives the user's text."""
     last = connection.execute(

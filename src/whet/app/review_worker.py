@@ -1,0 +1,107 @@
+"""The worker of a program, composed: from what a process has, or from a home alone.
+
+A worker of its own needs no model settings, no person and no plugins: the order names the model, and a
+review asks nobody and runs nobody's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from whet.agent.session import Limits
+from whet.app.learning import Learning
+from whet.app.practice import PracticeHost
+from whet.app.reviews import Needs, Reviews
+from whet.app.standing import Standing
+from whet.approval.gate import PolicyGate
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, ReviewSettings, Settings
+from whet.contract.errors import ConfigError
+from whet.contract.events import ReviewFinished
+from whet.contract.protocols import Provider
+from whet.contract.tools import Tool
+from whet.lanes import ToolPool
+from whet.providers.connect import connect_one
+from whet.review.budget import Budget
+from whet.review.fork import PROBES, Nobody, Parts
+from whet.review.order import Order
+from whet.review.worker import Worker
+from whet.store.database import Database
+from whet.tools.files import file_tools
+from whet.tools.sessions import session_tools
+
+
+def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
+    """Make a worker from what a process has."""
+    settings = needs.settings.review
+    approval = msgspec.structs.replace(needs.settings.approval, mode="deny")
+    parts = Parts(
+        database=needs.database,
+        clock=needs.clock,
+        tools=_tools(needs),
+        policy=PolicyGate(approval, Nobody(), needs.grants, needs.home.root),
+        bind=needs.learning.bind,
+        budget=Budget(needs.database, needs.clock, settings),
+        limits=Limits(settings.max_steps, settings.timeout_s),
+        digest_tokens=settings.digest_tokens,
+    )
+    return Worker(parts, needs.learning.desk, settings, lambda order: _connect(needs, order), tell)
+
+
+@asynccontextmanager
+async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str]) -> AsyncGenerator[Reviews]:
+    """Open the reviews of a home for a process that does nothing else; everything is closed at the end."""
+    home.ensure()
+    clock, pool, practice = SystemClock(), ToolPool(), PracticeHost()
+    database = Database.open(home.database, clock)
+    reviews: Reviews | None = None
+    try:
+        learning = Learning(database, clock, home, settings)
+        standing = Standing(database, clock)
+        reviews = Reviews(
+            Needs(home, settings, secrets, database, clock, learning, standing, pool, practice.reach)
+        )
+        yield reviews
+    finally:
+        if reviews is not None:
+            await reviews.aclose()
+        pool.close()
+        practice.close()
+        database.close()
+
+
+def _tools(needs: Needs) -> dict[str, Tool]:
+    tools = (*file_tools(needs.pool), *needs.learning.tools(), *session_tools(needs.database))
+    wanted = {*PROBES, "memory", "skill_manage"}
+    return {tool.name: tool for tool in tools if tool.name in wanted}
+
+
+def _connect(needs: Needs, order: Order) -> tuple[Provider, bool]:
+    """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
+    settings = needs.settings.review
+    if settings.model:
+        return connect_one(needs.reach(_other(order.runtime.model, settings)), needs.secrets), False
+    if settings.provider or settings.base_url:
+        raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
+    provider = connect_one(needs.reach(order.runtime.model), needs.secrets)
+    provider.wiring.keys.prefer(order.runtime.key_name)
+    return provider, True
+
+
+def _other(model: ModelSettings, settings: ReviewSettings) -> ModelSettings:
+    """Give the settings of another model; what they leave out is the conversation's where it still fits."""
+    same_server = not (settings.provider or settings.base_url)
+    return msgspec.structs.replace(
+        model,
+        model=settings.model,
+        provider=settings.provider or model.provider,
+        base_url=settings.base_url or (model.base_url if same_server else ""),
+        format=settings.format if settings.format != "auto" or not same_server else model.format,
+        api_key_env=settings.api_key_env or (model.api_key_env if same_server else ""),
+        window_tokens=0,
+        max_output_tokens=0,
+    )

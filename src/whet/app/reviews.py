@@ -1,0 +1,225 @@
+"""Reviews in a running program: who watches the turns, where the worker runs, and what is left to another.
+
+A one-shot only watches, so the worker and the fork are imported when a job is really run. A process that
+ends with jobs in the queue starts `whet worker` for them, detached from its terminal. It does not know what
+a review says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.agent.session import Session
+from whet.app.learning import Learning
+from whet.approval.gate import GrantStore
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, Settings
+from whet.contract.errors import ConfigError, NotFound, StoreError
+from whet.contract.events import EndReason, ReviewFinished
+from whet.contract.protocols import ModelInfo, Provider
+from whet.lanes import ToolPool
+from whet.providers.connect import stand_in
+from whet.providers.fallback import FallbackProvider
+from whet.providers.link import ServerProvider
+from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
+from whet.review.triggers import watch
+from whet.store import jobs, live, reviews, sessions
+from whet.store.database import Database
+from whet.store.jobs import AtEnd, Queued
+from whet.store.transcript import Turn
+from whet.tools.registry import read_specs
+
+log = logging.getLogger("whet.review")
+_JOBS = (reviews.KIND,)
+# The prompt is ready and drawn before a review takes any of the process's time.
+_PAUSE_S = 0.25
+_LONGEST_WAIT_S = 300.0
+PATIENCE_S = 150.0
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """What reviews take from the program that they run in. `reach` makes an address of the provider
+    `practice`, which may have none of its own."""
+
+    home: Home
+    settings: Settings
+    secrets: Mapping[str, str]
+    database: Database
+    clock: Clock
+    learning: Learning
+    grants: GrantStore
+    pool: ToolPool
+    reach: Callable[[ModelSettings], ModelSettings]
+
+
+class Reviews:
+    """The reviews of one process. `listeners` get what came of each one that it runs."""
+
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
+        self.settings = needs.settings.review
+        self.listeners: list[Callable[[ReviewFinished], None]] = []
+        self._worker: Any = None
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, session: Session, runtime: Callable[[], Runtime]) -> Callable[[Turn, EndReason], AtEnd]:
+        """Give what a session's turns do at their end; `runtime` says which model answers it then."""
+        return watch(session, self.settings, self._needs.clock, runtime)
+
+    async def ask(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> Queued:
+        """Queue a review of a session by hand, up to its last finished turn; durable on return.
+
+        Raises ConfigError where reviews are off or the session has no tools for one, NotFound where there is
+        nothing to review.
+        """
+        needs = self._needs
+        if self.settings.writes == "off":
+            raise ConfigError("reviews are off", hint="whet config set review.writes auto")
+
+        def work(connection: apsw.Connection) -> Queued:
+            return _ask(connection, needs, (session_id, focus, tuple(kinds)))
+
+        return await needs.database.append(work)
+
+    async def drain(self) -> list[ReviewFinished]:
+        """Run every job that is due, here and now."""
+        return await self.worker.drain()
+
+    async def run(self, job_id: str) -> ReviewFinished | None:
+        """Run one job here and now; None where another process works on it or on its conversation."""
+        return await self.worker.run_one(job_id)
+
+    def start(self) -> None:
+        """Run reviews beside what this process does, from now on, unless review.worker is off."""
+        if self.settings.worker == "auto" and self.settings.writes != "off" and self._task is None:
+            self._wake.set()
+            self._task = asyncio.create_task(self.serve())
+
+    def kick(self) -> None:
+        """Say that there may be a job; costs nothing."""
+        self._wake.set()
+
+    async def serve(self) -> None:
+        """Run jobs as they become due, until cancelled. A store that fails is tried again later."""
+        while True:
+            wait_s = _LONGEST_WAIT_S
+            try:
+                if await self._needs.database.read(lambda db: jobs.is_due(db, _JOBS, self._needs.clock)):
+                    await self.drain()
+                wait_s = await self._until_due_s()
+            except StoreError as error:
+                log.warning("reviews wait: %s", error.message)
+            self._wake.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait_s)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def aclose(self) -> None:
+        """Stop; a review that runs is free for the next worker and goes on there."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def hand_over(self) -> bool:
+        """Start a worker of its own for what is due, detached from the terminal; False where nothing is."""
+        if self.settings.worker != "auto" or self.settings.writes == "off":
+            return False
+        needs = self._needs
+        if not needs.database.read_now(lambda db: jobs.is_due(db, _JOBS, needs.clock)):
+            return False
+        start_detached(needs.home)
+        return True
+
+    @property
+    def worker(self) -> Any:
+        """The worker of this process, made at the first use (its modules cost what a one-shot can't pay)."""
+        if self._worker is None:
+            make = pkgutil.resolve_name("whet.app.review_worker:make")
+            self._worker = make(self._needs, self._tell)
+        return self._worker
+
+    def _tell(self, finished: ReviewFinished) -> None:
+        for listener in self.listeners:
+            listener(finished)
+
+    async def _until_due_s(self) -> float:
+        due = await self._needs.database.read(lambda db: jobs.next_due(db, _JOBS))
+        if not due:
+            return _LONGEST_WAIT_S
+        wait_s = (datetime.fromisoformat(due) - self._needs.clock.now()).total_seconds()
+        return min(max(wait_s, 1.0), _LONGEST_WAIT_S)
+
+
+def runtime_of(provider: Provider, answering: ModelInfo, settings: Settings) -> Runtime:
+    """Say which server, model and key answer a session now, its fallback where that has taken over."""
+    model = settings.model
+    if isinstance(provider, FallbackProvider):
+        has_switched = answering == provider.second.info
+        model = stand_in(model, settings.fallback) if has_switched else model
+        provider = provider.second if has_switched else provider.first
+    key = provider.wiring.keys.current.name if isinstance(provider, ServerProvider) else ""
+    return Runtime(model, key)
+
+
+def _ask(connection: apsw.Connection, needs: Needs, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:
+    session_id, focus, wanted = what
+    session = sessions.get(connection, session_id)
+    if session.private:
+        raise ConfigError(
+            "a private session is never reviewed", hint="whet sessions private ID --off shows it again"
+        )
+    if session.kind != "chat":
+        raise ConfigError(f"a session of kind {session.kind} is not reviewed", hint="name a chat's id")
+    key = sessions.key_of(connection, session_id)
+    turn = live.last_turn(connection, key)
+    if not turn:
+        raise NotFound("nothing was finished in this session yet", hint="say something first")
+    offered = {spec.name for spec in read_specs(sessions.prefix(connection, session_id)[1].encode())}
+    able = kinds_for(offered)
+    kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in able and (not wanted or kind in wanted))
+    if not kinds:
+        raise ConfigError(
+            "this session was begun without the tools that a review writes with",
+            hint="tools.toolsets: memory, skills",
+        )
+    before = reviews.counters(connection, session.conversation_id)
+    facts = reviews.turn_facts(connection, key, turn)
+    if before.runtime:
+        runtime = msgspec.json.decode(before.runtime, type=Runtime)
+    else:
+        model = needs.settings.model
+        runtime = Runtime(msgspec.structs.replace(model, provider=session.provider, model=session.model))
+    order = Order(session_id, turn, kinds, ("asked",), runtime, facts.context_tokens, focus)
+    return put(connection, order, session.conversation_id, needs.clock)
+
+
+def start_detached(home: Home) -> None:
+    """Start `whet worker` for a home: it outlives this process and its terminal and logs to a file."""
+    home.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    environ = {**os.environ, "WHET_HOME": str(home.root)}
+    environ.pop("WHET_PROFILE", None)
+    with (home.logs / "worker.log").open("ab") as output:
+        subprocess.Popen(
+            [sys.executable, "-m", "whet", "worker", "--drain", "--patience", f"{PATIENCE_S:g}"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=home.root,
+            env=environ,
+            start_new_session=True,
+        )

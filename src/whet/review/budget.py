@@ -1,0 +1,106 @@
+"""What reviews may spend in a day, checked before each of their model calls.
+
+A ceiling: a call that is expected to pass it is not made. Tokens and money are summed from the stored
+sessions of reviews, in whichever process they run. A price that is not known can't be kept below a limit,
+so with a limit in USD such a model is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from datetime import timedelta
+from typing import cast
+
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.config.schema import ReviewSettings
+from whet.contract.errors import ConfigError, ProviderError
+from whet.contract.messages import Message, Usage
+from whet.contract.protocols import ModelInfo, ModelLink, Reply, StreamItem
+from whet.review.triggers import day_start
+from whet.store import reviews
+from whet.store.database import Database
+
+
+class BudgetReached(ConfigError):
+    """The day's budget for reviews has no room for the next call."""
+
+
+class Budget:
+    """The day's budget of one home."""
+
+    def __init__(self, database: Database, clock: Clock, settings: ReviewSettings) -> None:
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+
+    def tomorrow(self) -> str:
+        """Give the ISO time from which there is budget again."""
+        day = self._clock.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        return iso(day + timedelta(days=1))
+
+    async def check(self, expected: Usage) -> None:
+        """Raise BudgetReached where a call like `expected` would pass a limit."""
+        settings = self._settings
+        if not settings.daily_tokens and not settings.daily_usd:
+            return
+        since = day_start(self._clock.now())
+        spent = await self._database.read(lambda db: reviews.spent_since(db, since))
+        if settings.daily_tokens and spent.review_tokens + expected.total_tokens > settings.daily_tokens:
+            raise BudgetReached(
+                f"today's budget for reviews is used up ({spent.review_tokens:,} of"
+                f" {settings.daily_tokens:,} tokens)",
+                hint="review.daily_tokens",
+            )
+        if not settings.daily_usd:
+            return
+        if spent.usd is None or expected.cost_usd is None:
+            raise BudgetReached(
+                "the price of the model is not known, so review.daily_usd can't be kept",
+                hint="limit reviews by review.daily_tokens and set review.daily_usd to 0",
+            )
+        if spent.usd + expected.cost_usd > settings.daily_usd:
+            raise BudgetReached(
+                f"today's budget for reviews is used up (${spent.usd:.2f} of ${settings.daily_usd:.2f})",
+                hint="review.daily_usd",
+            )
+
+
+class MeteredLink:
+    """A review's way to its model, past the budget; it remembers why the last call failed."""
+
+    def __init__(self, link: ModelLink, budget: Budget, context_tokens: int) -> None:
+        self._link = link
+        self._budget = budget
+        self._expected_tokens = context_tokens
+        self.failure: ConfigError | ProviderError | None = None
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model that answers."""
+        return self._link.info
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        """Stream as the link does. Raises BudgetReached before anything is sent, ProviderError."""
+        try:
+            await self._budget.check(_expected(self.info, self._expected_tokens))
+            # Every link's stream is an async generator; closing it at once closes its connection at once.
+            stream = cast("AsyncGenerator[StreamItem, None]", self._link.stream(messages))
+            async with aclosing(stream) as items:
+                async for item in items:
+                    if isinstance(item, Reply):
+                        self._expected_tokens = item.usage.total_tokens
+                    yield item
+        except (ConfigError, ProviderError) as error:
+            self.failure = error
+            raise
+
+
+def _expected(info: ModelInfo, tokens: int) -> Usage:
+    """Give what a call of this size costs at the most, output left out."""
+    price = info.input_usd_per_mtok
+    return msgspec.structs.replace(
+        Usage(total_tokens=tokens), cost_usd=None if price is None else tokens * price / 1e6
+    )

@@ -1,0 +1,37 @@
+"""A conversation as one text for another model: what the person said whole, everything else cut to fit.
+
+Text stays verbatim between the cuts, so that it can be quoted as evidence. It does not know who reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whet.contract.messages import Message
+from whet.contract.tools import clip
+
+_CHARS_PER_TOKEN = 4
+_CAPS = (4_000, 2_000, 1_000, 500, 240, 120)
+
+
+def digest(messages: Sequence[Message], budget_tokens: int) -> str:
+    """Write `messages` as a text of at most `budget_tokens`: long parts are cut first, then the middle."""
+    budget = budget_tokens * _CHARS_PER_TOKEN
+    text = ""
+    for cap in _CAPS:
+        text = "\n\n".join(_row(message, cap) for message in messages)
+        if len(text) <= budget:
+            break
+    return f"<conversation>\n{clip(text, budget)}\n</conversation>"
+
+
+def _row(message: Message, cap: int) -> str:
+    text = message.text
+    if message.role == "user":
+        return f"PERSON: {clip(text, 4 * cap)}"
+    if message.role == "tool":
+        kind = "FAILED RESULT" if message.is_error else "RESULT"
+        return f"{kind} of {message.tool_name}: {clip(text, cap)}"
+    calls = [f"CALL {call.name} {clip(call.arguments, cap)}" for call in message.tool_calls]
+    said = [f"AGENT: {clip(text, cap)}"] if text else []
+    return "\n".join([*said, *calls])

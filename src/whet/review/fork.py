@@ -1,0 +1,252 @@
+"""A review's session: the reviewed conversation's very bytes, one message more, and almost nothing allowed.
+
+The fork is a child session of kind `review` that stores only what it says itself; what it inherits is read
+from the parent's rows and never written. So the parent, its context engine, its plugins and its cache are
+not touched, and a crash loses nothing: the same child is opened again. Another model, which could not read
+the parent's cache, gets a digest of the conversation in place of its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.agent.session import Limits, Session
+from whet.clock import Clock, iso
+from whet.context.repair import Growing
+from whet.contract.errors import NotFound
+from whet.contract.events import Emit
+from whet.contract.messages import Message, Usage
+from whet.contract.origin import Origin
+from whet.contract.protocols import (
+    Answer,
+    ApprovalRequest,
+    Compacted,
+    ContextStatus,
+    Decision,
+    Gate,
+    GateCall,
+    ModelInfo,
+    ModelLink,
+    Provider,
+)
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.review import wording
+from whet.review.budget import Budget, MeteredLink
+from whet.review.digest import digest
+from whet.review.order import Order
+from whet.store import live, reviews, sessions
+from whet.store.database import Database
+from whet.store.jobs import Job
+from whet.store.sessions import NewSession, SessionRow
+from whet.store.transcript import SessionLog
+from whet.tools.registry import read_specs
+
+WRITES = ("memory", "skill_manage")
+PROBES = ("read_file", "search_files", "skills_list", "skill_view", "session_search")
+DIGEST = "digest"
+"""What stands in place of a view where the review reads a digest."""
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What forks are made of. `tools`: every tool of the program by name. `policy`: a gate that asks nobody.
+    `bind` has a session's writes count as a review's."""
+
+    database: Database
+    clock: Clock
+    tools: Mapping[str, Tool]
+    policy: Gate
+    bind: Callable[[str, Origin], None]
+    budget: Budget
+    limits: Limits
+    digest_tokens: int
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """An open review: its session, the message that begins it, and its metered way to the model."""
+
+    session: Session
+    opening: Message
+    link: MeteredLink
+
+
+async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *, shares_prefix: bool) -> Fork:
+    """Open the review's session, made on the first try and found again afterwards.
+
+    Raises NotFound where the reviewed session is gone, ConfigError without a model.
+    """
+    child_id = await parts.database.append(
+        lambda db: _child(db, job, order, provider.info, (shares_prefix, parts))
+    )
+
+    def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool]:
+        parent = sessions.get(connection, order.session_id)
+        view = reviews.view_of(connection, job.id)[1]
+        key = sessions.key_of(connection, parent.id)
+        if view == DIGEST:
+            text = live.view_after(connection, key, order.turn)
+            return parent, live.read_view(connection, key, text), sessions.prefix(connection, child_id), True
+        return parent, live.read_view(connection, key, view), sessions.prefix(connection, child_id), False
+
+    parent, inherited, prefix, is_digest = await parts.database.read(read)
+    specs = read_specs(prefix[1].encode())
+    opening = wording.review_message(order.kinds, order.focus, _allowed(specs, parts))
+    if is_digest:
+        opening = f"{wording.TITLE}\n\n{digest(inherited, parts.digest_tokens)}\n\n{opening}"
+        inherited = []
+    # A vendor may keep caches apart by the session's name, so the parent's goes out.
+    link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
+    metered = MeteredLink(link, parts.budget, order.context_tokens)
+    parts.bind(child_id, _origin(job, parent))
+    log = await SessionLog.open(parts.database, child_id, parts.clock)
+    session = _session(parts, log, metered, inherited, (specs, parent))
+    return Fork(session, Message(role="user", content=opening), metered)
+
+
+def _child(
+    connection: apsw.Connection, job: Job, order: Order, info: ModelInfo, how: tuple[bool, Parts]
+) -> str:
+    """Give the review's own session, made with the list that it begins with where there is none yet."""
+    shares_prefix, parts = how
+    child_id, view = reviews.view_of(connection, job.id)
+    if child_id:
+        return child_id
+    parent = sessions.get(connection, order.session_id)
+    prompt, tools_json = sessions.prefix(connection, parent.id)
+    if view == DIGEST or not shares_prefix:
+        offered = [parts.tools[name].spec for name in (*WRITES, *PROBES) if name in parts.tools]
+        prompt, tools_json = wording.prompt("digest.md"), msgspec.json.encode(offered).decode()
+        view = DIGEST
+    else:
+        view = live.view_after(connection, sessions.key_of(connection, parent.id), order.turn)
+    new = NewSession(
+        id=parts.clock.new_id(),
+        parent_session_id=parent.id,
+        kind="review",
+        source=parent.source,
+        provider=info.provider,
+        model=info.model,
+        workspace=parent.workspace,
+        title=f"review of {parent.title or parent.id}",
+        system_prompt=prompt,
+        tools_json=tools_json,
+    )
+    return reviews.begin(connection, job.id, new, view, iso(parts.clock.now())).id
+
+
+def _origin(job: Job, parent: SessionRow) -> Origin:
+    return Origin(
+        "review",
+        parent_session_id=parent.id,
+        execution_context="background_review",
+        platform=parent.source,
+        task_id=job.id,
+    )
+
+
+def _session(
+    parts: Parts,
+    log: SessionLog,
+    link: MeteredLink,
+    inherited: Sequence[Message],
+    of: tuple[Sequence[ToolSpec], SessionRow],
+) -> Session:
+    specs, parent = of
+    allowed = _allowed(specs, parts)
+    return Session(
+        log=log,
+        link=link,
+        context=Inherited(inherited, lambda: link),
+        tools={
+            spec.name: parts.tools[spec.name] if spec.name in allowed else _denied(spec) for spec in specs
+        },
+        gate=ReviewGate(parts.policy, allowed),
+        person=Nobody(),
+        limits=parts.limits,
+        clock=parts.clock,
+        workspace=Path(parent.workspace or "."),
+    )
+
+
+def _allowed(specs: Sequence[ToolSpec], parts: Parts) -> tuple[str, ...]:
+    offered = {spec.name for spec in specs}
+    return tuple(name for name in (*WRITES, *PROBES) if name in offered and name in parts.tools)
+
+
+def _denied(spec: ToolSpec) -> Tool:
+    """Stand in for a tool that a review may not use: known, so that the gate says why it is denied."""
+
+    async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
+        raise NotFound(f"{spec.name} is not part of a review")
+
+    return Tool(spec, toolset="", effects=frozenset(), run=run)
+
+
+class ReviewGate:
+    """Lets memory and skill tools pass, probes by the policy of a program where nobody is, nothing else."""
+
+    def __init__(self, policy: Gate, allowed: Sequence[str]) -> None:
+        self._policy = policy
+        self._allowed = allowed
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        """Decide without asking anybody; a denial names what is allowed."""
+        name = call.tool.name
+        if name in WRITES and name in self._allowed:
+            return Decision("allow", "rule")
+        if name in self._allowed:
+            return await self._policy.decide(call, emit)
+        return Decision(
+            "deny",
+            "rule",
+            f"{name} is denied in a review, so nothing was run. Allowed are: {', '.join(self._allowed)}.",
+        )
+
+
+class Nobody:
+    """A review has no person to ask."""
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        """Nobody answers."""
+        return None
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Nobody answers."""
+        return None
+
+
+class Inherited:
+    """The context of a fork: the parent's list, word for word, then the review's own messages.
+
+    No engine is asked or told anything, and nothing is compacted: a list that is too long is the worker's
+    business.
+    """
+
+    def __init__(self, inherited: Sequence[Message], link: Callable[[], ModelLink]) -> None:
+        self._inherited = list(inherited)
+        self._link = link
+        self._wire = Growing()
+
+    async def view(
+        self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
+    ) -> Sequence[Message]:
+        """Give the inherited list and what came since, repaired as the parent's was."""
+        return self._wire.of([*self._inherited, *transcript])
+
+    def observe(self, usage: Usage) -> None:
+        """Take no notice."""
+
+    async def compact(self, focus: str, emit: Emit) -> Compacted:
+        """Compact nothing."""
+        return "nothing"
+
+    async def status(self) -> ContextStatus:
+        """Say what there is."""
+        window = self._link().info.window_tokens
+        return ContextStatus("none", "review", window, 0, 0, counted=False, messages=len(self._inherited))
+
+    async def aclose(self) -> None:
+        """End nothing."""

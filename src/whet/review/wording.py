@@ -1,0 +1,64 @@
+"""What a review is told, and what a person is told of it afterwards.
+
+The prompts are the Markdown files beside this module. The summary is made from the review's own settled rows
+of the ledger and nothing else, so that nothing it merely read or tried can appear in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from whet.review.order import Kind
+from whet.store.ledger import LedgerRow
+
+TITLE = "Self-improvement review"
+GO_ON = f"{TITLE}: it was interrupted. Go on where it stopped; what you saved so far is kept."
+_DONE = {
+    "create": "created",
+    "edit": "edited",
+    "patch": "patched",
+    "delete": "deleted",
+    "write_file": "extended",
+    "remove_file": "trimmed",
+}
+
+
+def review_message(kinds: Sequence[Kind], focus: str, allowed: Sequence[str]) -> str:
+    """Give the one message that a review adds to the conversation; it begins with `TITLE`."""
+    tasks = "".join(prompt(f"{kind}.md") for kind in kinds)
+    wanted = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
+    text = prompt("review.md")
+    for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", wanted)):
+        text = text.replace(f"{{{name}}}", value)
+    return text.strip()
+
+
+def prompt(name: str) -> str:
+    """Give the text of a prompt file."""
+    return (Path(__file__).parent / "prompts" / name).read_text("utf-8").rstrip() + "\n"
+
+
+def summary(rows: Sequence[LedgerRow]) -> str:
+    """Say in a line what a review has saved: "Memory updated · Skill 'deploy' patched (2 quotes)"; empty
+    where it saved nothing."""
+    active = [row for row in rows if row.state == "active"]
+    groups: dict[str, list[LedgerRow]] = {}
+    for row in active:
+        groups.setdefault(_part(row), []).append(row)
+    parts = [f"{name}{_quotes(of_part)}" for name, of_part in groups.items()]
+    held = sum(row.state in ("inbox", "quarantined") for row in rows)
+    if held:
+        parts.append(f"{held} {'waits' if held == 1 else 'wait'} for you: whet review inbox")
+    return f"{TITLE}: {' · '.join(parts)}" if parts else ""
+
+
+def _part(row: LedgerRow) -> str:
+    if row.kind == "memory":
+        return "User profile updated" if row.item == "user" else "Memory updated"
+    return f"Skill '{row.item}' {_DONE.get(row.action, 'changed')}"
+
+
+def _quotes(rows: Sequence[LedgerRow]) -> str:
+    count = len({(quote.session_id, quote.seq, quote.quote) for row in rows for quote in row.evidence})
+    return f" ({count} quote{'' if count == 1 else 's'})" if count else ""

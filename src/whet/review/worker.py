@@ -1,0 +1,293 @@
+"""Runs review jobs: lease, fork, converse, and settle everything that was saved in one transaction.
+
+The same worker runs in a chat's process, in one of its own after a one-shot, and in `whet worker`. Whatever
+kills it, the job is leased again and its child session goes on; what the review saved comes into force
+exactly once, together with the job's completion. One of the four places that may catch everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Literal
+
+import apsw
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.agent.model_call import shielded
+from whet.clock import iso
+from whet.config.schema import ReviewSettings
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ConfigError,
+    ContextOverflow,
+    ModelRefused,
+    NotFound,
+    QuotaExhausted,
+    RateLimited,
+    WhetError,
+)
+from whet.contract.events import Event, ReviewFinished
+from whet.contract.messages import Message
+from whet.contract.protocols import Provider
+from whet.log import mask
+from whet.memory.desk import Desk
+from whet.review import wording
+from whet.review.budget import BudgetReached
+from whet.review.fork import DIGEST, Fork, Parts, open_fork
+from whet.review.order import Order, read_order
+from whet.store import claims, jobs, reviews, sessions, turns
+from whet.store.jobs import Job
+from whet.store.ledger import LedgerRow
+
+log = logging.getLogger("whet.review")
+KINDS = (reviews.KIND,)
+LEASE_S = 120.0
+_HEARTBEAT_S = 30.0
+_TRIES = 5
+_LEASES = 40
+_BACKOFF_S, _BACKOFF_BY, _BACKOFF_MOST_S = 30.0, 4.0, 3600.0
+_PERSON_S = 600.0
+
+
+class _Pointless(WhetError):
+    """There is nothing to review, or nothing will come of it."""
+
+
+# What another try can't mend.
+_FINAL = (_Pointless, NotFound, ModelRefused, BadRequest)
+# What a person has to mend first: tried again, but not soon.
+_PERSONS = (AuthRejected, QuotaExhausted, ConfigError)
+
+Connect = Callable[[Order], tuple[Provider, bool]]
+"""Gives an order's provider and whether it can read the conversation's prefix cache. Raises ConfigError."""
+
+
+class _Lost(Exception):
+    """Another worker has taken the job; nothing of it is ours any more."""
+
+
+class Worker:
+    """Runs the reviews of one home, one after the other. `tell` gets what came of each."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        desk: Desk,
+        settings: ReviewSettings,
+        connect: Connect,
+        tell: Callable[[ReviewFinished], None],
+    ) -> None:
+        self._parts = parts
+        self._desk = desk
+        self._settings = settings
+        self._connect = connect
+        self._tell = tell
+        self._database = parts.database
+        self._clock = parts.clock
+        self._owner = claims.owner_name(self._clock.new_id())
+
+    async def drain(self) -> list[ReviewFinished]:
+        """Run every job that is due, those that become due meanwhile included."""
+        done: list[ReviewFinished] = []
+        while (finished := await self.run_one()) is not None:
+            done.append(finished)
+        return done
+
+    async def run_one(self, job_id: str = "") -> ReviewFinished | None:
+        """Take one job that is due, or that one, and bring it as far as it goes; None where there is none or
+        reviews are off.
+
+        Raises CancelledError (the job is free for the next worker then) and StoreError; nothing else.
+        """
+        if self._settings.writes == "off":
+            return None
+        job = await self._write(lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id))
+        if job is None:
+            return None
+        try:
+            finished = await self._beside_heartbeat(job, self._guarded(job))
+        except _Lost:
+            log.info("review %s was taken over by another worker", job.id)
+            return await self.run_one(job_id)
+        except asyncio.CancelledError:
+            await shielded(self._write(lambda db: jobs.release(db, job)))
+            raise
+        self._tell(finished)
+        return finished
+
+    async def _guarded(self, job: Job) -> ReviewFinished:
+        """Run the job; every failure becomes one line and a next try, or its end."""
+        order: Order | None = None
+        try:
+            order = read_order(job.payload)
+            return await self._review(job, order)
+        except _Lost:
+            raise
+        except BudgetReached as error:
+            return await self._put_off(job, order, error)
+        except WhetError as error:
+            return await self._failed(job, order, error)
+        except Exception as error:
+            log.exception("review %s crashed", job.id)
+            return await self._failed(job, order, WhetError(f"{type(error).__name__}: {error}"))
+
+    async def _review(self, job: Job, order: Order) -> ReviewFinished:
+        parent = await self._database.read(lambda db: sessions.get(db, order.session_id))
+        if parent.private:
+            raise _Pointless("the session is private by now, so it is not reviewed")
+        if job.attempts > _LEASES:
+            raise _Pointless(f"it was begun {job.attempts} times and never came to an end")
+        async with self._provider(order) as (provider, shares_prefix):
+            fork = await open_fork(self._parts, job, order, provider, shares_prefix=shares_prefix)
+            try:
+                note = await self._converse(fork)
+            except ContextOverflow:
+                await self._write(lambda db: reviews.begin_anew(db, job.id, DIGEST))
+                fork = await open_fork(self._parts, job, order, provider, shares_prefix=False)
+                note = await self._converse(fork)
+        return await self._settle(job, order, fork, note)
+
+    @asynccontextmanager
+    async def _provider(self, order: Order) -> AsyncGenerator[tuple[Provider, bool]]:
+        provider, shares_prefix = self._connect(order)
+        try:
+            yield provider, shares_prefix
+        finally:
+            await provider.aclose()
+
+    async def _converse(self, fork: Fork) -> str:
+        """Bring the review's conversation to its end and give a note on how it ended, empty for well.
+
+        Where an earlier try has ended it, nothing is asked. Raises WhetError where it failed.
+        """
+        session = fork.session
+        if (reason := await self._ended(fork)) in ("answered", "budget"):
+            return _note(reason, self._settings.max_steps)
+        if await session.log.unfinished_turn() is not None:
+            end = await run_turn(session, None, _ignore)
+        else:
+            end = await run_turn(session, await self._next_message(fork), _ignore)
+        if end.reason in ("answered", "budget"):
+            return end.error
+        failure = fork.link.failure
+        if isinstance(failure, BudgetReached) and session.log.session.usage.total_tokens:
+            return failure.message  # what it saved until here has been paid for, and holds
+        raise failure or WhetError(end.error or f"the review {end.reason}", hint=end.hint)
+
+    async def _ended(self, fork: Fork) -> str:
+        child = fork.session.id
+        return await self._database.read(lambda db: turns.last_reason(db, sessions.key_of(db, child)))
+
+    async def _next_message(self, fork: Fork) -> Message:
+        """Give the opening; after a failed try that had got somewhere, the word to go on."""
+        log = fork.session.log
+        if any(message.role == "assistant" for message in log.messages):
+            return Message(role="user", content=wording.GO_ON)
+        if log.messages:
+            await log.undo_last_turn()
+        return fork.opening
+
+    async def _settle(self, job: Job, order: Order, fork: Fork, note: str) -> ReviewFinished:
+        """Bring everything that was saved into force together with the job's completion, then the files."""
+        now, child = iso(self._clock.now()), fork.session.id
+
+        def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
+            if not jobs.complete(connection, job, self._clock):
+                raise _Lost
+            rows = self._desk.settle(connection, job.id)
+            summary = wording.summary(rows)
+            reviews.finish(connection, job.id, summary, note, now)
+            sessions.end(connection, child, "completed", now)
+            return rows, summary
+
+        rows, summary = await self._write(work)
+        await self._desk.apply(rows)
+        held = tuple(row.id for row in rows if row.state in ("active", "inbox", "quarantined"))
+        log.info("review %s: %s", job.id, summary or "nothing to save")
+        return msgspec.structs.replace(
+            _about(job, order, "saved" if held else "nothing", note),
+            review_session_id=child,
+            summary=summary,
+            ledger_ids=held,
+        )
+
+    async def _put_off(self, job: Job, order: Order | None, error: BudgetReached) -> ReviewFinished:
+        until = self._parts.budget.tomorrow()
+        await self._change(lambda db: jobs.put_off(db, job, error.message, until))
+        return msgspec.structs.replace(_about(job, order, "waiting", _line(error)), until=until)
+
+    async def _failed(self, job: Job, order: Order | None, error: WhetError) -> ReviewFinished:
+        line, now = _line(error), self._clock.now()
+
+        def work(connection: apsw.Connection) -> str:
+            failures = reviews.count_failure(connection, job.id, line)
+            wait_s = None if order is None else _retry_in_s(error, failures)
+            if not jobs.fail(connection, job, line, self._clock, retry_in_s=wait_s):
+                raise _Lost
+            if wait_s is not None:
+                return iso(now + timedelta(seconds=wait_s))
+            self._desk.discard(connection, job.id)
+            reviews.finish(connection, job.id, "", line, iso(now))
+            return ""
+
+        until = await self._write(work)
+        log.warning("review %s failed, next try %s: %s", job.id, until or "never", line)
+        state = "waiting" if until else "failed"
+        return msgspec.structs.replace(_about(job, order, state, line), until=until)
+
+    async def _beside_heartbeat(self, job: Job, work: Coroutine[Any, Any, ReviewFinished]) -> ReviewFinished:
+        """Run `work` while renewing the lease. Raises _Lost, with `work` ended, where that is gone."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=_HEARTBEAT_S))[0]:
+                await self._change(lambda db: jobs.heartbeat(db, job, LEASE_S, self._clock))
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def _change(self, work: Callable[[apsw.Connection], bool]) -> None:
+        if not await self._write(work):
+            raise _Lost
+
+    async def _write(self, work: Callable[[apsw.Connection], Any]) -> Any:
+        return await self._database.append(work)
+
+
+def _about(
+    job: Job, order: Order | None, state: Literal["saved", "nothing", "failed", "waiting"], note: str
+) -> ReviewFinished:
+    session_id = order.session_id if order else ""
+    by_hand = order is not None and order.is_by_hand
+    return ReviewFinished(job.id, session_id, "", state, note=note, by_hand=by_hand)
+
+
+def _retry_in_s(error: WhetError, failures: int) -> float | None:
+    """Say when to try again after so many failures, None for never."""
+    if isinstance(error, _FINAL) or failures >= _TRIES:
+        return None
+    first_s, by = (_PERSON_S, 3.0) if isinstance(error, _PERSONS) else (_BACKOFF_S, _BACKOFF_BY)
+    wait_s = min(first_s * by ** (failures - 1), _BACKOFF_MOST_S * (4 if isinstance(error, _PERSONS) else 1))
+    if isinstance(error, RateLimited) and error.retry_after_s:
+        return max(wait_s, error.retry_after_s)
+    return wait_s
+
+
+def _note(reason: str, max_steps: int) -> str:
+    return f"it was stopped at its limit of {max_steps} steps or its time" if reason == "budget" else ""
+
+
+def _line(error: WhetError) -> str:
+    """Give an error as one line without secrets."""
+    return mask(" ".join(error.message.split()))[:300]
+
+
+def _ignore(event: Event) -> None:
+    """Show nothing of a review's own turn."""
