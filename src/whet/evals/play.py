@@ -90,7 +90,7 @@ class Play:
         await session.context.aclose()
         if not probing:
             if self.arm.reviews:
-                pass
+                await desk.app.reviews.drain()
             self._count(desk, plan, session, self.server.count - seen)
         return list(self.station.tried)
 
