@@ -102,8 +102,12 @@ class Agent:
                     pass
 
     def close(self) -> None:
-        """Close the session's resources and stop the loop; a second call does nothing."""
+        """Close the session's resources and stop the loop; a second call does nothing.
+
+        Reviews that wait are left to a process of their own, unless review.worker is off.
+        """
         if self._thread.is_alive():
+            self._wait(self._app.reviews.leave())
             self._wait(self._app.aclose())
             self._stop_loop()
 

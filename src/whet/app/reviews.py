@@ -31,6 +31,7 @@ from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import EndReason, ReviewFinished
 from whet.contract.protocols import ModelInfo, Provider
 from whet.lanes import ToolPool
+from whet.memory.desk import Desk
 from whet.providers.connect import stand_in
 from whet.providers.fallback import FallbackProvider
 from whet.providers.link import ServerProvider
@@ -76,6 +77,16 @@ class Reviews:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def database(self) -> Database:
+        """The store that it works on."""
+        return self._needs.database
+
+    @property
+    def desk(self) -> Desk:
+        """Where what reviews write is handed in."""
+        return self._needs.learning.desk
+
     def watch(self, session: Session, runtime: Callable[[], Runtime]) -> Callable[[Turn, EndReason], AtEnd]:
         """Give what a session's turns do at their end; `runtime` says which model answers it then."""
         return watch(session, self.settings, self._needs.clock, runtime)
@@ -95,9 +106,15 @@ class Reviews:
 
         return await needs.database.append(work)
 
-    async def drain(self) -> list[ReviewFinished]:
-        """Run every job that is due, here and now."""
-        return await self.worker.drain()
+    async def drain(self, patience_s: float = 0.0) -> list[ReviewFinished]:
+        """Run every job that is due, here and now; wait at most `patience_s` for those that are due soon."""
+        clock = self._needs.clock
+        until_s = clock.monotonic_s() + patience_s
+        done: list[ReviewFinished] = await self.worker.drain()
+        while (wait_s := await self._until_due_s()) is not None and clock.monotonic_s() + wait_s <= until_s:
+            await asyncio.sleep(wait_s)
+            done += await self.worker.drain()
+        return done
 
     async def run(self, job_id: str) -> ReviewFinished | None:
         """Run one job here and now; None where another process works on it or on its conversation."""
@@ -120,7 +137,8 @@ class Reviews:
             try:
                 if await self._needs.database.read(lambda db: jobs.is_due(db, _JOBS, self._needs.clock)):
                     await self.drain()
-                wait_s = await self._until_due_s()
+                due_s = await self._until_due_s()
+                wait_s = _LONGEST_WAIT_S if due_s is None else min(due_s, _LONGEST_WAIT_S)
             except StoreError as error:
                 log.warning("reviews wait: %s", error.message)
             self._wake.clear()
@@ -135,15 +153,17 @@ class Reviews:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    def hand_over(self) -> bool:
-        """Start a worker of its own for what is due, detached from the terminal; False where nothing is."""
-        if self.settings.worker != "auto" or self.settings.writes == "off":
-            return False
+    async def leave(self) -> None:
+        """Stop, and leave what is due to a worker of its own, detached from the terminal. Never raises."""
+        await self.aclose()
         needs = self._needs
-        if not needs.database.read_now(lambda db: jobs.is_due(db, _JOBS, needs.clock)):
-            return False
-        start_detached(needs.home)
-        return True
+        if self.settings.worker != "auto" or self.settings.writes == "off":
+            return
+        try:
+            if needs.database.read_now(lambda db: jobs.is_due(db, _JOBS, needs.clock)):
+                start_detached(needs.home)
+        except (OSError, StoreError) as error:
+            log.warning("no worker could be started (%s); the next one runs what waits", error)
 
     @property
     def worker(self) -> Any:
@@ -157,12 +177,12 @@ class Reviews:
         for listener in self.listeners:
             listener(finished)
 
-    async def _until_due_s(self) -> float:
+    async def _until_due_s(self) -> float | None:
+        """Give the seconds until the next waiting job is due, at least one; None where none waits."""
         due = await self._needs.database.read(lambda db: jobs.next_due(db, _JOBS))
         if not due:
-            return _LONGEST_WAIT_S
-        wait_s = (datetime.fromisoformat(due) - self._needs.clock.now()).total_seconds()
-        return min(max(wait_s, 1.0), _LONGEST_WAIT_S)
+            return None
+        return max((datetime.fromisoformat(due) - self._needs.clock.now()).total_seconds(), 1.0)
 
 
 def runtime_of(provider: Provider, answering: ModelInfo, settings: Settings) -> Runtime:

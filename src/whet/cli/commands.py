@@ -149,6 +149,15 @@ async def _compress(chat: ChatControl, rest: str) -> None:
         chat.say(line, "dim")
 
 
+async def _refine(chat: ChatControl, rest: str) -> None:
+    await chat.app.reviews.ask(chat.session.id, rest)
+    if chat.app.settings.review.worker == "off":
+        chat.say("review queued; `whet worker --drain` runs it (review.worker is off)", "dim")
+    else:
+        chat.app.reviews.kick()
+        chat.say("reviewing this conversation; what comes of it is shown here", "dim")
+
+
 async def _undo(chat: ChatControl, rest: str) -> None:
     text = await _take_back(chat)
     chat.say(wording.clip(f"taken back: {text}", chat.width()), "dim")
@@ -247,6 +256,7 @@ def builtin_commands() -> list[Command[ChatControl]]:
         Command("context", "Show how full the window is, and the engine.", _context),
         Command("compress", "Make the context smaller, keeping what you name.", _compress, "[focus]"),
         *rating_commands(),
+        Command("refine", "Review this conversation for what is worth keeping.", _refine, "[focus]"),
         Command("retry", "Take the last turn back and ask again.", _retry),
         Command("undo", "Take the last turn back.", _undo),
         Command("title", "Show or set the title.", _title, "[text]", anytime=True),

@@ -20,6 +20,8 @@ from whet import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("whet.cli.chat:chat", "Talk to the agent; -q TEXT for a single question."),
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
+    "review": ("whet.cli.review:review", "What reviews of finished turns did and cost; accept or reject."),
+    "worker": ("whet.cli.worker:worker", "Run the reviews that wait, in a process of its own."),
     "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),
     "approvals": ("whet.cli.approvals:approvals", "List what was allowed for good, and take it back."),
     "model": ("whet.cli.model:model", "Show, list and choose the model."),

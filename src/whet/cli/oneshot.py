@@ -73,7 +73,9 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         if not session.log.session.title:
             await session.log.set_title(title_of(question))
         report = Report(session, options.output)
-        return await _answer(report, session.user_message(question, images))
+        code = await _answer(report, session.user_message(question, images))
+        await app.reviews.leave()
+        return code
     finally:
         await app.aclose()
 

@@ -34,9 +34,10 @@ from whet.cli.render import Painter
 from whet.cli.screen import Lines, Screen, Signal, Typed
 from whet.cli.slash import Commands, parse, unescaped
 from whet.cli.terminal import Terminal
-from whet.cli.wording import clip, columns, printable
+from whet.cli.wording import clip, columns, printable, review_line
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
+from whet.contract.events import ReviewFinished
 from whet.contract.messages import Message
 from whet.log import mask
 
@@ -61,6 +62,7 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
             chat.say(line, "dim")
         code = await chat.run(options.images)
         await forget_empty(app, chat.session)
+        await app.reviews.leave()
         return code
     finally:
         await app.aclose()
@@ -108,6 +110,8 @@ class Chat:
         surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
         self._view = TurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._images: list[Path] = []
+        self._held: list[tuple[str, str]] = []
+        app.reviews.listeners.append(self._reviewed)
 
     async def run(self, images: Sequence[Path] = ()) -> int:
         """Take what the person does until they leave."""
@@ -118,6 +122,7 @@ class Chat:
         try:
             self._greet()
             await self._say_where_we_are()
+            self.app.reviews.start()
             while not self._desk.leaving:
                 await self._take(await self._screen.read())
         finally:
@@ -158,6 +163,7 @@ class Chat:
         return self.session.user_message(attach.capped(text), images)
 
     async def _take(self, done: Typed | Signal) -> None:
+        self._say_held(at_rest=True)
         if isinstance(done, Signal):
             self.leave() if done is Signal.END else self._interrupt()
         elif done.text:
@@ -214,6 +220,8 @@ class Chat:
             self._desk.turn = None
             self._desk.idle.set()
             self._screen.refresh()
+            self.app.reviews.kick()
+        self._say_held()
         self._leftovers(cancelled)
 
     def _leftovers(self, cancelled: bool) -> None:
@@ -227,6 +235,21 @@ class Chat:
         elif left and not self._desk.leaving:
             self._echo(text)
             self.send(text)
+
+    def _reviewed(self, finished: ReviewFinished) -> None:
+        """Keep what came of a review until it can be shown; what nobody asked for and saved nothing is not."""
+        if finished.state == "saved":
+            self._held.append((review_line(finished), "cyan"))
+        elif finished.by_hand or finished.state == "failed":
+            self._held.append((review_line(finished), "dim"))
+        self._say_held()
+
+    def _say_held(self, *, at_rest: bool = False) -> None:
+        """Show it between turns, and not while something is half typed (unless `at_rest` says it is not)."""
+        if self._desk.turn is None and (at_rest or self._screen.is_quiet()):
+            held, self._held = self._held, []
+            for line, style in held:
+                self.say(line, style)
 
     async def _stop_turn(self) -> None:
         if turn := self._desk.turn:

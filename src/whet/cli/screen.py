@@ -60,6 +60,10 @@ class Screen(Protocol):
         """The columns of the terminal now."""
         ...
 
+    def is_quiet(self) -> bool:
+        """Whether text can be put above the input now without disturbing anybody's typing."""
+        ...
+
     async def read(self) -> Typed | Signal:
         """Wait for the next thing that the person does."""
         ...
@@ -102,6 +106,10 @@ class Lines:
     def width(self) -> int:
         """The columns of the terminal now."""
         return shutil.get_terminal_size().columns
+
+    def is_quiet(self) -> bool:
+        """Never: what is typed into this terminal can't be seen before it is sent."""
+        return False
 
     async def read(self) -> Typed | Signal:
         """Prompt and wait for a line or Ctrl-C; a trailing backslash goes on with the next line."""

@@ -154,6 +154,10 @@ class Terminal:
         """The columns of the terminal now."""
         return self._app.output.get_size().columns
 
+    def is_quiet(self) -> bool:
+        """Whether nothing is half typed and nothing is asked."""
+        return not self._prompt.default_buffer.text and self._question is None
+
     async def read(self) -> Typed | Signal:
         """Wait for a sent line, Ctrl-C or the end of input."""
         return await self._inputs.get()

@@ -19,6 +19,7 @@ from whet.contract.events import (
     Event,
     Notice,
     Retry,
+    ReviewFinished,
     ReviewQueued,
     StreamRestarted,
     ToolFinished,
@@ -176,8 +177,24 @@ def aside(event: Event) -> str:
             return printable(event.text)
         case ReviewQueued():
             return f"review queued: {', '.join(event.kinds)}"
+        case ReviewFinished():
+            return review_line(event)
         case _:
             return ""
+
+
+def review_line(finished: ReviewFinished) -> str:
+    """Say in a line what came of a review."""
+    note = printable(" ".join(finished.note.split()))
+    match finished.state:
+        case "saved":
+            return printable(finished.summary) + (f" ({note})" if note else "")
+        case "nothing":
+            return "Self-improvement review: nothing to save" + (f" ({note})" if note else "")
+        case "failed":
+            return f"the review of {finished.session_id or 'a session'} failed: {note}"
+        case "waiting":
+            return f"the review of {finished.session_id} is tried again at {finished.until[:16]}Z: {note}"
 
 
 def footer(end: TurnEnd) -> str:

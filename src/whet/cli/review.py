@@ -1,0 +1,292 @@
+"""`whet review`: run a review by hand, see what reviews did and cost, decide on what waits.
+
+A review is named by its id, the beginning of one, or that of its own session. What a review writes and how it
+is judged is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import apsw
+import click
+import msgspec
+
+from whet.app.review_worker import open_reviews
+from whet.app.reviews import Reviews
+from whet.cli import output
+from whet.cli.output import Column, emit_json
+from whet.cli.transcript import render
+from whet.cli.wording import count, printable, review_line
+from whet.clock import SystemClock
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.events import ReviewFinished
+from whet.contract.messages import Message
+from whet.review.order import KINDS, Kind, read_order
+from whet.review.triggers import day_start
+from whet.store import ledger, reviews, search, sessions
+from whet.store.database import Database
+from whet.store.ledger import LedgerRow
+from whet.store.reviews import ReviewRow, Spent
+
+T = TypeVar("T")
+_EVERYTHING = 1 << 30
+_WAITING: tuple[ledger.State, ...] = ("inbox", "quarantined")
+_NONE_YET = "No reviews yet. They come by themselves; by hand: whet review run --session ID"
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group(
+    help="Review finished turns: run one, see what each did and cost, accept or reject.",
+    epilog='Example: whet review run --session 0kqv --focus "how the tests are run"',
+)
+def review() -> None:
+    """Group the review commands."""
+
+
+@review.command("run")
+@click.option(
+    "--session", "name", required=True, metavar="ID", help="The session: an id, its beginning, a title."
+)
+@click.option("--focus", default="", metavar="TEXT", help="What to look at above all.")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only memory, or only skills.")
+@_as_json
+@click.pass_obj
+def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: bool) -> None:
+    """Review a session now and say what was saved."""
+    _must_exist(home)
+
+    async def work(found: Reviews) -> tuple[str, ReviewFinished | None]:
+        session_id = await found.database.read(lambda db: sessions.resolve(db, name))
+        queued = await found.ask(session_id, focus, kinds)
+        if sys.stderr.isatty():
+            click.echo("reviewing; Ctrl-C leaves the rest to the next worker", err=True)
+        return queued.job_id, await found.run(queued.job_id)
+
+    job_id, finished = asyncio.run(_with_reviews(home, work))
+    if finished is None:
+        raise NotFound(
+            "another process reviews this conversation now; this one waits in the queue",
+            hint="whet review list",
+        )
+    if as_json:
+        emit_json({"review": job_id, **msgspec.to_builtins(finished)})
+    elif finished.state in ("failed", "waiting"):
+        raise WhetError(review_line(finished), hint="whet review list")
+    click.echo(review_line(finished))
+
+
+@review.command("list")
+@click.option("--session", "name", default="", metavar="ID", help="Only of this session.")
+@click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
+@_as_json
+@click.pass_obj
+def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
+    """List reviews with their tokens, cached share and cost, and what today's came to."""
+    since = day_start(SystemClock().now())
+
+    def read(db: apsw.Connection) -> tuple[list[ReviewRow], Spent]:
+        session_id = sessions.resolve(db, name) if name else ""
+        return reviews.list_reviews(db, limit, session_id=session_id), reviews.spent_since(db, since)
+
+    rows, spent = _read(home, read) if home.database.exists() else ([], Spent(0, 0, 0.0))
+    if as_json:
+        return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})
+    if not rows:
+        return click.echo(_NONE_YET)
+    click.echo(_table(rows))
+    click.echo(_today(home, spent))
+
+
+@review.command("show")
+@click.argument("name", metavar="REVIEW")
+@click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
+@_as_json
+@click.pass_obj
+def show(home: Home, name: str, full: bool, as_json: bool) -> None:
+    """Show one review: why it ran, what it cost, what it saved, and all that was said in it."""
+    row = _find(home, name)
+
+    def read(db: apsw.Connection) -> tuple[list[LedgerRow], list[tuple[int, Message]]]:
+        child = row.review_session_id
+        said = search.around(db, child, 0, 0, _EVERYTHING) if child else []
+        return ledger.of_task(db, row.id), said
+
+    written, said = _read(home, read)
+    if as_json:
+        messages = [{"seq": seq, **msgspec.to_builtins(message)} for seq, message in said]
+        return emit_json({**_facts(row), "writes": written, "messages": messages})
+    lines = [*_head(row), *(_written(one) for one in written), ""]
+    if row.review_session_id:
+        session = _read(home, lambda db: sessions.get(db, row.review_session_id))
+        lines.append(render(session, [message for _, message in said], full=full))
+    output.print_long("\n".join(lines))
+
+
+@review.command("inbox")
+@_as_json
+@click.pass_obj
+def inbox(home: Home, as_json: bool) -> None:
+    """List what waits for your word: asked for by review.writes, or resting on text that is not trusted."""
+    rows = _read(home, lambda db: ledger.select(db, states=_WAITING)) if home.database.exists() else []
+    if as_json:
+        return emit_json({"inbox": rows})
+    if not rows:
+        return click.echo("Nothing waits for you.")
+    for row in rows:
+        click.echo(output.styled(f"{row.id}  {row.kind} {row.item}  {row.action}  {row.state}", "bold"))
+        if row.reason:
+            click.echo(output.wrapped(printable(row.reason), indent=2))
+        click.echo(output.wrapped(printable(row.after or f"removes: {row.before}")[:600], indent=2))
+        for quote in row.evidence:
+            source = quote.tool or quote.role
+            click.echo(
+                output.wrapped(f'"{printable(quote.quote)}" ({source}, message {quote.seq})', indent=4)
+            )
+    click.echo(f"\nwhet review accept {rows[0].id}   ·   whet review reject {rows[0].id}")
+
+
+@review.command("accept")
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@_as_json
+@click.pass_obj
+def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
+    """Let changes that wait come into force."""
+    _decide(home, ids, "in force", lambda found, id_: found.desk.accept(id_), as_json=as_json)
+
+
+@review.command("reject")
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@_as_json
+@click.pass_obj
+def reject(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
+    """Drop changes that wait; the ledger keeps that they were made and dropped."""
+    _decide(home, ids, "dropped", lambda found, id_: found.desk.reject(id_), as_json=as_json)
+
+
+def _decide(
+    home: Home,
+    ids: tuple[int, ...],
+    done: str,
+    decide: Callable[[Reviews, int], Awaitable[LedgerRow]],
+    *,
+    as_json: bool,
+) -> None:
+    _must_exist(home)
+
+    async def work(found: Reviews) -> list[LedgerRow]:
+        return [await decide(found, id_) for id_ in ids]
+
+    rows = asyncio.run(_with_reviews(home, work))
+    if as_json:
+        return emit_json({"changes": rows})
+    for row in rows:
+        word = done if row.state in ("active", "rejected") else row.state
+        click.echo(
+            printable(f"{row.id}  {row.kind} {row.item}: {word}" + (f" ({row.reason})" if row.reason else ""))
+        )
+
+
+async def _with_reviews(home: Home, work: Callable[[Reviews], Awaitable[T]]) -> T:
+    settings = load(home, {}, environ=os.environ).settings
+    async with open_reviews(home, settings, load_secrets(home, os.environ)) as found:
+        return await work(found)
+
+
+def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
+    database = Database.open(home.database, SystemClock())
+    try:
+        return database.read_now(work)
+    finally:
+        database.close()
+
+
+def _must_exist(home: Home) -> None:
+    if not home.database.exists():
+        raise NotFound("there are no sessions yet", hint="begin one: whet")
+
+
+def _find(home: Home, name: str) -> ReviewRow:
+    _must_exist(home)
+    found = _read(home, lambda db: reviews.list_reviews(db, 2, review_id=name)) if name else []
+    if len(found) != 1:
+        what = f"{name!r} fits several reviews" if found else f"there is no review {name!r}"
+        raise NotFound(what, hint="whet review list")
+    return found[0]
+
+
+def _facts(row: ReviewRow) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(row)
+    payload = facts.pop("payload")
+    try:
+        order = read_order(payload)
+    except WhetError:
+        return facts
+    usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
+    return {**facts, "kinds": order.kinds, "reasons": order.reasons, "focus": order.focus, "usage": usage}
+
+
+def _table(rows: list[ReviewRow]) -> str:
+    now = SystemClock().now()
+    shape = [
+        Column("id"),
+        Column("when", rank=2),
+        Column("session", rank=4),
+        Column("state"),
+        Column("tokens", right=True, rank=3),
+        Column("cached", right=True, rank=3),
+        Column("cost", right=True, rank=3),
+        Column("what came of it", grows=True, least=16),
+    ]
+    cells = [
+        [
+            row.id,
+            output.age(row.finished or row.created, now),
+            row.session_id,
+            row.state,
+            count(row.usage.total_tokens),
+            f"{row.usage.cache_hit_ratio:.0%}" if row.usage.prompt_tokens else "",
+            output.cost(row.usage.cost_usd),
+            _outcome(row),
+        ]
+        for row in rows
+    ]
+    return output.table(shape, cells)
+
+
+def _outcome(row: ReviewRow) -> str:
+    told = row.summary.partition(": ")[2] or ("" if row.note or row.state != "done" else "nothing to save")
+    return " · ".join(filter(None, (told, row.note)))
+
+
+def _today(home: Home, spent: Spent) -> str:
+    settings = load(home, {}, environ=os.environ).settings.review
+    limit = f" of {count(settings.daily_tokens)}" if settings.daily_tokens else ""
+    usd = f", {output.cost(spent.usd)}" + (f" of ${settings.daily_usd:.2f}" if settings.daily_usd else "")
+    total = spent.review_tokens + spent.other_tokens
+    share = f", {spent.review_tokens / total:.1%} of all tokens" if total else ""
+    return f"today: {count(spent.review_tokens)}{limit} tokens{usd}{share}"
+
+
+def _head(row: ReviewRow) -> list[str]:
+    facts, usage = _facts(row), row.usage
+    lines = [
+        f"review {row.id} of session {row.session_id or '(deleted)'}: {row.state}",
+        f"for {' and '.join(facts.get('kinds', ()))}, because of: {', '.join(facts.get('reasons', ()))}",
+        f"{count(usage.total_tokens)} tokens, {usage.cache_hit_ratio:.0%} of the prompts cached, "
+        f"{output.cost(usage.cost_usd)}, {row.model or 'not begun'}",
+    ]
+    return [printable(line) for line in [*lines, *filter(None, (facts.get("focus"), _outcome(row)))]]
+
+
+def _written(row: LedgerRow) -> str:
+    quotes = f", {len(row.evidence)} quotes" if row.evidence else ""
+    why = f": {row.reason}" if row.reason else ""
+    return printable(f"  {row.id}  {row.kind} {row.item}  {row.action}  {row.state}{quotes}{why}")
