@@ -33,11 +33,14 @@ class Mended(msgspec.Struct, frozen=True):
 
 
 def review_at(ask: Ask) -> int | None:
-    """Give the index of the last user message where that asks for a review, else None."""
+    """Give the index of the message that began the review; None where none is under way."""
+    found: int | None = None
     for at in range(len(ask.heard) - 1, -1, -1):
         if ask.heard[at].role == "user":
-            return at if ask.heard[at].text.lstrip("# *").startswith(OPENING) else None
-    return None
+            if not ask.heard[at].text.lstrip("# *").startswith(OPENING):
+                break
+            found = at  # an interrupted review is told to go on by a second message
+    return found
 
 
 def is_review(ask: Ask) -> bool:
@@ -101,7 +104,7 @@ def _lesson(ask: Ask, found: Mended) -> Iterator[Call]:
         "memory",
         action="add",
         target="memory",
-        content=f"Run `{found.right}`, not `{found.wrong}`: {found.complaint}",
+        content=f"Pitfall: here `{found.wrong}` fails with “{found.complaint}”. Run `{found.right}` instead.",
         evidence=quotes,
     )
     name = _name(found)
@@ -117,8 +120,9 @@ def _name(found: Mended) -> str:
 def _skill(name: str, found: Mended) -> str:
     what = name.removeprefix("run-")
     return (
-        f"---\nname: {name}\ndescription: How to run {what} in this project.\n---\n\n"
-        f"Run:\n\n    {found.right}\n\nNot `{found.wrong}`: {found.complaint}\n"
+        f"---\nname: {name}\ndescription: Run {what} in this project, with what it needs.\n---\n\n"
+        f"1. In the project's folder, run `{found.right}`.\n"
+        f"2. It went well when it prints “{found.proof}”.\n"
     )
 
 
@@ -138,9 +142,9 @@ def _complaint(item: Done) -> str:
 
 
 def _proof(item: Done) -> str:
-    """Give the longest short line of a result that went well."""
-    lines = [line.strip() for line in item.result.splitlines() if 8 <= len(line.strip()) <= 160]
-    return max(lines, key=len, default="")
+    """Give the first line of a result that went well and says something."""
+    lines = (line.strip() for line in item.result.splitlines())
+    return next((line for line in lines if len(_WORD.findall(line)) >= 2 and len(line) <= 160), "")
 
 
 def _call(tool: str, **arguments: object) -> Call:
