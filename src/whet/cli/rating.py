@@ -39,7 +39,8 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     whet rate bad 01JD --turn 2
     """
     clock = SystemClock()
-    home.ensure()
+    if not home.database.exists():
+        raise NotFound("there is no session yet", hint="begin one: whet")
     database = Database.open(home.database, clock)
     try:
         named = database.read_now(lambda db: _session(db, session_id))
@@ -55,8 +56,8 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
 def rating_commands() -> list[Command[ChatControl]]:
     """Give /good and /bad."""
     return [
-        Command("good", "Say that the last turn went well.", _rating("good"), anytime=True),
-        Command("bad", "Say that the last turn went badly.", _rating("bad"), anytime=True),
+        Command("good", "Say that the last turn went well.", _rating("good")),
+        Command("bad", "Say that the last turn went badly.", _rating("bad")),
     ]
 
 
