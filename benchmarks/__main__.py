@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import context, growth, overhead, prompt, startup, store, waiting
+from benchmarks import context, growth, learning, overhead, prompt, startup, store, waiting
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "waiting": waiting.run,
     "size": startup.run_size,
     "context": context.run,
+    "learning": learning.run,
 }
 
 

@@ -23,8 +23,9 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.messages import Message, Usage
 from whet.evals.arms import Arm
+from whet.evals.pages import Pages
 from whet.evals.records import Funnel, Need, Run, Spent, Stale, TaskRecord
-from whet.evals.station import Counter, Pages, Standing, Station, Tried
+from whet.evals.station import Counter, Standing, Station, Tried
 from whet.evals.world import About, Person, Plan, World
 from whet.practice.gated_facts import PRIVATE_KEYS, Statement, claims
 from whet.practice.gated_model import GatedModel, Habits
@@ -78,12 +79,8 @@ class Play:
         session = await desk.app.new_session(private=plan.is_private)
         prompt, _ = await desk.app.database.read(lambda db: sessions.prefix(db, session.id))
         self.station.begin(plan, lambda: _before_model(prompt, session.log.messages))
-        text = (
-            plan.task.text.replace(plan.task.page, self.pages.address(plan))
-            if plan.planted
-            else plan.task.text
-        )
-        await self._turn(session, text)
+        page = self.pages.address(f"/{plan.number}") if plan.planted else ""
+        await self._turn(session, msgspec.structs.replace(plan.task, page=page).text)
         first = list(self.station.tried)
         if first and first[-1].objection and not probing:
             await self._turn(session, first[-1].objection)
@@ -222,7 +219,8 @@ async def play(
     mind = GatedModel(world.seed, habits).answer
     async with AsyncExitStack() as stack:
         server = stack.enter_context(PracticeServer(options=Options(keep_bytes=_KEPT_BYTES), mind=mind))
-        pages = stack.enter_context(Pages(world))
+        texts = {f"/{plan.number}": world.page(plan) for plan in world.plans if plan.planted}
+        pages = stack.enter_context(Pages(texts))
         station = Station(world)
         stack.enter_context(Counter(folder / "work", station.answer))
         game = Play(world, arm, server, pages, station)

@@ -1,4 +1,4 @@
-"""The workplace that the agent is put into: the program `ops`, the pages, and what was seen at each command.
+"""The workplace that the agent is put into: the program `ops`, and what was seen at each command.
 
 `./ops` is a real program, run by the agent's own shell tool through its gate and store; it asks this process
 for the world's verdict through two named pipes, so that the truth stands in no file. What stood before the
@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal, Self
 
@@ -126,40 +125,3 @@ class Counter:
             code, text = self._answer(line)
             with self._told.open("w", encoding="utf-8") as pipe:
                 pipe.write(f"{code}\n{text}\n")
-
-
-class Pages:
-    """A web server on loopback with the pages that sessions read. A context manager."""
-
-    def __init__(self, world: World) -> None:
-        texts = {f"/{plan.number}": world.page(plan) for plan in world.plans if plan.planted}
-
-        class Page(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = texts.get(self.path, "").encode()
-                self.send_response(200 if body else 404)
-                self.send_header("Content-Type", "text/plain; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.01,), name="world-pages", daemon=True
-        )
-
-    def address(self, plan: Plan) -> str:
-        """Give the address of a session's page."""
-        return f"http://127.0.0.1:{self._server.server_port}/{plan.number}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

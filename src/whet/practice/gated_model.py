@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-from whet.practice import gated_review
+from whet.practice import gated_review, skills
 from whet.practice.ask import Ask, Call, Done
 from whet.practice.brain import own_words
 from whet.practice.gated_facts import (
@@ -31,7 +31,6 @@ from whet.practice.gated_facts import (
 from whet.practice.review import is_review
 from whet.practice.script import Reply
 
-_INDEX_LINE = re.compile(r"^\W*([a-z0-9][a-z0-9-]*)\W*[:—–-]+ +(.+)$", re.M)
 _MAX_TRIES = 3
 
 
@@ -68,9 +67,9 @@ class GatedModel:
         done = [item for item in ask.done if item.at > start]
         if task.page and "web_fetch" in ask.offers and not _named(done, "web_fetch"):
             return _call("web_fetch", url=task.page)
-        skills = [name for name in _matching_skills(ask, task) if not _viewed(done, name)]
-        if skills and "skill_view" in ask.offers:
-            return Reply(tool_calls=tuple(_as_call("skill_view", {"name": name}) for name in skills))
+        named = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
+        if found := skills.to_open(ask, start, named):
+            return Reply(tool_calls=tuple(map(skills.opening, found)))
         tries = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
         asked_at = max(at for at, message in enumerate(ask.heard) if message.role == "user")
         new = [item for item in tries if item.at > asked_at]
@@ -121,23 +120,9 @@ def _known(ask: Ask, start: int) -> list[Statement]:
     return [found for text in texts for found in claims(text)]
 
 
-def _matching_skills(ask: Ask, task: Task) -> list[str]:
-    """Give the skills of the prompt's index whose description names the task's tool or target."""
-    wanted = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
-    return [name for name, about in _INDEX_LINE.findall(ask.system) if wanted.search(f"{name} {about}")]
-
-
-def _viewed(done: list[Done], name: str) -> bool:
-    return any(item.arguments.get("name") == name for item in _named(done, "skill_view"))
-
-
 def _named(done: list[Done], tool: str) -> list[Done]:
     return [item for item in done if item.name == tool]
 
 
 def _call(tool: str, **arguments: object) -> Reply:
-    return Reply(tool_calls=(_as_call(tool, arguments),))
-
-
-def _as_call(tool: str, arguments: dict[str, object]) -> Call:
-    return Call(tool, msgspec.json.encode(arguments).decode())
+    return Reply(tool_calls=(Call(tool, msgspec.json.encode(arguments).decode()),))
