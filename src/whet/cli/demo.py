@@ -14,14 +14,14 @@ from typing import NoReturn
 
 import click
 
-from whet.cli import demo_story
+from whet.cli import demo_learning, demo_story
 from whet.cli.demo_play import Play
 from whet.cli.demo_stage import Speed, Stage
 from whet.cli.demo_world import World
 from whet.cli.output import emit_json
 
 # Name: what it plays. `story` is what is played without --chapter.
-CHAPTERS: dict[str, Callable[[Play], None]] = {"story": demo_story.play}
+CHAPTERS: dict[str, Callable[[Play], None]] = {"story": demo_story.play, "learning": demo_learning.play}
 
 _NEXT = (
     ("with a key", "export OPENAI_API_KEY=... (or ANTHROPIC_API_KEY, OPENROUTER_API_KEY, ...), then: whet"),
