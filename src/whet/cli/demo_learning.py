@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from whet.cli import demo_lessons
 from whet.cli.demo_play import Play, Turn
 from whet.cli.wording import clip
-from whet.contract.events import ToolFinished, ToolStarted
+from whet.contract.events import TextDelta, ToolFinished, ToolStarted
 from whet.evals.pages import Pages
 from whet.practice.project import DATABASE_SETTING
 from whet.store.ledger import LedgerRow
@@ -42,8 +42,8 @@ def _open(play: Play) -> None:
     stage.title("whet demo: learning")
     stage.say(
         "The model here is the practice model: a scripted stand-in, not a language model. It knows what its "
-        "request says and nothing else, and it makes a newcomer's mistakes. Requests, tools, files, database, "
-        "reviews and their gate are real."
+        "request says and nothing else, and it makes a newcomer's mistakes. Requests, tools, files, "
+        "database, reviews and their gate are real."
     )
 
 
@@ -56,8 +56,8 @@ def _stumble(play: Play) -> Turn:
     play.check("stumbled", any(f"set {DATABASE_SETTING}" in call.preview for call in failed))
     _answered(play, "recovered", turn)
     play.conclude(
-        f"What you just saw: {len(failed)} calls failed before the work was done. A failure that was mended is "
-        "worth a look back, so a review was queued, in the same transaction that ended the turn."
+        f"What you just saw: {len(failed)} calls failed before the work was done. A failure that was mended "
+        "is worth a look back, so a review was queued, in the same transaction that ended the turn."
     )
     return turn
 
@@ -85,8 +85,8 @@ def _review(play: Play, turn: Turn) -> LedgerRow | None:
     play.conclude(
         "What you just saw: each change carries quotes, and each quote was found word for word in the "
         "conversation. A change whose quotes are not there, or don't show what it says, is refused. The "
-        f"review's first request began with every byte of the conversation's last one, {reads.share:.0%} of all "
-        "that it sent: that part is read from the model's prompt cache."
+        f"review's first request began with every byte of the conversation's last one, {reads.share:.0%} of "
+        "all that it sent: that part is read from the model's prompt cache."
     )
     return note
 
@@ -102,8 +102,8 @@ def _again(play: Play, first: Turn) -> Turn:
     play.check("no_failure", not _failures(turn), f"{len(_failures(turn))} failed")
     _answered(play, "tests_ran", turn)
     play.conclude(
-        f"What you just saw: right at the first try, {len(turn.calls)} calls and no failure, where the first "
-        f"session needed {len(first.calls)} calls and had {len(_failures(first))} failures."
+        "What you just saw: the tests ran rightly at the first try, without a failed call. In the first "
+        f"session {len(_failures(first))} of {len(first.calls)} calls failed."
     )
     return turn
 
@@ -142,7 +142,7 @@ def _take_back(play: Play, note: LedgerRow | None) -> None:
         _whet(play, "undo", str(note.id))
     after = demo_lessons.notes(world)
     asked = len(world.requests())
-    play.chat(["-q", "Hello"])
+    play.chat(["-q", "Hello"], shows=lambda event: not isinstance(event, TextDelta))
     prompts = [request.body for request in world.requests()[asked:]]
     play.check("undone", DATABASE_SETTING in before and DATABASE_SETTING not in after)
     play.check("undone_for_new_sessions", bool(prompts) and not any("Pitfall" in text for text in prompts))
@@ -169,7 +169,8 @@ def _measure(play: Play, first: Turn, second: Turn) -> None:
     stage.write("\n")
     stage.table(
         [
-            ("failed calls", f"{len(_failures(first))} in the first session, {len(_failures(second))} in the next"),
+            ("failed calls", f"{len(_failures(first))} in the first session, "
+             f"{len(_failures(second))} in the next"),
             ("reviews", f"{sums.reviews}, {sums.review_tokens:,} tokens of {sums.tokens:,}"),
             ("changes", f"{sums.changes}: {states}"),
             ("quotes", f"{sums.quotes}, each with its message"),
