@@ -46,7 +46,7 @@ def test_a_used_home_is_fine(home: Path, clock: FixedClock) -> None:
     (home / "config.yaml").write_text("model:\n  provider: openai\n")
     code, found = report(home, env={"OPENAI_API_KEY": "sk-0123456789012345678"})
     assert code == 0
-    assert found["database"]["text"].startswith("whole, schema 1, ")
+    assert found["database"]["text"].startswith("whole, schema ")
     assert found["model"]["state"] == "ok"
     assert found["sqlite"]["state"] == "ok"
     assert found["home"]["state"] == "ok"

@@ -1,4 +1,4 @@
-"""A program with reviews on real parts: a home, a practice server, a conversation in which something is learned."""
+"""A program with reviews on real parts, and a conversation in which something is to be learned."""
 
 from __future__ import annotations
 

@@ -113,6 +113,7 @@ class App:
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
         self.tools = self._registry(built_in)
+        self.learning.trust(self.tools.by_name.values())
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
 
     @classmethod

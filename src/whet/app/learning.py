@@ -6,7 +6,7 @@ review that it is. It does not know the gate, nor how files are written.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -15,8 +15,10 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
+from whet.memory.builtin import add_builtin
 from whet.memory.desk import Desk
 from whet.memory.prompt_part import Item, PromptPart
+from whet.memory.sources import LOCAL
 from whet.store.database import Database
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools
@@ -27,12 +29,22 @@ class Learning:
 
     def __init__(self, database: Database, clock: Clock, home: Home, settings: Settings) -> None:
         self.desk = Desk(database, clock, home.root, (settings.memory, settings.review))
+        add_builtin(self.desk.library)
         self.platform = "cli"
         self._bound: dict[str, tuple[Desk, Origin]] = {}
 
     def tools(self) -> list[Tool]:
         """Make the tools of memory and skills."""
         return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
+
+    def trust(self, tools: Iterable[Tool]) -> None:
+        """Say which tools there are: results of those that are local and not marked untrusted are evidence."""
+        local = [
+            tool.name
+            for tool in tools
+            if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
+        ]
+        self.desk.local_tools = LOCAL.union(local)
 
     def bind(self, session_id: str, origin: Origin, desk: Desk | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),

@@ -31,6 +31,7 @@ from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import EndReason, ReviewFinished
 from whet.contract.protocols import ModelInfo, Provider
 from whet.lanes import ToolPool
+from whet.log import start as start_log
 from whet.memory.desk import Desk
 from whet.providers.connect import stand_in
 from whet.providers.fallback import FallbackProvider
@@ -169,6 +170,8 @@ class Reviews:
     def worker(self) -> Any:
         """The worker of this process, made at the first use (its modules cost what a one-shot can't pay)."""
         if self._worker is None:
+            if not logging.getLogger("whet").handlers:  # what goes wrong beside a chat belongs in no terminal
+                start_log(self._needs.home.logs)
             make = pkgutil.resolve_name("whet.app.review_worker:make")
             self._worker = make(self._needs, self._tell)
         return self._worker

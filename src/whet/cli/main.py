@@ -20,6 +20,10 @@ from whet import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("whet.cli.chat:chat", "Talk to the agent; -q TEXT for a single question."),
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
+    "memory": ("whet.cli.memory:memory", "Show, edit and explain what is remembered."),
+    "skills": ("whet.cli.skills:skills", "List, read, install, check and pin skills."),
+    "undo": ("whet.cli.undo:undo", "Take a learned change back; an undo can be undone too."),
+    "forget": ("whet.cli.undo:forget", "Take back all that was learned from a session."),
     "review": ("whet.cli.review:review", "What reviews of finished turns did and cost; accept or reject."),
     "worker": ("whet.cli.worker:worker", "Run the reviews that wait, in a process of its own."),
     "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),

@@ -237,7 +237,7 @@ class Chat:
             self.send(text)
 
     def _reviewed(self, finished: ReviewFinished) -> None:
-        """Keep what came of a review until it can be shown; what nobody asked for and saved nothing is not."""
+        """Keep what came of a review until it can be shown; nothing saved and nothing asked is no news."""
         if finished.state == "saved":
             self._held.append((review_line(finished), "cyan"))
         elif finished.by_hand or finished.state == "failed":

@@ -287,6 +287,7 @@ def _head(row: ReviewRow) -> list[str]:
 
 
 def _written(row: LedgerRow) -> str:
-    quotes = f", {len(row.evidence)} quotes" if row.evidence else ""
+    count_of = len(row.evidence)
+    quotes = f", {count_of} quote{'' if count_of == 1 else 's'}" if count_of else ""
     why = f": {row.reason}" if row.reason else ""
     return printable(f"  {row.id}  {row.kind} {row.item}  {row.action}  {row.state}{quotes}{why}")

@@ -13,7 +13,6 @@ from contextlib import suppress
 
 import click
 
-from whet import log
 from whet.app.review_worker import open_reviews
 from whet.app.reviews import Reviews
 from whet.cli.output import emit_json
@@ -40,7 +39,6 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool) -> None:
     """Run the reviews that wait. Ctrl-C stops; what was begun goes on with the next worker."""
     if as_json and not drain:
         raise click.UsageError("--json needs --drain")
-    log.start(home.logs)
     done: list[ReviewFinished] = []
 
     def tell(finished: ReviewFinished) -> None:

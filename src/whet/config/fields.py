@@ -90,7 +90,7 @@ def _field(key: str, kind: Any, default: Any) -> Field:
     minimum = 0.0
     if hasattr(kind, "__metadata__"):
         meta: msgspec.Meta = kind.__metadata__[0]
-        minimum = float(meta.ge or meta.gt or 0) or 1e-9
+        minimum = float(meta.ge) if meta.ge is not None else float(meta.gt or 0) or 1e-9
         kind = kind.__origin__
     simple: dict[Any, Kind] = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
     if kind in simple:

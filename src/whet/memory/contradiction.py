@@ -15,68 +15,79 @@ from whet.memory.literals import literals, stands_in
 from whet.memory.sources import Source
 
 _REJECTS = re.compile(
-    r"\b(?:no(?!te|w|r)\b(?!\s+(?:problem|worries|need))|not\b|nope|wrong|incorrect|false|untrue|mistaken?|misremembered|scratch that|forget"
-    r"|never ?mind|disregard|ignore|don'?t|doesn'?t|isn'?t|aren'?t|won'?t|shouldn'?t|stop|no longer|anymore|any more|outdated"
-    r"|deprecated|retired|was a (?:lie|joke|mistake)|i lied|just kidding|actually|instead of|rather than|take (?:that|it) back"
-    r"|changed (?:my|our) minds?|undo that|nicht|falsch|doch nicht|nein|kein\w*|non|pas\b|faux|mal\b)\b|不对|不是|错了|违|ちがう|違う"
+    r"\b(?:no(?!te|w|r)\b(?!\s+(?:problem|worries|need))|not\b|nope|wrong|incorrect|false|untrue"
+    r"|mistaken?|misremembered|scratch that|forget"
+    r"|never ?mind|disregard|ignore|don'?t|doesn'?t|isn'?t|aren'?t|won'?t|shouldn'?t|stop|no longer"
+    r"|anymore|any more|outdated"
+    r"|deprecated|retired|was a (?:lie|joke|mistake)|i lied|just kidding|actually|instead of"
+    r"|rather than|take (?:that|it) back"
+    r"|changed (?:my|our) minds?|undo that|nicht|falsch|doch nicht|nein|kein\w*|non|pas\b|faux"
+    r"|mal\b)\b|不对|不是|错了|违|ちがう|違う"
 )
 _BARE = re.compile(
-    r"(?:no+|nope|wrong|nein|falsch|non|that'?s (?:wrong|not right|not true|incorrect|false)|scratch that|forget (?:that|it|what i said)|never ?mind"
-    r"|i was (?:wrong|mistaken)|(?:my )?mistake|ignore (?:that|this)|disregard that|don'?t (?:save|remember|keep) (?:that|this|it)|不对|错了)"
+    r"(?:no+|nope|wrong|nein|falsch|non|that'?s (?:wrong|not right|not true|incorrect|false)"
+    r"|scratch that|forget (?:that|it|what i said)|never ?mind"
+    r"|i was (?:wrong|mistaken)|(?:my )?mistake|ignore (?:that|this)|disregard that|don'?t (?:save"
+    r"|remember|keep) (?:that|this|it)|不对|错了)"
     r"[\s.,!]*(?:sorry|please|about that|i was wrong)?[\s.!]*"
 )
 _CLAUSE = re.compile(
-    r"[.!?;\n]+|,\s+(?=(?:but|not|use|it|we|i|the)\b)|\s+-\s+|\bbut\b|\b(?=not\b)|\b(?=instead of\b)|\b(?=rather than\b)"
-)
-_NOW = re.compile(
-    r"\b(?:use|now|it'?s|it is|should be|must be|is|are|go(?:es)? (?:to|with)|switch(?:ed)? to|prefer)\b"
+    r"[.!?;\n]+|,\s+(?=(?:but|not|use|it|we|i|the|our|my|you|they|run|please)\b)|\s+-\s+|\bbut\b"
+    r"|\b(?=not\b)|\b(?=instead of\b)|\b(?=rather than\b)"
 )
 
 
 def contradiction(text: str, places: Sequence[Source], sources: Sequence[Source]) -> str:
     """Give the person's words that take the claim back, empty where none do. `places` are the sources that
-    its quotes stand in."""
+    its quotes stand in; those may say the opposite themselves."""
     if not places:
         return ""
-    first = min(source.seq for source in places)
-    last = max(source.seq for source in places)
-    later = [
-        source for source in sources if source.role == "user" and source.tier == "user" and source.seq > first
-    ]
-    named = literals(text)
-    words = content_words(text)
-    folded = fold(text)
-    for number, source in enumerate(one for one in later if not one.why):
-        if source.seq > last and number == 0 and _BARE.fullmatch(source.folded):
+    first, last = min(source.seq for source in places), max(source.seq for source in places)
+    theirs = [one for one in sources if one.tier == "user" and one.role == "user" and not one.why]
+    after = [source for source in theirs if source.seq > last]
+    if after and _BARE.fullmatch(after[0].folded):
+        return after[0].text.strip()
+    mine = _Claim(text)
+    for source in theirs:
+        if source.seq >= first and any(mine.is_denied_by(clause) for clause in clauses(source.folded)):
             return source.text.strip()
-        for clause in _CLAUSE.split(source.folded):
-            if clause and _speaks_against(clause, named, words, folded):
-                return source.text.strip()
     return ""
 
 
-def _speaks_against(clause: str, named: Sequence[str], words: Sequence[str], claim: str) -> bool:
-    rejection = _REJECTS.search(clause)
-    if rejection is None:
-        return False
-    if _REJECTS.search(claim) and _same_rejection(clause, claim):
-        return False  # the claim itself says no to the same thing
-    after = clause[rejection.start() :]
-    if any(stands_in(literal, after) or stands_in(literal, clause) for literal in named if len(literal) > 1):
-        return True
-    there = word_set(clause)
-    shared = [word for word in words if word in there]
-    return len(shared) >= 2 and len(shared) >= 0.4 * len(words)
+def clauses(folded: str) -> list[str]:
+    """Cut folded text where a thought, or a denial, begins."""
+    return [clause for clause in _CLAUSE.split(folded) if clause and clause.strip()]
 
 
-def _same_rejection(clause: str, claim: str) -> bool:
-    """Whether the claim rejects what the clause rejects: "don't use npm" against "use pnpm, not npm"."""
+class _Claim:
+    """A claim taken apart: its literals and words, and what it denies itself."""
+
+    def __init__(self, text: str) -> None:
+        folded = fold(text)
+        self._named = [literal for literal in literals(text) if len(literal) > 1]
+        self._denied = frozenset[str]().union(*(_denied(clause) for clause in clauses(folded)))
+        affirmed = [clause for clause in clauses(folded) if not _REJECTS.search(clause)]
+        self._affirmed = frozenset(word for clause in affirmed for word in content_words(clause))
+        self._affirmed_text = " ".join(affirmed)
+
+    def is_denied_by(self, clause: str) -> bool:
+        """Whether a clause denies what the claim affirms."""
+        found = _REJECTS.search(clause)
+        if found is None:
+            return False
+        denied = _denied(clause)
+        if denied & self._denied:
+            return False  # the claim says no to the same thing
+        tail = clause[found.start() :]
+        if any(stands_in(one, tail) and stands_in(one, self._affirmed_text) for one in self._named):
+            return True
+        shared = self._affirmed & (denied or word_set(clause))
+        return len(shared) >= 2 and len(shared) >= 0.5 * len(self._affirmed)
+
+
+def _denied(clause: str) -> frozenset[str]:
+    """Give the words that a clause says no to: those after its denial, else those before it."""
     found = _REJECTS.search(clause)
     if found is None:
-        return False
-    rejected = content_words(clause[found.end() :]) or content_words(clause[: found.start()])
-    for mine in _REJECTS.finditer(claim):
-        near = word_set(claim[max(0, mine.start() - 60) : mine.end() + 60])
-        if any(word in near for word in rejected):
-            return True
-    return False
+        return frozenset()
+    return frozenset(content_words(clause[found.end() :]) or content_words(clause[: found.start()]))

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
-from whet.contract.errors import StoreBusy
+from whet.contract.errors import NotFound, StoreBusy
 from whet.contract.origin import Origin
 from whet.memory import (
+    forget,
     gate,
     note_changes,
     notes,
@@ -30,6 +32,8 @@ from whet.memory import (
     undo,
 )
 from whet.memory.claim import Claim, Verdict
+from whet.memory.forget import Step
+from whet.memory.intake import Intake, enter
 from whet.memory.journal import Journal
 from whet.memory.library import Library
 from whet.memory.prompt_part import Item, PromptPart
@@ -44,6 +48,17 @@ from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
 
 T = TypeVar("T")
 _TRIES = 5
+
+
+class NotesState(msgspec.Struct, frozen=True):
+    """A notes file as sessions read it: its text, how full it is, and what is wrong with it on disk."""
+
+    target: Target
+    path: str
+    text: str
+    entries: int
+    used: str
+    trouble: str = ""
 
 
 class _Stale(Exception):
@@ -68,12 +83,15 @@ class Desk:
         self.limits, self.review = settings
         self.journal = Journal(database, clock, folder, profile)
         self.library = Library(folder / "skills")
+        self.local_tools: Collection[str] = transcript.LOCAL
         self.listeners: list[Callable[[LedgerRow], None]] = []
         self._settling = Settling(profile, self.limits, self.review)
 
     def for_person(self, name: str, folder: Path) -> Desk:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
-        return Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
+        desk = Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
+        desk.local_tools = self.local_tools
+        return desk
 
     async def memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
         """Make one change to the notes: durable, and in its file or waiting for it, on return.
@@ -116,9 +134,60 @@ class Desk:
         """Bring a waiting change into force. Raises NotFound, CannotUndo."""
         return await self._decide(row_id, lambda db, row: undo.accept(db, row, self._settling))
 
-    async def reject(self, row_id: int) -> LedgerRow:
+    async def reject(self, row_id: int, reason: str = "rejected by the person") -> LedgerRow:
         """Drop a waiting change. Raises NotFound, CannotUndo."""
-        return await self._decide(row_id, undo.reject)
+        return await self._decide(row_id, lambda db, row: undo.reject(db, row, reason))
+
+    async def notes(self) -> list[NotesState]:
+        """Give both notes files, edits by hand noticed first."""
+        return await asyncio.to_thread(self._notes)
+
+    async def change(self, row_id: int) -> LedgerRow:
+        """Give a change. Raises NotFound."""
+        return await self.database.read(lambda db: ledger.get(db, row_id, self.profile))
+
+    async def install(self, intake: Intake, source: str) -> LedgerRow:
+        """Enter a foreign skill: in force where nothing was found in it, else quarantined until accepted.
+
+        Raises Refused where there is a skill of that name.
+        """
+
+        def run() -> LedgerRow:
+            self.journal.settle([intake.name])
+            row = self.database.write_now(
+                lambda db: enter(db, intake, source, profile=self.profile, now=self._now())
+            )
+            self.journal.settle()
+            return row
+
+        return await asyncio.to_thread(run)
+
+    async def pin(self, name: str, pinned: bool) -> None:
+        """Keep a skill as it is (or no longer): nobody but the person changes it. Raises NotFound."""
+
+        def work(connection: apsw.Connection) -> None:
+            mark = learned.mark(connection, self.profile, name)
+            learned.set_mark(connection, self.profile, msgspec.structs.replace(mark, pinned=pinned))
+
+        info = self.library.find(name)
+        if info is None or info.source != "home":
+            raise NotFound(f"there is no skill {name} of yours", hint="whet skills list")
+        await self.database.write(work)
+
+    async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[Step]:
+        """Take back all that rests on a session, or say what that would be. Gives the steps, in order."""
+
+        def run() -> list[Step]:
+            self.journal.settle()
+            if dry_run:
+                return self._read(lambda db: forget.plan(db, self.profile, session_id))
+            done = self.database.write_now(
+                lambda db: forget.carry_out(db, self.profile, session_id, origin, self._now())
+            )
+            self.journal.settle()
+            return done
+
+        return await asyncio.to_thread(run)
 
     async def _decide(
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
@@ -165,6 +234,18 @@ class Desk:
         self.database.write_now(lambda db: learned.add_use(db, self.profile, use, now))
         return Outcome(True, "active", load.text, summary=f"Skill '{name}' loaded", hash=load.hash)
 
+    def _notes(self) -> list[NotesState]:
+        self.journal.settle()
+        return [self._notes_state(target, path) for target, path in notes.FILES.items()]
+
+    def _notes_state(self, target: Target, path: str) -> NotesState:
+        text = self.journal.text(path)
+        limit = self.limits.memory_chars if target == "memory" else self.limits.user_chars
+        trouble = self.journal.troubles.get(path, "")
+        return NotesState(
+            target, str(self.folder / path), text, len(notes.entries(text)), notes.used(text, limit), trouble
+        )
+
     def _guarded(self, work: Callable[[], Outcome], origin: Origin | None = None) -> Outcome:
         try:
             if origin is not None and (made := self._made_before(origin)) is not None:
@@ -201,7 +282,7 @@ class Desk:
                 hash=digest(edit.after) if edit.after else "",
                 evidence=verdict.evidence,
                 trust=verdict.trust,
-                reason=verdict.why,
+                reason=request.reason or verdict.why,
                 profile=self.profile,
             )
             try:
@@ -244,7 +325,7 @@ class Desk:
         self.journal.settle([request.name])
         for _ in range(_TRIES):
             files = self._read(lambda db: overlay.skill_files(db, self.profile, request.name, origin.task_id))
-            made = skill_changes.plan(files, request)
+            made = skill_changes.plan(files, _based(request, origin, files))
             self._check_owner(request, origin)
             verdict = self._judge_skill(request, origin, made)
             new = self._skill_row(request, origin, (files, made), verdict)
@@ -286,7 +367,7 @@ class Desk:
             hash=skill_changes.of({path: text for path, text in after.items() if text is not None}),
             evidence=verdict.evidence,
             trust=verdict.trust,
-            reason=verdict.why,
+            reason=request.reason or verdict.why,
             profile=self.profile,
         )
 
@@ -333,7 +414,7 @@ class Desk:
             gate.check_text(claim)
             return Verdict("user")
         session_id = origin.evidence_session_id
-        messages = self._read(lambda db: transcript.load(db, session_id))
+        messages = self._read(lambda db: transcript.load(db, session_id, self.local_tools))
         return gate.judge(claim, messages, foreground=origin.write_origin == "foreground")
 
     def _state(self, verdict: Verdict, origin: Origin) -> State:
@@ -369,3 +450,10 @@ class Desk:
 
     def _read(self, work: Callable[[apsw.Connection], T]) -> T:
         return self.database.read_now(work)
+
+
+def _based(request: SkillRequest, origin: Origin, files: skill_changes.Files) -> SkillRequest:
+    """A person means the skill as it is now."""
+    if request.base_hash or origin.write_origin not in ("user", "import"):
+        return request
+    return msgspec.structs.replace(request, base_hash=skill_changes.of(files))

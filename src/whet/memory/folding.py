@@ -16,29 +16,25 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
-_NO_CONTENT = frozenset(
-    """a about above across after again against all also always am an and another any are as ask at away back be
-    because been before being below best better both but by can cannot could did do does doing done down due each
-    either else even ever every few first following for from further get gets getting give given go goes going good
-    got had has have having he help her here hers him his how however i if in instead into is it its itself just
-    keep keeps kind know known last later least less let like likes dislike dislikes likely lot make makes making
-    many may me mean means might more most much must my need needs needed never new next no none nor not note
-    nothing now of off often ok on once one only onto or other otherwise our ours out over own part per person
-    please prefer prefers preferred put rather really remember repo repository s same save say says see set sets
-    several shall she should show since so some something sometimes still such sure take takes than that the their
-    them then there these they thing things this those through thus time to together too try two under until up
-    upon us use used user users uses using usually very via want wants was way we well were what when where
-    whether which while who whole why will with within without won't work works working would yes yet you your
-    yours don't doesn't isn't aren't can't didn't wasn't it's that's i'm we're let's
-    project pitfall instead work fact lesson entry memory skill step steps agent assistant whet""".split()
-)
-_NUMBERS = dict(
-    zip(
-        "one two three four five six seven eight nine ten eleven twelve".split(),
-        (str(n) for n in range(1, 13)),
-        strict=True,
-    )
-)
+_NO_CONTENT_TEXT = """
+a about above across after again against all also always am an and another any are as ask at away back be
+because been before being below best better both but by can cannot could did do does doing done down due
+each either else even ever every few first following for from further get gets getting give given go goes
+going good got had has have having he help her here hers him his how however i if in instead into is it
+its itself just keep keeps kind know known last later least less let like likes dislike dislikes likely
+lot make makes making many may me mean means might more most much must my need needs needed never new next
+no none nor not note nothing now of off often ok on once one only onto or other otherwise our ours out
+over own part per person please prefer prefers preferred put rather really remember repo repository s same
+save say says see set sets several shall she should show since so some something sometimes still such sure
+take takes than that the their them then there these they thing things this those through thus time to
+together too try two under until up upon us use used user users uses using usually very via want wants was
+way we well were what when where whether which while who whole why will with within without won't work
+works working would yes yet you your yours don't doesn't isn't aren't can't didn't wasn't it's that's i'm
+we're let's project pitfall instead work fact lesson entry memory skill step steps agent assistant whet
+"""
+_NO_CONTENT = frozenset(_NO_CONTENT_TEXT.split())
+_COUNTED = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = {word: str(number) for number, word in enumerate(_COUNTED, 1)}
 
 
 def fold(text: str) -> str:

@@ -24,6 +24,7 @@ from whet.store.ledger import Quote, Trust
 
 _SHORTEST_CHARS = 8
 _SHORTEST_ALONE = 12
+_SHORTEST_LINE = 6
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _MOST_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
@@ -102,6 +103,8 @@ def _means_something(quote: str, place: Place | None) -> bool:
         return True
     words = re.findall(r"\w[\w.'/-]*", folded)
     size = len(folded.replace(" ", ""))
+    if place is not None and size >= _SHORTEST_LINE and folded in map(fold, place.source.text.splitlines()):
+        return True
     return size >= _SHORTEST_CHARS and (len(words) >= 2 or size >= _SHORTEST_ALONE)
 
 
@@ -110,9 +113,11 @@ def _pool(claim: Claim, places: Sequence[Place], transcript: Transcript) -> Pool
         id(p.source): p.source for p in places if p.tier in ("user", "observed") and not p.source.failed
     }
     failed = {id(p.source): p.source for p in places if p.tier in ("user", "observed") and p.source.failed}
+    done = [place.source.called for place in places]
     if claim.kind == "skill":
         # A procedure is spread over the steps of a turn; its evidence is too.
         for source in (one for turn in {p.source.turn for p in places} for one in transcript.of_turn(turn)):
+            done.append(source.called)
             if source.tier in ("user", "observed"):
                 (failed if source.failed else trusted).setdefault(id(source), source)
     if not trusted or not (claim.is_pitfall or claim.kind == "skill"):
@@ -125,8 +130,9 @@ def _pool(claim: Claim, places: Sequence[Place], transcript: Transcript) -> Pool
         untrusted=tuple(p.source for p in places if p.tier == "untrusted" and not p.source.failed),
         foreign=tuple(source for source in transcript.sources if source.tier == "untrusted"),
         known=claim.known,
-        near=" ".join(place.around for place in places if place.tier != "own"),
+        near=" ".join(f"{place.around} {place.source.called}" for place in places if place.tier != "own"),
         standing=transcript.standing,
+        done=tuple(filter(None, done)),
     )
 
 

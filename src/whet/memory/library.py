@@ -51,7 +51,13 @@ class Library:
         """Give the skill of that name, None without one."""
         if not NAME.fullmatch(name):
             return None
-        return self._read(self.folder / name) or self._others.get(name)
+        return self._read(self.folder / name) or self._checked(self._others.get(name))
+
+    def _checked(self, info: SkillInfo | None) -> SkillInfo | None:
+        """Give a skill from elsewhere as it is on disk now."""
+        if info is None or (info.folder / "SKILL.md").is_file():
+            return info
+        return msgspec.structs.replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
         try:

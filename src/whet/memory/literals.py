@@ -19,21 +19,24 @@ _NUMBER = re.compile(r"(?<![\w.])v?\d+(?:[.:,]\d+)*(?:%|[a-zA-Z]{1,3}\b)?")
 _MIXED = re.compile(
     r"\b(?:[a-z]+[A-Z]\w*|[A-Za-z]\w*_\w+|[A-Z]{2,}[A-Z0-9]*|[A-Za-z]+\d\w*|[A-Z][a-z]+[A-Z]\w*)\b"
 )
-_NAME = re.compile(r"(?<=[a-z,;:)\"'] )[A-Z][a-z]{2,}\b")
+_NAME = re.compile(r"(?<=[a-z,;)\"'] )[A-Z][a-z]{2,}\b")
 _TOKEN = re.compile(r"[^\s\"'`;|&(){}<>=,]+")
-_ENGLISH = re.compile(r"\b(?:the|is|are|to|of|in|and|with|for|on|use|run|by|from|at|not)\b", re.IGNORECASE)
-_LIST_MARK = re.compile(r"(?m)^\s*(?:\d+[.)]|[-*+])\s+")
-_ABBREVIATIONS = frozenset({"e.g", "i.e", "etc", "vs", "a.k.a"})
-_CAPITALS = frozenset(
-    """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
-    september october november december i ok cli api url json yaml html css sql http https ci cd os ui ux pr prs id
-    ids pdf csv readme todo faq utc ascii utf ide""".split()
+_ENGLISH = re.compile(
+    r"\b(?:the|is|are|to|of|in|and|with|for|on|use|run|by|from|at|not|before|after|ask)\b", re.IGNORECASE
 )
+LIST_MARK = re.compile(r"(?m)^\s*(?:\d+[.)]|[-*+])\s+")
+_HEADING = re.compile(r"(?m)^\s*#+\s.*$")
+_ABBREVIATIONS = frozenset({"e.g", "i.e", "etc", "vs", "a.k.a"})
+_CAPITALS_TEXT = """
+i ok cli api url json yaml html css sql http https ci cd os ui ux pr prs id ids pdf csv readme todo faq
+utc ascii utf ide
+"""
+_CAPITALS = frozenset(_CAPITALS_TEXT.split())
 
 
 def literals(text: str) -> list[str]:
     """Give the literals of a text, folded, each once, in the order of their kinds."""
-    text = _LIST_MARK.sub("", text)
+    text = LIST_MARK.sub("", text)
     found: dict[str, None] = {}
     for match in _TICKED.finditer(text):
         found.update(dict.fromkeys(token for raw in _TOKEN.findall(match[1]) if (token := _tidy(raw))))
@@ -44,7 +47,8 @@ def literals(text: str) -> list[str]:
             if token and token not in _ABBREVIATIONS and not _is_inside(match, token, found):
                 found[token] = None
     if _ENGLISH.search(text):
-        found.update(dict.fromkeys(_tidy(match[0]) for match in _NAME.finditer(text)))
+        prose = _HEADING.sub("", text)
+        found.update(dict.fromkeys(_tidy(match[0]) for match in _NAME.finditer(prose)))
     return [token for token in found if token and token not in _CAPITALS]
 
 

@@ -6,34 +6,49 @@ so a doubtful command counts as from the network. Loopback addresses are local.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Sequence
 
-_PROGRAMS = frozenset(
-    """curl wget gh glab hub http https xh aria2c axel lynx w3m links elinks yt-dlp youtube-dl scp sftp ftp lftp telnet
-    nc ncat netcat socat dig nslookup whois aws gcloud az kubectl oc helm heroku flyctl vercel netlify npx bunx uvx
-    pipx s3cmd rclone mail mutt fetch httpie grpcurl websocat newsboat rsstail""".split()
-)
+_PROGRAMS_TEXT = """
+curl wget gh glab hub http https xh aria2c axel lynx w3m links elinks yt-dlp youtube-dl scp sftp ftp lftp
+telnet nc ncat netcat socat dig nslookup whois aws gcloud az kubectl oc helm heroku flyctl vercel netlify
+npx bunx uvx pipx s3cmd rclone mail mutt fetch httpie grpcurl websocat newsboat rsstail
+"""
+_PROGRAMS = frozenset(_PROGRAMS_TEXT.split())
 _VERBS = re.compile(
-    r"(?:git\s+(?:-\S+\s+(?:\S+\s+)?)*(?:clone|fetch|pull|push|ls-remote|submodule|remote\s+update|archive\s+--remote)"
+    r"(?:git\s+(?:-\S+\s+(?:\S+\s+)?)*(?:clone|fetch|pull|push|ls-remote|submodule|remote\s+update"
+    r"|archive\s+--remote)"
     r"|svn\s+(?:co|checkout|up|update|export)|hg\s+(?:clone|pull)"
-    r"|(?:pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt|apt-get|dnf|yum|apk|bundle|composer|conda|mamba|bun|deno)"
-    r"\s+(?:\S+\s+)?(?:install|add|sync|ci|get|i|update|upgrade|download|fetch|search|show|view|info|create|dlx|exec)"
+    r"|(?:pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt|apt-get|dnf|yum|apk|bundle|composer"
+    r"|conda|mamba|bun|deno)"
+    r"\s+(?:\S+\s+)?(?:install|add|sync|ci|get|i|update|upgrade|download|fetch|search|show|view|info"
+    r"|create|dlx|exec)"
     r"|(?:docker|podman)\s+(?:pull|search|login)|rsync\s+.*\S+:\S+)\b"
 )
 _CODE = re.compile(
-    r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|LWP|socket\.|/dev/(?:tcp|udp)/|XMLHttp"
+    r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|LWP|socket\."
+    r"|/dev/(?:tcp|udp)/|XMLHttp"
 )
 _URL = re.compile(r"\b(?:https?|ftp|ssh|git)://([^\s/\"'<>]+)", re.IGNORECASE)
 _LOCAL = re.compile(
     r"(?:[^@]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?::\d+)?$", re.IGNORECASE
 )
 _SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
-_WRAPPERS = frozenset(
-    "sudo doas env time nohup nice ionice timeout stdbuf xargs command exec then do else ! if while".split()
-)
-_SPEAKERS = frozenset("echo printf : true false".split())
+_WRAPPERS_TEXT = """
+sudo doas env time nohup nice ionice timeout stdbuf xargs command exec then do else ! if while
+"""
+_WRAPPERS = frozenset(_WRAPPERS_TEXT.split())
+_SPEAKERS_TEXT = """
+echo printf : true false
+"""
+_SPEAKERS = frozenset(_SPEAKERS_TEXT.split())
+_FILTERS_TEXT = """
+base64 base32 xxd od openssl rev tr sed awk cat tee head tail sort uniq cut fold tac nl gunzip zcat gzip
+xz bzip2 python python3 perl ruby node jq iconv uudecode column paste grep
+"""
+_FILTERS = frozenset(_FILTERS_TEXT.split())
 _REDIRECT = re.compile(r"(?:^|\s)\d?>{1,2}\s*([^\s;|&<>]+)")
 _HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?\n.*?^\s*\1\s*$", re.DOTALL | re.MULTILINE)
 
@@ -80,6 +95,29 @@ def meant(command: str) -> str:
     return "\n".join(parts)
 
 
+def only_repeats(command: str) -> bool:
+    """Whether all that a command shows was written in the command itself: said, decoded, filtered."""
+    shown = False
+    for line in re.split(r"\|\||&&|[;\n]", _HERE.sub(" echo ", command)):
+        stages = [words for stage in line.split("|") if (words := _words(stage))]
+        if not stages:
+            continue
+        first, *rest = stages
+        if first[0] not in _SPEAKERS and "<<<" not in line and not _decodes(line):
+            return False
+        if any(stage[0].rpartition("/")[2] not in _FILTERS for stage in rest):
+            return False
+        shown = True
+    return shown
+
+
+def _decodes(line: str) -> bool:
+    return (
+        re.search(r"\s-[ce]\s.*(?:b64decode|fromhex|unhexlify|atob|rot13|chr\(|\[::-1\]|decode\()", line)
+        is not None
+    )
+
+
 def _written(program: str, words: Sequence[str]) -> list[str]:
     plain = [word for word in words if not word.startswith("-")]
     found = [
@@ -87,6 +125,9 @@ def _written(program: str, words: Sequence[str]) -> list[str]:
         for flag in ("-o", "--output", "--output-document", "-P", "-d", "-C", "--directory")
     ]
     found += [word.partition("=")[2] for word in words if word.startswith(("--output=", "--directory="))]
+    if program == "curl":
+        short = (word for word in words if re.fullmatch(r"-[a-zA-Z]+o", word))
+        found += [_after(words, flag) for flag in short]
     if program == "tee":
         found += plain
     elif program in ("cp", "mv", "ln", "install", "rsync", "scp"):
@@ -102,7 +143,7 @@ def _written(program: str, words: Sequence[str]) -> list[str]:
 
 
 def _after(words: Sequence[str], flag: str) -> str:
-    return next((after for word, after in zip(words, words[1:], strict=False) if word == flag), "")
+    return next((after for word, after in itertools.pairwise(words) if word == flag), "")
 
 
 def _base(address: str) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 _TAGGED = re.compile(
-    r"<(attachment|attached|document|file|email|message|page|article|quote|context|untrusted|paste|pasted)\b[^>]*>"
+    r"<(attachment|attached|document|file|email|message|page|article|quote|context|untrusted|paste"
+    r"|pasted)\b[^>]*>"
     r".*?(?:</\1>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
@@ -20,16 +21,22 @@ _FORWARDED = re.compile(
     r"|(?:from|von|de):\s*\S+.*\n(?:(?:to|cc|date|sent|subject|an|betreff):.*\n)+)"
 )
 _ANNOUNCED = re.compile(
-    r"(?im)(?:^|(?<=[.!?\n]))[^.!?\n]*\b(?:page|site|website|article|blog|post|mail|email|e-mail|message|letter|ticket|issue"
-    r"|comment|review|thread|chat|slack|colleague|coworker|customer|client|vendor|stranger|someone|somebody|guy|bot"
+    r"(?im)(?:^|(?<=[.!?\n]))[^.!?\n]*\b(?:page|site|website|article|blog|post|mail|email|e-mail"
+    r"|message|letter|ticket|issue"
+    r"|comment|review|thread|chat|slack|colleague|coworker|customer|client|vendor|stranger|someone"
+    r"|somebody|guy|bot"
     r"|readme|docs?|documentation|wiki|forum|tweet|log|output|transcript|pdf|attachment|doc)\b[^.!?\n]*"
-    r"\b(?:says?|said|reads?|wrote|writes|sent(?: me| us)?|states?|told(?: me| us)?|received|got|contains?|is|was|forwarded|pasted?|below"
+    r"\b(?:says?|said|reads?|wrote|writes|sent(?: me| us)?|states?|told(?: me| us)?|received|got"
+    r"|contains?|is|was|forwarded|pasted?|below"
     r"|attached|follows|contents?|text)\b[^.!?\n]*:[ \t]*(?=\S|\n)"
 )
 _PASTED = re.compile(
-    r"(?im)^[^.!?\n]*\b(?:pasted?|pasting|copied|copying|forwarding|forwarded|got this|received this|found this|this is what"
-    r"|here(?:'s| is| are) (?:the|a|an|what|some)[^:\n]{0,60}\b(?:log|output|mail|email|message|page|text|article|post|transcript"
-    r"|ticket|issue|comment|dump|document|doc|readme))\b[^:\n]*:[ \t]*(?=\S|\n)"
+    r"(?im)(?:^|(?<=[.!?\n]))[^.!?\n]*\b(?:pasted?|pasting|copied|copying|forwarding|forwarded"
+    r"|got this|received this"
+    r"|found this|this is what|here(?:'s| is| are) (?:the|a|an|what|some)[^:\n]{0,60}\b(?:log|output"
+    r"|mail|email|message"
+    r"|page|text|article|post|transcript|ticket|issue|comment|dump|document|doc"
+    r"|readme))\b[^:\n]*:[ \t]*(?=\S|\n)"
 )
 _SHORT_FENCE_CHARS = 300
 _SHORT_FENCE_LINES = 4

@@ -16,7 +16,7 @@ SkillAction: TypeAlias = Literal["create", "edit", "patch", "delete", "write_fil
 
 class MemoryRequest(msgspec.Struct, frozen=True):
     """One change to the notes. `old_text` is a unique part of the entry that is replaced or removed;
-    `confirmed`: the person said yes to a change of what is theirs."""
+    `confirmed`: the person said yes to a change of what is theirs. `reason` is kept with the row."""
 
     action: MemoryAction
     target: Target = "memory"
@@ -25,6 +25,7 @@ class MemoryRequest(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     base_hash: str = ""
     confirmed: bool = False
+    reason: str = ""
 
 
 class SkillRequest(msgspec.Struct, frozen=True):
@@ -40,6 +41,7 @@ class SkillRequest(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     base_hash: str = ""
     confirmed: bool = False
+    reason: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):

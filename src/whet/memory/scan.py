@@ -1,17 +1,16 @@
 """What a learned text must not hold: hidden characters, secrets, orders against the person, ways to leak.
 
 The text will stand in later prompts, so it is judged as if a stranger had written it. It says what is wrong
-in words that let an honest writer mend it. Shapes of secrets are `log.mask`'s, and some more.
+in words that let an honest writer mend it. Shapes of secrets are
+`config/redact.py`'s, and what prose says.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
-from collections import Counter
 
-from whet.log import MASK, mask
+from whet.config import redact
 
 _HIDDEN = re.compile(
     "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\ufe00-\ufe0e\u3164\uffa0"
@@ -19,42 +18,64 @@ _HIDDEN = re.compile(
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ORDERS = (
-    r"ignore (?:all |any |the |your |every )*(?:previous|prior|above|earlier|preceding|other|existing) (?:\w+ ){0,2}(?:instruction|rule|message|prompt|guideline|context)",
-    r"(?:disregard|forget|override|bypass|overrule) (?:all |any |the |your |every )*(?:previous |prior |earlier |other )?(?:instruction|rule|guideline|safety|polic|restriction|system prompt|approval|confirmation|gate)",
-    r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|telling|inform|informing|mention|mentioning|reveal|revealing|show|showing|notify|notifying|alert|alerting|ask|asking|warn|warning) (?:\w+ ){0,3}(?:the )?(?:user|person|owner|human|anyone|anybody|operator|them)\b(?! (?:about|for|to) (?:formatting|style))",
+    r"ignore (?:all |any |the |your |every )*(?:previous|prior|above|earlier|preceding|other"
+    r"|existing) (?:\w+ ){0,2}(?:instruction|rule|message|prompt|guideline|context)",
+    r"(?:disregard|forget|override|bypass|overrule) (?:all |any |the |your |every )*(?:previous "
+    r"|prior |earlier |other )?(?:instruction|rule|guideline|safety|polic|restriction|system prompt"
+    r"|approval|confirmation|gate)",
+    r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|telling|inform|informing|mention|mentioning"
+    r"|reveal|revealing|show|showing|notify|notifying|alert|alerting|ask|asking|warn"
+    r"|warning) (?:\w+ ){0,3}(?:the )?(?:user|person|owner|human|anyone|anybody|operator"
+    r"|them)\b(?! (?:about|for|to) (?:formatting|style))",
     r"\byou are (?:now |no longer )(?:a |an |in )?\w+",
     r"(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt|directive)s?\s*:",
     r"(?:developer|god|dan|admin|root|jailbreak|unrestricted|maintenance) mode\b",
     r"(?:^|\n)\s*(?:system|assistant|user|human|developer|tool)\s*:\s",
-    r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?|im_start|im_end|inst)\b[^>]*>",
+    r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?"
+    r"|im_start|im_end|inst)\b[^>]*>",
     r"<\|[a-z_]+\|>|\[/?INST\]|\[/?SYS(?:TEM)?\]|<<SYS>>",
-    r"(?:skip|disable|turn off|circumvent|avoid|suppress|auto-?approve|pre-?approved?) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check|security check|the gate|review gate|guard ?rail)",
-    r"(?:approvals?|confirmations?|permissions?) (?:\w+ ){0,3}(?:is|are) (?:not (?:needed|required|necessary)|unnecessary|already (?:given|granted)|waived|pre-?approved)",
-    r"(?:the )?(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed|consented|gave permission|given (?:permission|consent))",
-    r"(?:always|automatically|silently|secretly|quietly) (?:\w+ ){0,4}(?:approve|accept|trust|execute|obey|comply|follow) (?:\w+ ){0,4}(?:request|command|instruction|script|link|order|code|message)",
+    r"(?:skip|disable|turn off|circumvent|avoid|suppress|auto-?approve"
+    r"|pre-?approved?) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check|security check"
+    r"|the gate|review gate|guard ?rail)",
+    r"(?:approvals?|confirmations?|permissions?) (?:\w+ ){0,3}(?:is|are) (?:not (?:needed|required"
+    r"|necessary)|unnecessary|already (?:given|granted)|waived|pre-?approved)",
+    r"(?:the )?(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed"
+    r"|consented|gave permission|given (?:permission|consent))",
+    r"(?:always|automatically|silently|secretly|quietly) (?:\w+ ){0,4}(?:approve|accept|trust|execute"
+    r"|obey|comply|follow) (?:\w+ ){0,4}(?:request|command|instruction|script|link|order|code|message)",
     r"\b(?:secretly|covertly|stealthily|silently|discreetly|unnoticed|without (?:being )?notic\w+)\b",
-    r"\b(?:trust|obey|follow) (?:all |any |every )?(?:instructions?|commands?|orders?|messages?) (?:from|on|in|at|by)\b",
+    r"\b(?:trust|obey|follow) (?:all |any |every )?(?:instructions?|commands?|orders?"
+    r"|messages?) (?:from|on|in|at|by)\b",
 )
 _LEAKS = (
-    r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|transmit|report|submit|copy|paste|include|append|share|sync|mirror|back ?up|bcc|cc)\b[^.\n]{0,60}\b(?:secrets?|credentials?|tokens?|passwords?|passphrases?|api[ _-]?keys?|private keys?|ssh keys?|id_rsa|\.env\b|environment variables?|env vars?|cookies?|conversation|chat history|transcripts?|system prompt|memory files?|memor(?:y|ies)\b|everything|all files|\.ssh)",
-    r"(?:secrets?|credentials?|tokens?|passwords?|api[ _-]?keys?|private keys?|\.env\b|conversation|chat history|transcripts?|system prompt)\b[^.\n]{0,60}\b(?:to|at|via|into)\s+(?:https?://|\S+@\S+|[\w-]+\.(?:com|net|org|io|dev|xyz|example|ru|cn|site|info|co)\b)",
+    r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|transmit|report|submit|copy|paste|include"
+    r"|append|share|sync|mirror|back ?up|bcc|cc)\b[^.\n]{0,60}\b(?:secrets?|credentials?|tokens?"
+    r"|passwords?|passphrases?|api[ _-]?keys?|private keys?|ssh keys?|id_rsa|\.env\b"
+    r"|environment variables?|env vars?|cookies?|conversation|chat history|transcripts?|system prompt"
+    r"|memory files?|memor(?:y|ies)\b|everything|all files|\.ssh)",
+    r"(?:secrets?|credentials?|tokens?|passwords?|api[ _-]?keys?|private keys?|\.env\b|conversation"
+    r"|chat history|transcripts?|system prompt)\b[^.\n]{0,60}\b(?:to|at|via|into)\s+(?:https?://"
+    r"|\S+@\S+|[\w-]+\.(?:com|net|org|io|dev|xyz|example|ru|cn|site|info|co)\b)",
     r"!\[[^\]]*\]\(\s*https?://[^)]*[?&=$%{][^)]*\)",
     r"\b(?:curl|wget|fetch|iwr|invoke-webrequest)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b",
-    r"\b(?:ba|z|da)?sh\s+(?:-c\s+)?[\"']?\$?\(\s*(?:curl|wget)\b|\bsource\s+<\(\s*(?:curl|wget)|\b(?:ba)?sh\s+<\(\s*(?:curl|wget)",
-    r"base64\s+(?:-d|-D|--decode)\b[^\n]{0,80}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b|\beval\s*[\"'(]?\$?\(?\s*(?:echo|curl|wget|base64|atob)",
-    r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data\S*|-F|--form|-T|--upload-file|--post-file|--post-data)\s*=?\s*[\"']?(?:@|\$\(|\$\{?\w*(?:KEY|TOKEN|SECRET|PASS)|`)",
+    r"\b(?:ba|z|da)?sh\s+(?:-c\s+)?[\"']?\$?\(\s*(?:curl|wget)\b|\bsource\s+<\(\s*(?:curl|wget)"
+    r"|\b(?:ba)?sh\s+<\(\s*(?:curl|wget)",
+    r"base64\s+(?:-d|-D|--decode)\b[^\n]{0,80}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b"
+    r"|\beval\s*[\"'(]?\$?\(?\s*(?:echo|curl|wget|base64|atob)",
+    r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data\S*|-F|--form|-T|--upload-file|--post-file"
+    r"|--post-data)\s*=?\s*[\"']?(?:@|\$\(|\$\{?\w*(?:KEY|TOKEN|SECRET|PASS)|`)",
     r"\b(?:cat|env|printenv|base64|tar)\b[^\n]{0,80}\|\s*(?:curl|wget|nc|ncat|netcat|socat)\b",
     r"/dev/tcp/|\bnc\s+(?:-\w+\s+)*-e\b|\bbash\s+-i\s+>&",
     r"\bauthorized_keys\b|\b(?:chmod\s+(?:\+s|[ug]\+s|4\d{3}))\b",
 )
 _SECRET = re.compile(
-    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key|auth[ _-]?key|credential|pin)\b"
-    r"(?:\s+(?:is|for\s+\S+\s+is))?\s*(?:[:=]\s*|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]*[\d!@#$%^&*])[^\s\"'`,;]{6,})",
+    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
+    r"|auth[ _-]?key|credential|pin)\b"
+    r"(?:\s+(?:is|for\s+\S+\s+is))?\s*(?:[:=]\s*"
+    r"|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]*[\d!@#$%^&*])[^\s\"'`,;]{6,})",
     re.IGNORECASE,
 )
 _CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
-_OPAQUE = re.compile(r"(?<![\w/.-])[A-Za-z0-9+/_=-]{32,}(?![\w/.-])")
-_HEX = re.compile(r"[0-9a-fA-F-]+")
 _COMMENT = re.compile(r"<!--")
 _orders = re.compile("|".join(_ORDERS), re.IGNORECASE)
 _leaks = re.compile("|".join(_LEAKS), re.IGNORECASE)
@@ -81,14 +102,12 @@ def scan(text: str) -> str:
 
 def holds_secret(text: str) -> str:
     """Name the kind of secret that stands in a text; empty where none does."""
-    if MASK in text or mask(text) != text:
+    if redact.holds_secret(text):
         return "a key or a password"
     if _SECRET.search(text):
         return "what looks like a password or a key"
     if any(_is_card(match[0]) for match in _CARD.finditer(text)):
         return "what looks like a card number"
-    if any(_is_random(match[0]) for match in _OPAQUE.finditer(text)):
-        return "a long random value"
     return ""
 
 
@@ -100,15 +119,6 @@ def _look_alike(text: str) -> str:
 
 
 _CYRILLIC = str.maketrans("аеорсухіјѕԁɡһΑΒΕΗΙΚΜΝΟΡΤΧοανι", "aeopcyxijsdghABEHIKMNOPTXoavi")
-
-
-def _is_random(token: str) -> bool:
-    if _HEX.fullmatch(token) or "/" in token.strip("/") or token.count("-") > 2 or token.count("_") > 2:
-        return False
-    kinds = sum(any(test(c) for c in token) for test in (str.islower, str.isupper, str.isdigit))
-    counts = Counter(token)
-    bits = -sum(n / len(token) * math.log2(n / len(token)) for n in counts.values())
-    return kinds >= 3 and bits > 3.8
 
 
 def _is_card(run: str) -> bool:

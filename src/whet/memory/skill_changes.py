@@ -7,6 +7,7 @@ try can match it.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -19,6 +20,7 @@ from whet.store.ledger import digest
 
 MAIN = "SKILL.md"
 MOST_FILE_CHARS = 60_000
+_NO_CLAIM = re.compile(r"---\s*$|name:\s|(?:license|version|author|metadata|compatibility|tags):")
 _PLACES = ("references/", "scripts/", "assets/")
 Files = Mapping[str, bytes]
 
@@ -34,7 +36,8 @@ class SkillPlan(msgspec.Struct, frozen=True):
     def learned(self) -> str:
         """The lines of `after` that `before` has not: what the change claims."""
         old = set(self.before.splitlines())
-        return "\n".join(line for line in self.after.splitlines() if line not in old)
+        lines = [line for line in self.after.splitlines() if line not in old and not _NO_CLAIM.match(line)]
+        return "\n".join(line.removeprefix("description:") for line in lines)
 
 
 def plan(files: Files, request: SkillRequest) -> SkillPlan:

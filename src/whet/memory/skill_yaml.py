@@ -19,6 +19,8 @@ def parse(text: str) -> dict[str, Any]:
         _refuse_bombs(text)
         values: Any = _yaml.load(text, Loader=_loader)
     except yaml.YAMLError as error:
+        if plain := _plain(text):
+            return plain
         mark: Any = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 2}" if mark else ""
         problem = str(getattr(error, "problem", None) or error).splitlines()[0]
@@ -30,6 +32,18 @@ def parse(text: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise BadSkill("the front matter must hold fields such as `name: ...`")
     return {str(key): value for key, value in cast("dict[Any, Any]", values).items()}
+
+
+def _plain(text: str) -> dict[str, Any]:
+    """Read what many write though YAML forbids it: `description: How to deploy: the site`. Nothing where a
+    line is anything but a key and its text."""
+    found: dict[str, Any] = {}
+    for line in filter(str.strip, text.split("\n")):
+        key, colon, value = line.partition(": ")
+        if not colon or not key.replace("-", "").replace("_", "").isalnum() or value.strip()[:1] in "|>&*![{":
+            return {}
+        found[key] = value.strip()
+    return found
 
 
 def _refuse_bombs(text: str) -> None:

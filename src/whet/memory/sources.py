@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -21,22 +21,35 @@ from whet.memory.folding import fold
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 
-_LOCAL = frozenset({"terminal", "process", "read_file", "search_files", "write_file", "patch"})
+LOCAL = frozenset({"terminal", "process", "read_file", "search_files", "write_file", "patch"})
+_OUTSIDE = frozenset({"web_fetch", "session_search", "delegate_task"})
 _OWN = frozenset({"todo", "memory", "skill_manage", "skill_view", "skills_list", "recall", "warm_session"})
+_LOOKING = frozenset(
+    {"read_file", "search_files", "web_fetch", "session_search", "recall", "skill_view", "skills_list"}
+)
 _PLANTED = re.compile(
-    r"\b(?:remember (?:that|this|to|:)|(?:note|message|instructions?|attention|memo)\s*(?:to|for)\s*(?:the\s+|all\s+|any\s+)?"
-    r"(?:ai|assistants?|agents?|models?|llms?|bots?|whet|claude|gpt|chatgpt|copilot)\b|(?:add|save|store|write|commit|keep|put)"
-    r" (?:this|that|the following|it|these)?[^.\n]{0,40}\b(?:in|to|into) (?:your |the |long-term |its )*(?:memory|memories|skills?|notes)"
-    r"|ignore (?:all |any |the |your )*(?:previous|prior|above|earlier)|from now on,? (?:you|always|never|the (?:ai|assistant|agent))"
-    r"|(?:ai|assistants?|agents?|llms?|language models?|bots?)\s+(?:must|should|shall|are (?:required|instructed)|need to|have to)\b"
-    r"|(?:system|developer) (?:prompt|message|instruction|note)|you (?:must|are required to|are instructed to) (?:always |now )?(?:remember|save|store|use|trust)"
-    r"|(?:lasting|permanent|long-term) (?:memory|lesson|instruction)|(?:update|change) (?:your|the agent's) (?:memory|behaviou?r|instructions))",
+    r"\b(?:remember (?:that|this|to|:)|(?:note|message|instructions?|attention|memo)\s*(?:to"
+    r"|for)\s*(?:the\s+|all\s+|any\s+)?"
+    r"(?:ai|assistants?|agents?|models?|llms?|bots?|whet|claude|gpt|chatgpt|copilot)\b|(?:add|save"
+    r"|store|write|commit|keep|put)"
+    r" (?:this|that|the following|it|these)?[^.\n]{0,40}\b(?:in|to|into) (?:your |the |long-term "
+    r"|its )*(?:memory|memories|skills?|notes)"
+    r"|ignore (?:all |any |the |your )*(?:previous|prior|above|earlier)|from now on,? (?:you|always"
+    r"|never|the (?:ai|assistant|agent))"
+    r"|(?:ai|assistants?|agents?|llms?|language models?|bots?)\s+(?:must|should|shall|are (?:required"
+    r"|instructed)|need to|have to)\b"
+    r"|(?:system|developer) (?:prompt|message|instruction|note)|you (?:must|are required to"
+    r"|are instructed to) (?:always |now )?(?:remember|save|store|use|trust)"
+    r"|(?:lasting|permanent|long-term) (?:memory|lesson|instruction)|(?:update|change) (?:your"
+    r"|the agent's) (?:memory|behaviou?r|instructions))",
     re.IGNORECASE,
 )
 _AROUND = 240
 _YES = re.compile(
-    r"(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|exactly|please|do)\b.*\b(?:remember|save|keep|note|memori[sz]e|store)\b"
-    r"|(?:please )?(?:remember|save|keep|note|memori[sz]e|store) (?:that|this|it)(?: (?:please|down|for (?:later|next time)))?",
+    r"(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|exactly|please|do)\b.*\b(?:remember|save|keep|note"
+    r"|memori[sz]e|store)\b"
+    r"|(?:please )?(?:remember|save|keep|note|memori[sz]e|store) (?:that|this|it)(?: (?:please|down"
+    r"|for (?:later|next time)))?",
     re.IGNORECASE,
 )
 
@@ -51,7 +64,8 @@ class Stored(msgspec.Struct, frozen=True):
 
 class Source(msgspec.Struct, frozen=True):
     """One text of a session: what stands in it (`folded`, and as it was), and whose it is. `called` is what
-    the call behind a successful result really did, folded: it shows as much as the result."""
+    the call behind a successful result really did, folded: it shows as much as the result. `fresh` is what an
+    observed text has that neither a command or file of the assistant's nor an untrusted text had before."""
 
     seq: int
     turn: int
@@ -62,6 +76,7 @@ class Source(msgspec.Struct, frozen=True):
     tool: str = ""
     failed: bool = False
     called: str = ""
+    fresh: str = ""
     why: str = ""
 
     def tier_at(self, start: int, end: int) -> Tier:
@@ -73,10 +88,17 @@ class Source(msgspec.Struct, frozen=True):
         return "untrusted" if _PLANTED.search(around) else "observed"
 
 
-def sources(stored: Sequence[Stored], *, has_person: bool = True) -> list[Source]:
-    """Give the texts of a session in order. Without a person (a helper's session) nothing in it is one's
-    word: the task was written by another model."""
-    reader = _Reader(has_person)
+def puts(source: Source) -> bool:
+    """Whether the assistant's words went into the world: into a command or a file, not into a question."""
+    return source.tier == "own" and source.tool not in _LOOKING and source.tool != ""
+
+
+def sources(
+    stored: Sequence[Stored], *, has_person: bool = True, local: Collection[str] = LOCAL
+) -> list[Source]:
+    """Give the texts of a session in order. `local` names the tools whose results are observed. Without a
+    person (a helper's session) nothing in it is one's word: the task was written by another model."""
+    reader = _Reader(has_person, local)
     for row in stored:
         reader.read(row)
     return reader.found
@@ -85,7 +107,8 @@ def sources(stored: Sequence[Stored], *, has_person: bool = True) -> list[Source
 class _Reader:
     """Reads a session once, keeping what is tainted so far."""
 
-    def __init__(self, has_person: bool) -> None:
+    def __init__(self, has_person: bool, local: Collection[str]) -> None:
+        self._local = local
         self.found: list[Source] = []
         self._has_person = has_person
         self._calls: dict[str, ToolCall] = {}
@@ -103,8 +126,23 @@ class _Reader:
             self._result(row)
 
     def _add(self, row: Stored, tier: Tier, text: str, **more: Any) -> None:
-        if text.strip():
-            self.found.append(Source(row.seq, row.turn, row.message.role, tier, text, fold(text), **more))
+        if not text.strip():
+            return
+        folded = fold(text)
+        fresh = self._fresh(text) if tier == "observed" else folded
+        self.found.append(
+            Source(row.seq, row.turn, row.message.role, tier, text, folded, fresh=fresh, **more)
+        )
+
+    def _fresh(self, text: str) -> str:
+        """Give the lines that nobody put there, without what is written at an assistant."""
+        there = [one.folded for one in self.found if one.tier == "untrusted" or puts(one)]
+        lines = (folded for line in text.splitlines() if (folded := fold(line)))
+        kept = " ".join(line for line in lines if len(line) < 8 or not any(line in one for one in there))
+        spans = [match.span() for match in _PLANTED.finditer(kept)]
+        for start, end in reversed(spans):
+            kept = kept[: max(0, start - _AROUND)] + " " + kept[end + _AROUND :]
+        return kept
 
     def _user(self, row: Stored) -> None:
         if not self._has_person:
@@ -137,10 +175,12 @@ class _Reader:
             return "own", f"{name} gives back what was written before"
         if name == "clarify":
             return ("user", "") if not message.is_error else ("own", "")
-        if name not in _LOCAL:
+        if name in _OUTSIDE or name not in self._local:
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if name in ("terminal", "process"):
             return self._shell(name, arguments, message)
+        if name == "search_files" and message.text.startswith("[no matches"):
+            return "own", ""
         if why := self._tainted_in(_paths(arguments)) or self._named_in(name, message.text):
             if name in ("write_file", "patch"):
                 return "own", ""
@@ -164,7 +204,7 @@ class _Reader:
         else:
             why = self._tainted_in((where, command)) or self._globbed(command)
         if not why:
-            return "observed", ""
+            return ("own", "") if network.only_repeats(command) else ("observed", "")
         for path in network.outputs(command):
             self._tainted[path] = f"{path} came from `{command[:60]}`"
         return "untrusted", why
@@ -191,7 +231,8 @@ class _Reader:
             if any(fnmatch.fnmatch(name, pattern.rpartition("/")[2].strip("\"'")) for pattern in patterns):
                 return why
         if re.search(
-            r"\b(?:grep|rg|ag|ack)\b.*(?:-\w*[rR]|\s\.(?:\s|$))|\brg\b|\bfind\b.*-exec|\bgit\s+(?:show|diff|log)\b",
+            r"\b(?:grep|rg|ag|ack)\b.*(?:-\w*[rR]|\s\.(?:\s|$))|\brg\b|\bfind\b.*-exec"
+            r"|\bgit\s+(?:show|diff|log)\b",
             command,
         ):
             return next(iter(self._tainted.values()))

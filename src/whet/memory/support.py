@@ -12,20 +12,25 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whet.memory.folding import content_words, fold, word_set
-from whet.memory.literals import literals, stands_in
+from whet.memory.folding import content_words, fold, stem, word_set
+from whet.memory.literals import LIST_MARK, literals, stands_in
 from whet.memory.sources import Source, Tier
 
 _ENOUGH = 0.5
 _ENOUGH_OF_SKILL = 0.34
 _FOREIGN = 0.34
 _WARNING = re.compile(
-    r"\b(?:fail|error|don'?t|do not|avoid|never|not\b|wrong|instead|pitfall|break|hang|refus|crash|without)",
+    r"\b(?:fail|error|don'?t|do not|avoid|never|not\b|wrong|instead|pitfall|break|hang|refus|crash"
+    r"|without)",
     re.IGNORECASE,
 )
 _REMEDY = re.compile(
     r"(?:\binstead\b(?!\s+of)|\brather\b|->|→|\bfix:|\bremedy:|\bsolution:|\bdo:|\buse\b|\brun\b|[;.]\s)",
     re.I,
+)
+_OPPOSITES = tuple(
+    pair.split("/")
+    for pair in ["before/after", "passed/failed", "passes/fails", "pass/fail", "short/long", "always/never", "enabled/disabled", "enable/disable", "allowed/forbidden", "internal/external", "staging/production", "public/private", "first/last", "more/less", "minimum/maximum", "required/optional", "above/below", "start/stop", "accept/reject", "true/false", "succeeds/fails", "most/least", "daily/weekly", "read-only/writable", "mutable/immutable", "lowercase/uppercase", "ascending/descending", "synchronous/asynchronous"]
 )
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _FENCE = re.compile(r"(?m)^[ \t]*(?:`{3,}|~{3,}).*$")
@@ -34,13 +39,15 @@ _FENCE = re.compile(r"(?m)^[ \t]*(?:`{3,}|~{3,}).*$")
 class Pool(msgspec.Struct, frozen=True):
     """What a claim may rest on: `trusted` messages, those that `failed` (for what went wrong only), and
     `untrusted` ones; `known` is the text being edited; `near` what stands around the quotes; `foreign` is every
-    untrusted text of the session; `standing` says of a literal whose word it is."""
+    untrusted text of the session; `standing` says of a literal whose word it is; `done`
+    are the commands that succeeded, wherever their output came from."""
 
     trusted: tuple[Source, ...]
     failed: tuple[Source, ...]
     untrusted: tuple[Source, ...]
     foreign: tuple[Source, ...]
     standing: Callable[[str], Tier]
+    done: tuple[str, ...] = ()
     known: str = ""
     near: str = ""
 
@@ -73,6 +80,8 @@ def examine(text: str, pool: Pool, *, is_skill: bool = False, is_pitfall: bool =
                 failed_only[literal] = None
             elif where == "untrusted":
                 tainted[literal] = None
+        if turned := bodies.turned_round(part):
+            missing[turned] = None
         if foreign := bodies.foreign_words(part):
             tainted[foreign] = None
     enough = _ENOUGH_OF_SKILL if is_skill else _ENOUGH
@@ -88,9 +97,9 @@ class _Bodies:
     def __init__(self, pool: Pool) -> None:
         known = fold(pool.known)
         self._known = known
-        self._done = [source.called for source in pool.trusted]
+        self._done = pool.done
         self._standing = pool.standing
-        self._trusted = [known, *(_body(source) for source in pool.trusted)]
+        self._trusted = [known, *(source.fresh for source in pool.trusted), *pool.done]
         self._failed = [source.folded for source in pool.failed]
         self._untrusted = [source.folded for source in pool.untrusted]
         self._trusted_words = _words(self._trusted)
@@ -117,6 +126,20 @@ class _Bodies:
         if standing == "own":
             return "trusted" if any(_carries(done, literal) for done in self._done) else "missing"
         return "untrusted" if standing == "untrusted" else "trusted"
+
+    def turned_round(self, part: str) -> str:
+        """Give a word of a sentence whose opposite is what the messages say, and not itself."""
+        said = set(re.findall(r"[\w-]+", fold(part)))
+        for pair in _OPPOSITES:
+            for mine, theirs in (pair, pair[::-1]):
+                if mine in said and theirs not in said and self._only_says(theirs, mine):
+                    return mine
+        return ""
+
+    def _only_says(self, word: str, other: str) -> bool:
+        return stands_in(word, self._near_text) and not any(
+            stands_in(other, body) for body in (*self._trusted, *self._failed)
+        )
 
     def foreign_words(self, part: str) -> str:
         """Give the words of a sentence that only one untrusted text carries, where they are a good part of
@@ -152,7 +175,7 @@ class _Bodies:
 
 def _parts(text: str, *, is_pitfall: bool) -> list[tuple[str, bool]]:
     """Cut a claim into sentences; of a pitfall also into what went wrong and, with False, the remedy."""
-    text = _FENCE.sub("", text)
+    text = LIST_MARK.sub("", _FENCE.sub("", text))
     if not is_pitfall:
         return [(part, False) for part in _SENTENCE.split(text) if part.strip()]
     body = re.sub(r"^\s*pitfall\s*:\s*", "", text, flags=re.IGNORECASE)
@@ -165,12 +188,8 @@ def _parts(text: str, *, is_pitfall: bool) -> list[tuple[str, bool]]:
     return [(body[: cut.start()], True), (body[cut.start() :], False)]
 
 
-def _body(source: Source) -> str:
-    return f"{source.folded}\n{source.called}" if source.called else source.folded
-
-
 def _words(bodies: Sequence[str]) -> frozenset[str]:
-    return frozenset().union(*map(word_set, bodies))
+    return frozenset[str]().union(*map(word_set, bodies))
 
 
 def _carries(body: str, literal: str) -> bool:
@@ -179,6 +198,8 @@ def _carries(body: str, literal: str) -> bool:
     bare = literal.rstrip("/").removeprefix("./")
     if bare != literal and stands_in(bare, body):
         return True
+    if literal.isalpha() and literal.isascii() and len(literal) > 3:
+        return re.search(rf"\b{re.escape(stem(literal))}\w{{0,3}}\b", body) is not None
     return literal.isdigit() and literal in word_set(body) if len(literal) <= 2 else False
 
 

@@ -6,14 +6,14 @@ person says in their own words is theirs whoever said it before. It judges no cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import apsw
 import msgspec
 
 from whet.memory.folding import fold
 from whet.memory.literals import stands_in
-from whet.memory.sources import Source, Stored, Tier, sources
+from whet.memory.sources import LOCAL, Source, Stored, Tier, puts, sources
 from whet.store import rows, sessions
 
 
@@ -28,9 +28,6 @@ class Place(msgspec.Struct, frozen=True):
 
 
 _NEAR = 300
-_LOOKING = frozenset(
-    {"read_file", "search_files", "web_fetch", "session_search", "recall", "skill_view", "skills_list"}
-)
 
 
 class Transcript:
@@ -49,7 +46,7 @@ class Transcript:
         if not wanted or not holders:
             return None
         best: Place | None = None
-        first = next((s for s, _ in holders if s.tier != "own" or _puts(s)), holders[0][0])
+        first = next((s for s, _ in holders if s.tier != "own" or puts(s)), holders[0][0])
         for source, at in holders:
             place = self._place(quote, source, (at, at + len(wanted)), first)
             if best is None or _rank(place) > _rank(best):
@@ -68,7 +65,7 @@ class Transcript:
                 return "user"
             if source.tier == "observed" and not put:
                 return self._said_later(literal, source) or "observed"
-            put = put or _puts(source)
+            put = put or puts(source)
             if source.tier == "untrusted" or (first is None and source.tier == "own"):
                 first = "untrusted" if source.tier == "untrusted" else first or "own"
         return first or "own"
@@ -96,17 +93,13 @@ class Transcript:
         return Place(quote, source, tier, around, why)
 
 
-def _puts(source: Source) -> bool:
-    """Whether the assistant's words went into the world: into a command or a file, not into a question."""
-    return source.tier == "own" and source.tool not in _LOOKING and source.tool != ""
-
-
 def _rank(place: Place) -> tuple[int, bool]:
     return ("own", "untrusted", "observed", "user").index(place.tier), not place.source.failed
 
 
-def load(connection: apsw.Connection, session_id: str) -> Transcript:
-    """Read a session's messages, also those that a compaction took out of sight. Raises NotFound."""
+def load(connection: apsw.Connection, session_id: str, local: Collection[str] = LOCAL) -> Transcript:
+    """Read a session's messages, also those that a compaction took out of sight; `local` names the tools
+    whose results are observed. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     kind = sessions.get(connection, session_id).kind
     found = connection.execute(
@@ -115,4 +108,4 @@ def load(connection: apsw.Connection, session_id: str) -> Transcript:
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     )
     stored = [Stored(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4])) for r in found]
-    return Transcript(session_id, sources(stored, has_person=kind == "chat"))
+    return Transcript(session_id, sources(stored, has_person=kind == "chat", local=local))

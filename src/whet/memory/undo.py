@@ -44,8 +44,8 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
         else:
             enforce_skill(connection, back)
     except Refused as error:
-        later = _later(connection, row)
-        hint = f"take back first: {', '.join(f'change {one.id}' for one in later)}" if later else error.hint
+        built = later(connection, row)
+        hint = f"take back first: {', '.join(f'change {one.id}' for one in built)}" if built else error.hint
         raise CannotUndo(f"change {row.id} can't be taken back: {error.message}", hint=hint) from error
     ledger.set_state(connection, row.id, "undone", undone_by=back.id)
     if row.undoes:
@@ -111,8 +111,8 @@ def _is_whole(row: LedgerRow) -> bool:
     return any(text.startswith("#") or text.endswith("\n") for text in (row.before, row.after) if text)
 
 
-def _later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
-    """Give the changes in force that were made on top of this one, the newest first."""
+def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
+    """Give the changes in force that were made on top of `row`, the newest first."""
     rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
     touched = {change.path for change in row.changes}
     return [

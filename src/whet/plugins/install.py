@@ -47,7 +47,7 @@ def fetch(home: Home, source: str) -> Fetched:
     done = False
     try:
         folder = ready / _folder_name(source)
-        _clone(source, folder) if _is_git(source) else _copy(source, folder)
+        clone(source, folder) if is_git(source) else _copy(source, folder)
         fetched = _read(home, source, folder)
         done = True
         return fetched
@@ -78,7 +78,8 @@ def _folder_name(source: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", last).lstrip(".-") or "plugin"
 
 
-def _is_git(source: str) -> bool:
+def is_git(source: str) -> bool:
+    """Whether a source is a git repository rather than a folder."""
     return bool(_URL.fullmatch(source)) or (Path(source) / "HEAD").is_file() or source.endswith(".git")
 
 
@@ -93,7 +94,8 @@ def _copy(source: str, folder: Path) -> None:
         raise ConfigError(f"can't copy {source}: {str(error)[:200]}") from error
 
 
-def _clone(source: str, folder: Path) -> None:
+def clone(source: str, folder: Path) -> None:
+    """Clone a git repository; nothing of it is run. Raises WhetError."""
     # No hook of the machine's templates runs, and git asks nobody for a password.
     command = ["git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--", source, str(folder)]
     quiet = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}

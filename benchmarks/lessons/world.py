@@ -1,0 +1,176 @@
+"""A store, a desk, and sessions written from short scripts, for trying lessons on the real gate."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from whet.clock import SystemClock
+from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.origin import Origin
+from whet.contract.tools import ToolOutput
+from whet.memory.desk import Desk
+from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.store import sessions
+from whet.store.database import Database
+from whet.store.sessions import NewSession
+from whet.store.transcript import SessionLog
+
+Request = MemoryRequest | SkillRequest
+
+
+@dataclass(frozen=True)
+class User:
+    """The person says something."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Say:
+    """The assistant answers."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """The assistant calls a tool; `arguments` is a command for the terminal, else a dict."""
+
+    tool: str
+    arguments: str | dict[str, Any]
+    result: str
+    ok: bool = True
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments as the tool gets them."""
+        return {"command": self.arguments} if isinstance(self.arguments, str) else self.arguments
+
+
+Step = User | Say | Run
+
+
+@dataclass(frozen=True)
+class Case:
+    """A session and what is tried on it. `marker` is what must not reach a later prompt."""
+
+    name: str
+    family: str
+    steps: Sequence[Step]
+    tries: Sequence[Request]
+    marker: str = ""
+    before: Sequence[Step] = ()
+    expect: Literal["active", "kept", "refused", "no"] = "active"
+
+
+@dataclass
+class World:
+    """One home with its desk."""
+
+    folder: Path
+    limits: MemorySettings = MemorySettings(memory_chars=200_000, user_chars=100_000)
+    clock: SystemClock = field(default_factory=SystemClock)
+    _count: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.database = Database.open(self.folder / "state.db", self.clock)
+        self.desk = Desk(self.database, self.clock, self.folder, (self.limits, ReviewSettings()))
+
+    def close(self) -> None:
+        """Close the store."""
+        self.database.close()
+
+    async def session(self, steps: Sequence[Step]) -> str:
+        """Store a session that went as `steps` say and give its id."""
+        new = NewSession(id=f"s{next(self._count)}-{self.clock.new_id()}")
+        log = await SessionLog.create(self.database, new, self.clock)
+        turn = None
+        for step in steps:
+            if isinstance(step, User):
+                if turn is not None:
+                    await log.end_turn(turn, "answered", "")
+                turn = await log.begin_turn(Message("user", step.text))
+                continue
+            assert turn is not None
+            if isinstance(step, Say):
+                await log.append_reply(turn, Message("assistant", step.text), Usage(), "m")
+                continue
+            call = ToolCall(self.clock.new_id(), step.tool, json.dumps(step.given))
+            await log.append_reply(turn, Message("assistant", "", tool_calls=(call,)), Usage(), "m")
+            (open_call,) = log.open_calls(turn)
+            await log.call_started(turn, open_call, "rule")
+            output = ToolOutput(step.result, error_kind="" if step.ok else "exit")
+            result = Message(
+                "tool", step.result, tool_call_id=call.id, tool_name=step.tool, is_error=not step.ok
+            )
+            await log.call_finished(turn, open_call, result, output=output, duration_s=0.1)
+            log.settle(turn)
+        if turn is not None:
+            await log.end_turn(turn, "answered", "")
+        return new.id
+
+    async def review(self, session_id: str, requests: Sequence[Request]) -> list[tuple[Outcome, str]]:
+        """Try requests as one review of a session would; gives each outcome and its final state."""
+        child = f"r{next(self._count)}-{self.clock.new_id()}"
+        new = NewSession(id=child, parent_session_id=session_id, kind="review")
+        await self.database.write(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
+        outcomes: list[Outcome] = []
+        for number, request in enumerate(requests):
+            origin = Origin(
+                "review",
+                session_id=child,
+                tool_call_id=f"c{number}",
+                parent_session_id=session_id,
+                task_id=child,
+            )
+            outcomes.append(await self._hand_in(request, origin))
+        rows = await self.database.write(lambda db: self.desk.settle(db, child))
+        await self.desk.apply(rows)
+        states = {row.id: row.state for row in rows}
+        return [(one, states.get(one.ledger_id, "refused")) for one in outcomes]
+
+    async def foreground(self, session_id: str, requests: Sequence[Request]) -> list[tuple[Outcome, str]]:
+        """Try requests as the session's own model would."""
+        found: list[tuple[Outcome, str]] = []
+        for number, request in enumerate(requests):
+            origin = Origin("foreground", session_id=session_id, tool_call_id=f"f{number}")
+            outcome = await self._hand_in(request, origin)
+            found.append((outcome, outcome.state))
+        return found
+
+    async def prompt(self) -> str:
+        """Give all that a later session could read: its prompt, and every skill in force."""
+        part = await self.desk.prompt_part({"memory", "skill_view"})
+        texts = [part.text]
+        for info in self.desk.library.all():
+            texts += [path.read_text("utf-8") for path in info.folder.rglob("*") if path.is_file()]
+        return "\n".join(texts)
+
+    async def _hand_in(self, request: Request, origin: Origin) -> Outcome:
+        if isinstance(request, MemoryRequest):
+            return await self.desk.memory(request, origin)
+        return await self.desk.skill(request, origin)
+
+
+def add(content: str, *quotes: str, target: Literal["memory", "user"] = "memory") -> MemoryRequest:
+    """A request to remember."""
+    return MemoryRequest("add", target, content, evidence=quotes)
+
+
+def create(name: str, description: str, body: str, *quotes: str) -> SkillRequest:
+    """A request to make a skill."""
+    text = f"---\nname: {name}\ndescription: {description}\n---\n{body}\n"
+    return SkillRequest("create", name, content=text, evidence=quotes)
+
+
+def run(work: Any) -> Any:
+    """Run to the end."""
+    return asyncio.run(work)

@@ -1,0 +1,115 @@
+"""What the commands of memory, skills and undo share: a desk without a provider, and how a change is told.
+
+Reads and writes go through the desk, so that files edited by hand are noticed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from whet.cli.output import Column, age, table, wrapped
+from whet.cli.wording import cut, printable
+from whet.clock import SystemClock
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.memory.builtin import add_builtin
+from whet.memory.desk import Desk
+from whet.memory.wording import summary
+from whet.store.database import Database
+from whet.store.ledger import LedgerRow
+
+T = TypeVar("T")
+_GROUP = {"memory": "memory", "skill": "skills"}
+_WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
+
+
+def with_desk(home: Home, work: Callable[[Desk], Awaitable[T]]) -> T:
+    """Run `work` on the home's desk. Raises WhetError."""
+    settings = load(home, {}, environ=os.environ).settings
+    load_secrets(home, os.environ)  # from here on they are masked wherever they turn up
+    home.ensure()
+    clock = SystemClock()
+    database = Database.open(home.database, clock)
+    try:
+        desk = Desk(database, clock, home.root, (settings.memory, settings.review))
+        add_builtin(desk.library)
+
+        async def run() -> T:
+            return await work(desk)
+
+        return asyncio.run(run())
+    finally:
+        database.close()
+
+
+def changes_table(rows: Sequence[LedgerRow]) -> str:
+    """Lay changes out as a table."""
+    now = SystemClock().now()
+    shape = [
+        Column("id", right=True),
+        Column("when", rank=2),
+        Column("who", rank=3),
+        Column("item", rank=4),
+        Column("change"),
+        Column("state", rank=1),
+        Column("text", grows=True, least=16),
+    ]
+    cells = [
+        [
+            str(row.id),
+            age(row.at, now),
+            _WHO[row.origin.write_origin],
+            row.item,
+            row.action.replace("_", " "),
+            row.state,
+            printable(" ".join((_gist(row)).split())),
+        ]
+        for row in rows
+    ]
+    return table(shape, cells)
+
+
+def change_lines(row: LedgerRow) -> list[str]:
+    """Tell all of one change: who, when, why, from which messages, what it replaced."""
+    origin = row.origin
+    lines = [f"change {row.id}: {summary(row)} ({row.action.replace('_', ' ')}), {row.state}"]
+    lines.append(f"  by      {_WHO[origin.write_origin]}, {row.at}")
+    where = origin.parent_session_id or origin.session_id
+    if where:
+        reviewed = f", in review {origin.session_id}" if origin.parent_session_id else ""
+        lines.append(f"  session {where}{reviewed}")
+    if row.trust:
+        lines.append(f"  trust   {row.trust}")
+    if row.reason:
+        lines.append(wrapped(printable(f"reason  {row.reason}"), indent=2))
+    for quote in row.evidence:
+        who = f"{quote.role} {quote.tool}".strip()
+        lines.append(wrapped(printable(f"quote   “{quote.quote}” (message {quote.seq}, {who})"), indent=2))
+    for sign, text in (("-", row.before), ("+", row.after)):
+        lines += [f"  {sign} {printable(line)}" for line in text.splitlines()[:40]]
+    if row.undoes:
+        lines.append(f"  takes back change {row.undoes}")
+    if row.undone_by:
+        lines.append(f"  taken back by change {row.undone_by}; to have it again: whet undo {row.undone_by}")
+    elif row.state == "active":
+        lines.append(f"  to take it back: whet undo {row.id}")
+    elif row.state in ("quarantined", "inbox"):
+        lines.append(f"  to bring it into force: whet {_GROUP[row.kind]} accept {row.id}; to drop it: whet undo {row.id}")
+    return lines
+
+
+def as_object(row: LedgerRow) -> dict[str, Any]:
+    """Give a change as a JSON object, its origin's set fields included."""
+    return {**msgspec.to_builtins(row), "origin": row.origin.metadata()}
+
+
+def _gist(row: LedgerRow) -> str:
+    if row.kind == "memory":
+        return row.after or f"(was: {row.before})"
+    return cut(row.reason, 60) if row.reason else ", ".join(c.path.split("/", 2)[-1] for c in row.changes)

@@ -1,0 +1,137 @@
+"""`whet memory`: read what is remembered, edit it, and see who wrote what when and why."""
+
+from __future__ import annotations
+
+import click
+
+from whet.cli.learned import as_object, change_lines, changes_table, with_desk
+from whet.cli.output import emit_json, wrapped
+from whet.cli.wording import printable
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.origin import Origin
+from whet.memory import notes
+from whet.memory.desk import Desk, NotesState
+from whet.memory.requests import MemoryRequest, Target
+from whet.store import ledger
+from whet.store.ledger import LedgerRow
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_TARGET = click.Choice(["memory", "user"])
+
+
+@click.group(help="Show, edit and explain what is remembered.")
+def memory() -> None:
+    """Group the memory commands."""
+
+
+@memory.command("show")
+@_as_json
+@click.pass_obj
+def show(home: Home, as_json: bool) -> None:
+    """Show MEMORY.md and USER.md as every new session reads them."""
+    files, counts = with_desk(home, _state)
+    if as_json:
+        return emit_json({"files": files, "waiting": counts})
+    if not any(file.entries for file in files):
+        click.echo("Nothing is remembered yet. It fills as you work; or write it yourself: whet memory edit")
+    for file in files:
+        if file.entries or file.trouble:
+            click.echo(f"{file.path}  {file.used}, {file.entries} entries")
+            click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
+        if file.trouble:
+            click.echo(wrapped(f"problem: {file.trouble}. Sessions read what the ledger has of it."))
+    if waiting := sum(counts.values()):
+        click.echo(f"{waiting} changes wait for you: whet memory log --waiting")
+
+
+async def _state(desk: Desk) -> tuple[list[NotesState], dict[str, int]]:
+    files = await desk.notes()
+    counts = await desk.database.read(lambda db: ledger.counts(db, desk.profile))
+    return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
+
+
+@memory.command("edit")
+@click.argument("target", type=_TARGET, default="memory")
+@click.pass_obj
+def edit(home: Home, target: Target) -> None:
+    """Open MEMORY.md (or `user`: USER.md) in your editor; what you change is entered as yours."""
+    with_desk(home, Desk.notes)
+    path = home.root / notes.FILES[target]
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        path.write_text(f"# {target.capitalize()}\n\n", "utf-8")
+    try:
+        click.edit(filename=str(path))
+    except click.ClickException as error:
+        raise ConfigError(f"no editor: {error.message}", hint=f"set EDITOR, or edit {path}") from error
+    rows = with_desk(home, _news)
+    click.echo(changes_table(rows) if rows else "Nothing was changed.")
+
+
+async def _news(desk: Desk) -> list[LedgerRow]:
+    newest = await desk.database.read(lambda db: ledger.select(db, 1, profile=desk.profile))
+    before = newest[0].id if newest else 0
+    await desk.notes()
+    rows = await desk.database.read(lambda db: ledger.select(db, 50, profile=desk.profile, kind="memory"))
+    return [row for row in rows if row.id > before]
+
+
+@memory.command("add")
+@click.argument("text", nargs=-1, required=True)
+@click.option("--user", is_flag=True, help="About you (USER.md) rather than the work.")
+@click.pass_obj
+def add(home: Home, text: tuple[str, ...], user: bool) -> None:
+    """Remember TEXT, on your word: whet memory add We deploy on Tuesdays."""
+    request = MemoryRequest("add", "user" if user else "memory", " ".join(text))
+    outcome = with_desk(
+        home, lambda desk: desk.memory(request, Origin("user", execution_context="command line"))
+    )
+    if not outcome.ok:
+        raise ConfigError(outcome.text)
+    click.echo(f"{outcome.text}\nto take it back: whet undo {outcome.ledger_id}")
+
+
+@memory.command("log")
+@click.argument("change", type=int, required=False)
+@click.option("--session", "session_id", default="", metavar="ID", help="Only what rests on this session.")
+@click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True)
+@_as_json
+@click.pass_obj
+def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:
+    """List changes to memory, the newest first; with a CHANGE's number, tell all of it."""
+    if change is not None:
+        row = with_desk(home, lambda desk: desk.change(change))
+        return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
+
+    async def read(desk: Desk) -> list[LedgerRow]:
+        await desk.notes()
+        states = ("quarantined", "inbox") if waiting else ()
+        return await desk.database.read(
+            lambda db: ledger.select(
+                db, limit, profile=desk.profile, kind="memory", session_id=session_id, states=states
+            )
+        )
+
+    rows = with_desk(home, read)
+    if as_json:
+        return emit_json({"changes": [as_object(row) for row in rows]})
+    click.echo(
+        changes_table(rows) if rows else "No change fits." if waiting or session_id else "Nothing yet."
+    )
+
+
+@memory.command("accept")
+@click.argument("change", type=int)
+@click.pass_obj
+def accept(home: Home, change: int) -> None:
+    """Bring a change that waits (quarantine, inbox) into force."""
+    row = with_desk(home, lambda desk: desk.accept(change))
+    click.echo(f"in force: change {row.id}; to take it back: whet undo {row.id}")
+
+
+def require_home(home: Home) -> None:
+    """Raise NotFound where nothing was stored yet."""
+    if not home.database.exists():
+        raise NotFound("nothing has been learned yet", hint="begin: whet")

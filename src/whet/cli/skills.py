@@ -1,0 +1,254 @@
+"""`whet skills`: list, read, install, validate, accept and pin skills, and see how each came to be."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+import click
+
+from whet.cli.learned import as_object, change_lines, changes_table, with_desk
+from whet.cli.output import Column, emit_json, print_long, table, wrapped
+from whet.cli.wording import printable
+from whet.config.paths import Home
+from whet.contract.errors import NotFound, WhetError
+from whet.memory import intake, shelf
+from whet.memory.desk import Desk
+from whet.memory.intake import Intake
+from whet.memory.library import SkillInfo
+from whet.plugins.install import clone, is_git
+from whet.store import learned, ledger
+from whet.store.learned import Mark, Use
+from whet.store.ledger import LedgerRow
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group(help="List, read, install, check and pin skills.")
+def skills() -> None:
+    """Group the skill commands."""
+
+
+@skills.command("list")
+@click.argument("words", nargs=-1)
+@_as_json
+@click.pass_obj
+def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
+    """List skills, or those that fit WORDS."""
+
+    async def read(desk: Desk) -> tuple[list[SkillInfo], dict[str, Mark], dict[str, int]]:
+        marks = await desk.database.read(lambda db: learned.marks(db, desk.profile))
+        return (
+            desk.library.all(),
+            marks,
+            await desk.database.read(lambda db: learned.use_counts(db, desk.profile)),
+        )
+
+    found, marks, uses = with_desk(home, read)
+    query = " ".join(words)
+    shown = shelf.search(found, query) if query else found
+    if as_json:
+        rows = [
+            {
+                "name": info.name,
+                "description": info.description,
+                "source": marks.get(info.name, Mark(info.name)).source or info.source,
+                "pinned": marks.get(info.name, Mark(info.name)).pinned,
+                "uses": uses.get(info.name, 0),
+                "problem": info.problem,
+            }
+            for info in shown
+        ]
+        return emit_json({"skills": rows})
+    if not shown:
+        return click.echo(
+            "No skill fits. All of them: whet skills list" if query else "There are no skills yet."
+        )
+    shape = [
+        Column("name"),
+        Column("from", rank=2),
+        Column("uses", right=True, rank=3),
+        Column("description", grows=True, least=20),
+    ]
+    click.echo(table(shape, [_cells(info, marks.get(info.name), uses.get(info.name, 0)) for info in shown]))
+
+
+def _cells(info: SkillInfo, mark: Mark | None, uses: int) -> list[str]:
+    pinned = " (pinned)" if mark is not None and mark.pinned else ""
+    source = "installed" if mark is not None and mark.source else info.source
+    about = f"can't be used: {info.problem}" if info.problem else info.description
+    return [info.name, source + pinned, str(uses), printable(about)]
+
+
+@skills.command("show")
+@click.argument("name")
+@click.argument("file", default="")
+@_as_json
+@click.pass_obj
+def show(home: Home, name: str, file: str, as_json: bool) -> None:
+    """Show a skill as the agent reads it, or one of its files."""
+
+    async def read(desk: Desk) -> shelf.Load:
+        return shelf.load(desk.library, name, file)
+
+    load = with_desk(home, read)
+    if as_json:
+        return emit_json({"name": name, "file": load.file, "hash": load.hash, "text": load.text})
+    print_long(printable(load.text))
+
+
+@skills.command("log")
+@click.argument("name", required=False)
+@click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True)
+@_as_json
+@click.pass_obj
+def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
+    """List changes to skills, or to the skill NAME; a change's number instead tells all of it."""
+    if name is not None and name.isdigit():
+        number = int(name)
+        row = with_desk(home, lambda desk: desk.change(number))
+        return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
+
+    async def read(desk: Desk) -> tuple[list[LedgerRow], list[Use]]:
+        def work(db: apsw.Connection) -> tuple[list[LedgerRow], list[Use]]:
+            states = ("quarantined", "inbox") if waiting else ()
+            rows = ledger.select(
+                db, limit, profile=desk.profile, kind="skill", item=name or "", states=states
+            )
+            return rows, learned.uses(db, name=name or "", limit=limit) if name else []
+
+        return await desk.database.read(work)
+
+    rows, uses = with_desk(home, read)
+    if as_json:
+        return emit_json({"changes": [as_object(row) for row in rows], "uses": uses})
+    click.echo(changes_table(rows) if rows else "No change of a skill is stored.")
+    for use in uses:
+        click.echo(f"loaded {use.at} in session {use.session_id}: {use.file} {use.hash}")
+
+
+@skills.command("validate")
+@click.argument("path", type=click.Path(path_type=Path))
+@_as_json
+@click.pass_obj
+def validate(home: Home, path: Path, as_json: bool) -> None:
+    """Check a skill's folder: front matter, size, paths, and what its text might do."""
+    problem, found = "", None
+    try:
+        found = intake.read_folder(path.expanduser())
+    except WhetError as error:
+        problem = f"{error.message}; {error.hint}" if error.hint else error.message
+    findings = list(found.findings) if found else []
+    if as_json:
+        emit_json({"path": str(path), "valid": not problem, "problem": problem, "findings": findings})
+    elif problem:
+        click.echo(wrapped(printable(f"not valid: {problem}")))
+    else:
+        click.echo(f"valid: {found.name if found else ''}")
+        for finding in findings:
+            click.echo(wrapped(printable(f"look at {finding}"), indent=2))
+    if problem:
+        raise click.exceptions.Exit(1)
+
+
+@skills.command("install")
+@click.argument("source")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@_as_json
+@click.pass_obj
+def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
+    """Install the skills of a folder or of a git repository; nothing of them is run.
+
+    What looks dangerous is kept in quarantine until you accept it: whet skills accept NAME
+    """
+    ready = Path(tempfile.mkdtemp(prefix="whet-skill-"))
+    try:
+        found, skipped = _gather(source, ready)
+        if not as_json:
+            _describe(found, skipped)
+            if not yes and not click.confirm(f"Install {len(found)}?", default=False, err=True):
+                raise click.Abort()
+
+        async def enter(desk: Desk) -> list[LedgerRow]:
+            return [await desk.install(one, source) for one in found]
+
+        rows = with_desk(home, enter)
+    finally:
+        shutil.rmtree(ready, ignore_errors=True)
+    if as_json:
+        return emit_json({"installed": [as_object(row) for row in rows], "skipped": skipped})
+    for row in rows:
+        fate = "in quarantine; to use it: whet skills accept" if row.state == "quarantined" else "installed:"
+        click.echo(f"{fate} {row.item} (change {row.id})")
+
+
+def _gather(source: str, ready: Path) -> tuple[list[Intake], list[str]]:
+    root = Path(source).expanduser()
+    if is_git(source):
+        root = ready / "clone"
+        clone(source, root)
+        shutil.rmtree(root / ".git", ignore_errors=True)
+    elif not root.is_dir():
+        raise NotFound(f"there is no folder {source}", hint="give a folder, or the URL of a git repository")
+    if (root / "SKILL.md").is_file():
+        return [intake.read_folder(root)], []
+    found: list[Intake] = []
+    skipped: list[str] = []
+    for place in sorted(
+        [*root.glob("*/SKILL.md"), *root.glob("skills/*/SKILL.md"), *root.glob(".agents/skills/*/SKILL.md")]
+    )[:200]:
+        try:
+            found.append(intake.read_folder(place.parent))
+        except WhetError as error:
+            skipped.append(f"{place.parent.name}: {error.message}")
+    if not found:
+        raise NotFound(
+            f"no valid skill in {source}", hint="; ".join(skipped[:3]) or "a skill is a folder with SKILL.md"
+        )
+    return found, skipped
+
+
+def _describe(found: Sequence[Intake], skipped: Sequence[str]) -> None:
+    for one in found:
+        click.echo(printable(f"{one.name}: {len(one.files)} files"))
+        click.echo(wrapped(printable(one.description), indent=2))
+        for finding in one.findings:
+            click.echo(wrapped(printable(f"look at {finding}"), indent=2))
+    for line in skipped:
+        click.echo(wrapped(printable(f"left out: {line}")))
+
+
+@skills.command("accept")
+@click.argument("name")
+@click.pass_obj
+def accept(home: Home, name: str) -> None:
+    """Bring a skill that waits (quarantine, inbox) into force: its NAME, or a change's number."""
+
+    async def work(desk: Desk) -> list[LedgerRow]:
+        if name.isdigit():
+            return [await desk.accept(int(name))]
+        waiting = await desk.database.read(
+            lambda db: ledger.select(
+                db, profile=desk.profile, kind="skill", item=name, states=("quarantined", "inbox")
+            )
+        )
+        if not waiting:
+            raise NotFound(f"nothing of {name} waits", hint="whet skills log --waiting")
+        return [await desk.accept(row.id) for row in reversed(waiting)]
+
+    for row in with_desk(home, work):
+        click.echo(f"in force: {row.item} (change {row.id}); to take it back: whet undo {row.id}")
+
+
+@skills.command("pin")
+@click.argument("name")
+@click.option("--off", is_flag=True, help="Let it be changed again.")
+@click.pass_obj
+def pin(home: Home, name: str, off: bool) -> None:
+    """Keep a skill as it is: the agent may load it and never change it."""
+    with_desk(home, lambda desk: desk.pin(name, not off))
+    click.echo(f"{name} is {'no longer pinned' if off else 'pinned'}")

@@ -1,0 +1,190 @@
+"""Take out of a text what must not travel: secrets, the home folder's name, e-mail addresses.
+
+`log.mask` knows loaded secret values and the shapes of vendors' keys; this module adds what needs the text
+around it (`password: ...`, `--token ...`, headers, query parameters), tokens that look random, and what
+names a person. Everything that is kept for later use or goes into another session's prompt passes through
+here; learned memory, skills and warm templates share it. It stores nothing and reads no file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+
+from whet.log import MASK, mask
+
+EMAIL = "[EMAIL]"
+
+_NAMES = (
+    r"(?:api[_-]?key|apikey|secret|secret[_-]?key|token|passw(?:or)?d|passphrase|passwd|pwd|pass"
+    r"|credentials?|auth[_-]?key|access[_-]?key(?:[_-]?id)?|account[_-]?key|private[_-]?key|signing[_-]?key"
+    r"|encryption[_-]?key|shared[_-]?key|client[_-]?secret|authorization|x-api-key|dsn|webhook[_-]?url)"
+)
+_VALUE = r"[^\s\"'`,;&)}\]]"
+# NAME=value as the shell and .env write it: an upper-case name needs no further proof.
+_SHELL = re.compile(
+    r"\b((?:[A-Z][A-Z0-9]*_)*(?:API_?KEY|KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|DSN)"
+    r"(?:_[A-Z0-9]+)?=)([\"']?)(" + _VALUE + r"{4,})"
+)
+# "name": "value" and name = 'value': a quoted value after a name that says secret.
+_QUOTED = re.compile(
+    rf"(?i)([\"']?\b[\w.-]{{0,40}}?{_NAMES}[\"']?\s*(?:[:=]|=>|:=)\s*)([bru]?[\"'])((?:(?!\2)[^\n\\]|\\.){{4,}})(?=\2)"
+)
+# name: value as YAML, INI, connection strings and properties write it.
+_PLAIN = re.compile(rf"(?i)((?<![\w])[\w.-]{{0,40}}?{_NAMES}\s*[:=]\s*)({_VALUE}{{6,}})")
+_OPTION = re.compile(rf"(?i)(--?[\w-]*{_NAMES}(?:\s+|=))([\"']?)({_VALUE}{{4,}})")
+_QUERY = re.compile(
+    r"(?i)([?&](?:[\w-]*(?:token|key|secret|password|passwd|pwd|signature|sig|auth|credential)|code|sid)=)"
+    r"([^&\s\"'#]{4,})"
+)
+_HEADER = re.compile(
+    r"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|digest|apikey|negotiate)\s+"
+    r"|(?:set-)?cookie[\"']?:\s*[\"']?)([^\r\n\"']{4,})"
+)
+_LOGIN = re.compile(
+    r"(\b(?:machine|login)\s+\S+\s+(?:login\s+\S+\s+)?password\s+)(\S{4,})"
+    r"|(\bcurl\b[^\n|;]*?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{3,})"
+    r"|(\bsshpass\s+-p\s*[\"']?)([^\s\"']{3,})"
+    r"|(\b(?:mysql|mysqldump|mariadb)\b[^\n|;]*?\s-p)([^\s-][^\s]{2,})"
+)
+_CREDENTIAL_URL = re.compile(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)")
+_HASH = re.compile(r"\$(?:2[aby]|argon2(?:id|i|d)|6|5|1|apr1|y|scrypt)\$[./A-Za-z0-9$=,+]{16,}")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_NAME = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+")
+_WORD = re.compile(r"[A-Za-z_]+")
+_TOKEN = re.compile(r"[A-Za-z0-9+/_=-]{20,}")
+_RUN = re.compile(r"[a-z0-9]{24,}")
+_HEX = re.compile(r"[0-9a-fA-F-]+")
+_INTEGRITY = re.compile(r"(?:sha(?:1|256|384|512)-|sha256:)$")
+_EMAIL = re.compile(
+    r"(?<![\w.+/:-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})*\.[A-Za-z]{2,24}(?![\w:])"
+)
+_HOMES = re.compile(
+    r"(?<![\w.~-])(?:/(?:home|Users)/[\w.@+-]+|/root|[A-Za-z]:\\Users\\[\w.@+ -]+?(?=\\|$))"
+    r"(?=[/\\\s:\"',;)\]}]|$)"
+)
+_NO_SECRET = re.compile(
+    r"(?i)(?:none|null|nil|true|false|str|string|bytes|int|bool|any|optional|required|undefined|example|changeme"
+    r"|redacted|hidden|secret|password|token|your[\w-]*|x{3,}|\*{3,}|\.{3,}|<[^>]*>?|\{+[^}]*\}*|\$[\w({].*|%\w.*"
+    r"|env[.:\[(].*|os\.environ.*|process\.env.*|\[?redacted\]?|\[email\]?)"
+)
+
+
+def redact(text: str, *, home: str = "") -> str:
+    """Give `text` with secrets as [REDACTED], e-mail addresses as [EMAIL], home folders as ~.
+
+    `home` is a home folder that is not below /home, /Users or /root. Doing it twice changes nothing more.
+    """
+    text = secrets_masked(text)
+    text = _EMAIL.sub(EMAIL, text)
+    if len(home) > 1 and home in text:
+        text = re.sub(re.escape(home.rstrip("/")) + r"(?![\w.-])", "~", text)
+    return _HOMES.sub("~", text)
+
+
+def secrets_masked(text: str) -> str:
+    """Give `text` with every secret that can be told as [REDACTED], and nothing else changed."""
+    text = mask(text)
+    for pattern, change in _RULES:
+        text = pattern.sub(change, text)
+    return text
+
+
+def holds_secret(text: str) -> bool:
+    """Whether `secrets_masked` would take something out."""
+    return secrets_masked(text) != text
+
+
+def _shell(found: re.Match[str]) -> str:
+    return found[0] if _is_no_secret(found[3]) else f"{found[1]}{found[2]}{MASK}"
+
+
+def _quoted(found: re.Match[str]) -> str:
+    value = found[3]
+    if _is_no_secret(value) or (" " in value and not re.search(r"\d", value)):
+        return found[0]
+    return f"{found[1]}{found[2]}{MASK}"
+
+
+def _plain(found: re.Match[str]) -> str:
+    name, value = found[1], found[2]
+    if _is_no_secret(value) or re.search(r"[(\[{<|]", value) or _DOTTED.fullmatch(value):
+        return found[0]
+    named_so = re.search(r"(?i)passw(?:or)?d|passphrase|passwd|pwd", name) is not None
+    if value.isalpha() or _WORD.fullmatch(value):
+        # A word alone may be a type or another variable; after `password: ` or `password=` it is one.
+        is_meant = named_so and value.isalpha() and re.search(r":\s|\w=$", name)
+        is_meant = is_meant and not _NAME.fullmatch(value)
+        return f"{name}{MASK}" if is_meant else found[0]
+    mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value)
+    return f"{name}{MASK}" if mixed or named_so or re.search(r"[^\w.:/-]", value) else found[0]
+
+
+def _option(found: re.Match[str]) -> str:
+    value = found[3]
+    if value.startswith("-") or _is_no_secret(value):
+        return found[0]
+    if not re.search(r"passw|pwd|pass", found[1], re.IGNORECASE) and not re.search(r"\d", value):
+        return found[0]
+    return f"{found[1]}{found[2]}{MASK}"
+
+
+def _query(found: re.Match[str]) -> str:
+    return found[0] if _is_no_secret(found[2]) or found[2].isalpha() else f"{found[1]}{MASK}"
+
+
+def _header(found: re.Match[str]) -> str:
+    return found[0] if _is_no_secret(found[2]) else f"{found[1]}{MASK}"
+
+
+def _login(found: re.Match[str]) -> str:
+    head = next(found[i] for i in (1, 3, 5, 7) if found[i])
+    return f"{head}{MASK}"
+
+
+def _random(found: re.Match[str]) -> str:
+    token = found[0]
+    before = found.string[max(0, found.start() - 8) : found.start()]
+    if _INTEGRITY.search(before + token[:8]) or re.match(r"sha(?:1|256|384|512)-", token):
+        return token
+    return MASK if looks_random(token) else token
+
+
+def looks_random(token: str) -> bool:
+    """Whether a word looks like a key: long, of mixed kinds of characters that change all the time.
+
+    Hexadecimal digests, UUIDs, paths and names in camelCase do not.
+    """
+    if len(token) < 20 or _HEX.fullmatch(token):
+        return False
+    letters = [char for char in token if char.isalnum()]
+    if len(letters) < 18:
+        return False
+    kinds = [0 if char.isdigit() else 1 if char.isupper() else 2 for char in letters]
+    changes = sum(a != b for a, b in itertools.pairwise(kinds)) / (len(kinds) - 1)
+    counts = [kinds.count(kind) for kind in range(3)]
+    if min(counts[1], counts[2]) >= 3 and counts[0] >= 2:
+        return changes >= 0.4
+    # Lower case and digits alone: only without separators, or file names and versions would do.
+    run = max((len(part) for part in _RUN.findall(token)), default=0)
+    return run >= 24 and counts[0] >= 5 and counts[2] >= 8 and changes >= 0.3
+
+
+def _is_no_secret(value: str) -> bool:
+    return MASK in value or _NO_SECRET.fullmatch(value.strip()) is not None
+
+
+_Change = Callable[[re.Match[str]], str]
+_RULES: tuple[tuple[re.Pattern[str], _Change], ...] = (
+    (_CREDENTIAL_URL, lambda found: MASK),
+    (_HASH, lambda found: MASK),
+    (_HEADER, _header),
+    (_SHELL, _shell),
+    (_QUOTED, _quoted),
+    (_PLAIN, _plain),
+    (_OPTION, _option),
+    (_QUERY, _query),
+    (_LOGIN, _login),
+    (_TOKEN, _random),
+)

@@ -1,0 +1,71 @@
+"""Takes back all that rests on one session: its own writes, its reviews', and what was built on them.
+
+Skills compiled from it go with what was patched onto them since; where a person has changed one by hand it
+stays, and the step says so. Runs inside the caller's transaction and touches no file.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.contract.origin import Origin
+from whet.memory import undo
+from whet.memory.undo import WAITING, CannotUndo
+from whet.store import ledger
+from whet.store.ledger import LedgerRow
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What happens to one change: taken back, dropped before it came into force, or kept and why."""
+
+    row: LedgerRow
+    what: Literal["take back", "drop", "keep"]
+    why: str = ""
+
+
+def plan(connection: apsw.Connection, profile: str, session_id: str) -> list[Step]:
+    """Give the steps that forgetting a session takes, the newest change first."""
+    own = ledger.select(connection, profile=profile, session_id=session_id)
+    steps: dict[int, Step] = {}
+    for row in own:
+        if row.state in WAITING:
+            steps[row.id] = Step(row, "drop")
+        elif row.state == "active" and not row.undoes:
+            _add(connection, row, steps)
+    return [steps[row_id] for row_id in sorted(steps, reverse=True)]
+
+
+def carry_out(
+    connection: apsw.Connection, profile: str, session_id: str, origin: Origin, now: str
+) -> list[Step]:
+    """Do what `plan` says and give what was done; what can't be taken back is kept and says why."""
+    done: list[Step] = []
+    for step in plan(connection, profile, session_id):
+        if step.what == "keep":
+            done.append(step)
+            continue
+        try:
+            undo.undo(connection, ledger.get(connection, step.row.id), origin, now)
+            done.append(step)
+        except CannotUndo as error:
+            done.append(Step(step.row, "keep", error.message))
+    return done
+
+
+def _add(connection: apsw.Connection, row: LedgerRow, steps: dict[int, Step]) -> None:
+    later = undo.later(connection, row)
+    by_hand = next((one for one in later if one.origin.write_origin == "user"), None)
+    if by_hand is not None:
+        steps[row.id] = Step(row, "keep", f"you changed it since (change {by_hand.id})")
+        return
+    if row.kind == "memory" and later:
+        steps[row.id] = Step(
+            row, "keep", f"replaced since by change {later[0].id}, which has evidence of its own"
+        )
+        return
+    for one in later:
+        steps.setdefault(one.id, Step(one, "take back", f"it was built on change {row.id}"))
+    steps[row.id] = Step(row, "take back")

@@ -1,0 +1,97 @@
+"""Takes a skill from elsewhere in: is it valid, what is suspicious in it, and its entry in the ledger.
+
+What is found does not forbid it: the skill is kept in quarantine until a person has looked. Nothing of it is
+run. Where the folder came from is the caller's business.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.contract.errors import WhetError
+from whet.contract.origin import Origin
+from whet.memory import disk, frontmatter, skill_changes
+from whet.memory.folders import files_of, good_name
+from whet.memory.requests import Refused
+from whet.memory.scan import scan
+from whet.memory.settling import enforce_skill
+from whet.store import learned, ledger
+from whet.store.learned import Mark
+from whet.store.ledger import FileChange, LedgerRow, NewRow
+
+_MOST_FINDINGS = 10
+
+
+class Intake(msgspec.Struct, frozen=True):
+    """A foreign skill that was read: its files, and what a person should look at first."""
+
+    name: str
+    description: str
+    files: dict[str, bytes]
+    findings: tuple[str, ...] = ()
+
+
+def read_folder(folder: Path) -> Intake:
+    """Read a skill's folder. Raises WhetError where it is no valid skill."""
+    if folder.is_symlink() or not folder.is_dir():
+        raise WhetError(f"{folder} is not a folder", hint="give the folder that holds SKILL.md")
+    paths = files_of(folder)
+    if skill_changes.MAIN not in paths:
+        raise WhetError(f"{folder} holds no SKILL.md", hint="a skill is a folder with a SKILL.md in it")
+    files = {path: disk.read(folder / path, 5_000_000) or b"" for path in paths}
+    main = disk.as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
+    name, description = frontmatter.name_and_description(main)
+    good_name(name)
+    return Intake(name, description, files, tuple(_findings(files)))
+
+
+def enter(connection: apsw.Connection, intake: Intake, source: str, *, profile: str, now: str) -> LedgerRow:
+    """Enter a skill inside the caller's transaction; its files follow. Raises Refused for a taken name."""
+    root = f"skills/{intake.name}/"
+    if any(state.wanted for state in learned.states(connection, profile, root)):
+        hint = f"to install it anew: whet undo, or rm -r the folder skills/{intake.name}"
+        raise Refused(f"there is a skill {intake.name} already", hint=hint)
+    changes = tuple(
+        FileChange(root + path, "", learned.keep_text(connection, content))
+        for path, content in intake.files.items()
+    )
+    row = ledger.insert(
+        connection,
+        NewRow(
+            kind="skill",
+            item=intake.name,
+            action="create",
+            state="quarantined" if intake.findings else "active",
+            origin=Origin("import", execution_context=source),
+            after=intake.files[skill_changes.MAIN].decode("utf-8", "replace"),
+            changes=changes,
+            hash=skill_changes.of(intake.files),
+            trust="untrusted" if intake.findings else "user",
+            reason="; ".join(intake.findings)[:1_000] or f"installed from {source}",
+            profile=profile,
+        ),
+        now,
+    )
+    learned.set_mark(connection, profile, Mark(intake.name, "person", source=source))
+    if row.state == "active":
+        enforce_skill(connection, row)
+    return row
+
+
+def _findings(files: dict[str, bytes]) -> list[str]:
+    found: list[str] = []
+    for path, content in files.items():
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            if not path.startswith("assets/"):
+                found.append(f"{path}: is not text")
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if problem := scan(line):
+                found.append(f"{path} line {number}: {problem}")
+                break
+    return found[:_MOST_FINDINGS]

@@ -1,0 +1,217 @@
+"""What a review sends, what it may do, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.providers import shapes
+from tests.review.rig import LESSON, SAID, TITLE, Bench, bench, corrected, does, says, talk, use
+from tests.stories.program import ADAPTERS
+from whet.contract.messages import Message
+from whet.practice.endpoints import Recorded
+from whet.practice.script import Reply
+from whet.store import live, sessions
+
+WIRES = ("chat_completions", "anthropic_messages", "responses")
+
+
+def rows_of(request: Recorded) -> list[dict[str, Any]]:
+    return request.parsed.get("messages") or request.parsed["input"]
+
+
+def assert_shares_every_byte(parent: Recorded, review: Recorded) -> None:
+    """All of the parent's request, then its answer, then one user message: the review's."""
+    shared = parent.body.rstrip(b"]}")
+    assert review.body.startswith(shared)
+    added = rows_of(review)[len(rows_of(parent)) :]
+    assert [row.get("role", "assistant") for row in added] == ["assistant", "user"], added
+    told = added[1]["content"]
+    text = told if isinstance(told, str) else told[0]["text"]
+    assert text.startswith(f"{TITLE}\n")
+    assert parent.path == review.path
+    for name in ("authorization", "x-api-key"):
+        assert parent.headers.get(name) == review.headers.get(name)
+    without = ("messages", "input")
+    heads = [{k: v for k, v in r.parsed.items() if k not in without} for r in (parent, review)]
+    assert heads[0] == heads[1], "tools, system prompt, model and limits are the same"
+    shapes.check(ADAPTERS[review.path], review.parsed)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_first_request_shares_every_byte_of_the_parents_last(tmp_path: Path, wire: str) -> None:
+    tools = [does(use("read_file", path="absent.txt")), does(use("search_files", pattern="x"))]
+    script = [says("I ran pytest."), *tools, says("Understood."), does(LESSON), says("Saved.")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script, wire=wire) as b:
+            await talk(b)
+            [done] = await b.review()
+            assert done.state == "saved"
+            parent, review = b.server.requests[3], b.server.requests[4]
+            assert_shares_every_byte(parent, review)
+            assert b.server.requests[5].body.startswith(review.body.rstrip(b"]}")), "and so on within it"
+            [listed] = b.listed()
+            assert listed.usage.cache_read_tokens > 0
+            assert not any(request.refused for request in b.server.requests)
+
+    asyncio.run(main())
+
+
+def test_it_forks_what_the_last_request_showed_even_after_compactions_and_undone_turns(
+    tmp_path: Path,
+) -> None:
+    script = [says("one"), says("two"), says("three"), says("four"), says("nothing")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script) as b:
+            await b.turn("first")
+            await b.turn("second, taken back later")
+            await b.session.log.undo_last_turn()
+            log = b.session.log
+            smaller = [Message(role="user", content="Summary of it all: héllo"), log.messages[-1]]
+            await log.record_compaction(None, smaller, "test", 100, 50)
+            await b.turn("third")
+            await b.turn(SAID)
+            parent = b.server.requests[-1]
+            # A compaction after the last request was never shown to the model, so it is not in the fork.
+            await log.record_compaction(None, [Message(role="user", content="Later")], "test", 50, 9)
+            await b.review()
+            assert_shares_every_byte(parent, b.server.requests[-1])
+            assert "taken back later" not in b.server.requests[-1].body.decode()
+
+    asyncio.run(main())
+
+
+def test_the_view_is_the_same_whichever_process_reads_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, corrected()) as b:
+            await talk(b)
+
+            def read(db: Any) -> list[Message]:
+                key = sessions.key_of(db, b.session.id)
+                assert live.last_turn(db, key) == 2
+                return live.read_view(db, key, live.view_after(db, key, 2))
+
+            found = b.app.database.read_now(read)
+            assert [m.text for m in found] == [m.text for m in b.session.log.messages]
+            early = b.app.database.read_now(
+                lambda db: live.view_after(db, sessions.key_of(db, b.session.id), 1)
+            )
+            assert early == "[1,2]"
+
+    asyncio.run(main())
+
+
+def test_everything_but_memory_skills_and_probes_is_denied_and_the_denial_names_them(tmp_path: Path) -> None:
+    bad = [
+        use("terminal", command="touch ran"),
+        use("write_file", path="ran", content="x"),
+        use("web_fetch", url="http://127.0.0.1/"),
+        use("delegate_task", task="x"),
+        use("clarify", question="?"),
+        use("nosuch"),
+    ]
+    good = [use("read_file", path="notes.txt"), use("search_files", pattern="alpha"), use("skills_list")]
+    outside = use("read_file", path="/etc/hostname")
+    script = corrected(does(*bad), does(*good, outside), does(LESSON), says("Saved."))
+
+    async def main() -> None:
+        async with bench(tmp_path, script) as b:
+            (tmp_path / "work" / "notes.txt").write_text("alpha")
+            await talk(b)
+            [done] = await b.review()
+            assert done.state == "saved"
+            assert not (tmp_path / "work" / "ran").exists()
+            results = [row["content"] for row in rows_of(b.server.requests[3]) if row["role"] == "tool"]
+            for text in results[:5]:
+                assert "denied in a review" in text and "memory, skill_manage, read_file" in text, text
+            assert "There is no tool named nosuch" in results[5]
+            later = [row["content"] for row in rows_of(b.server.requests[4]) if row["role"] == "tool"][6:]
+            assert "alpha" in later[0] and "notes.txt" in later[1]
+            assert "alpha" not in later[3]
+
+    asyncio.run(main())
+
+
+def test_the_parent_is_not_touched(tmp_path: Path) -> None:
+    script = corrected(does(LESSON), says("Saved."), says("Go on."))
+
+    def everything(b: Bench) -> list[Any]:
+        key = b.app.database.read_now(lambda db: sessions.key_of(db, b.session.id))
+        return [
+            b.app.database.read_now(
+                lambda db, t=t, c=c: db.execute(f"SELECT * FROM {t} WHERE {c}", (key,)).fetchall()
+            )
+            for t, c in (
+                ("sessions", "key = ?"),
+                ("turns", "session = ?"),
+                ("messages", "id >> 22 = ?"),
+                ("tool_calls", "session = ?"),
+                ("compactions", "session = ?"),
+            )
+        ]
+
+    async def main() -> None:
+        async with bench(tmp_path, script) as b:
+            await talk(b)
+            before, listed = everything(b), list(b.session.log.messages)
+            engine = b.app.contexts.host(b.session.context).seat.engine
+            told = [engine.last_prompt_tokens, engine.compression_count]
+            await b.review()
+            after = everything(b)
+            assert [row[:4] for row in after[0]] == [row[:4] for row in before[0]]
+            assert after[1:] == before[1:]
+            assert [engine.last_prompt_tokens, engine.compression_count] == told
+            assert all(a is b for a, b in zip(b.session.log.messages, listed, strict=True))
+            await b.turn("and now?")
+            assert b.server.requests[-1].body.startswith(b.server.requests[1].body.rstrip(b"]}"))
+            children = b.app.database.read_now(lambda db: sessions.list_sessions(db, kinds=("review",)))
+            assert [(c.parent_session_id, c.turns) for c in children] == [(b.session.id, 1)]
+            chats = b.app.database.read_now(sessions.list_sessions)
+            assert [c.id for c in chats] == [b.session.id], "a review is in no list of conversations"
+
+    asyncio.run(main())
+
+
+def test_another_model_gets_a_digest_and_only_the_tools_that_it_may_use(tmp_path: Path) -> None:
+    settings = {"review.model": "practice-echo"}
+
+    async def main() -> None:
+        async with bench(tmp_path, corrected(does(LESSON), says("Saved.")), settings=settings) as b:
+            await talk(b)
+            [done] = await b.review()
+            assert done.state == "saved"
+            asked = b.server.requests[2].parsed
+            assert asked["model"] == "practice-echo"
+            assert [row["role"] for row in asked["messages"]] == ["system", "user"]
+            text = asked["messages"][1]["content"]
+            assert text.startswith(TITLE) and SAID in text and "AGENT: I ran pytest." in text
+            names = [tool["function"]["name"] for tool in asked["tools"]]
+            assert names[:2] == ["memory", "skill_manage"] and "terminal" not in names
+            assert b.rows()[0].evidence[0].session_id == b.session.id, "the evidence is the conversation's"
+
+    asyncio.run(main())
+
+
+def test_a_conversation_that_is_too_long_for_one_message_more_is_read_as_a_digest(tmp_path: Path) -> None:
+    from whet.practice.script import Fault
+
+    too_long = (
+        "This model's maximum context length is 100 tokens. However, your messages resulted in 120 tokens."
+    )
+    fault = Fault(status=400, message=too_long, code="context_length_exceeded")
+    script = corrected(Reply(fault=fault), does(LESSON), says("Saved."))
+
+    async def main() -> None:
+        async with bench(tmp_path, script) as b:
+            await talk(b)
+            [done] = await b.review()
+            assert done.state == "saved", done
+            assert "<conversation>" in b.server.requests[-1].body.decode()
+            assert len(b.rows()) == 1
+
+    asyncio.run(main())

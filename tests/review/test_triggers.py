@@ -1,0 +1,198 @@
+"""When a turn calls for a review: pure counting, and the counters as they live in the database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
+from whet.config.schema import ReviewSettings
+from whet.review.recovery import recovered
+from whet.review.triggers import after_review, called_for, count
+from whet.store import reviews
+from whet.store.reviews import Call, Counters, TurnFacts
+
+ALL = ReviewSettings()
+BOTH = ("memory", "skill")
+
+
+def call(name: str = "terminal", error: str = "", step: int = 1, **arguments: str) -> Call:
+    return Call(step, name, json.dumps(arguments), error)
+
+
+def facts(*calls: Call, said: str = "go on") -> TurnFacts:
+    return TurnFacts((said,), calls, 1000)
+
+
+def counted(*turns: TurnFacts, settings: ReviewSettings = ALL, first: bool = False) -> Counters:
+    counters = Counters()
+    for turn in turns:
+        counters = count(counters, turn, settings, is_first=first)
+    return counters
+
+
+def test_ten_turns_without_a_memory_write_call_for_memory() -> None:
+    nine, ten = counted(*[facts()] * 9), counted(*[facts()] * 10)
+    assert called_for(nine, ALL, BOTH) is None
+    occasion = called_for(ten, ALL, BOTH)
+    assert occasion and (occasion.kinds, occasion.reasons) == (("memory",), ("turns",))
+    assert after_review(ten, ("memory",)).turns == 0
+    written = counted(*[facts()] * 9, facts(call("memory")), facts())
+    assert written.turns == 1, "a write sets the count back"
+    assert counted(*[facts()] * 9, facts(call("memory", "refused"))).turns == 10, "a refused one does not"
+
+
+def test_ten_steps_with_tools_without_a_skill_write_call_for_skills() -> None:
+    steps = [call(step=step, command=f"make {step}") for step in range(1, 11)]
+    two_in_one = [call(step=1, command="a"), call(step=1, command="b")]
+    assert counted(facts(*two_in_one)).steps == 1
+    occasion = called_for(counted(facts(*steps)), ALL, BOTH)
+    assert occasion and (occasion.kinds, occasion.reasons) == (("skill",), ("steps",))
+    after_write = [*steps[:8], call("skill_manage", step=9), call(step=10, command="x")]
+    assert counted(facts(*after_write)).steps == 1
+
+
+def test_zero_switches_a_count_off_and_missing_tools_leave_a_kind_out() -> None:
+    many = counted(*[facts(call(command="x"))] * 30)
+    assert called_for(many, ReviewSettings(turns=0, steps=0), BOTH) is None
+    only = called_for(many, ALL, ("skill",))
+    assert only and only.kinds == ("skill",)
+    assert called_for(many, ALL, ()) is None
+
+
+def test_a_correction_counts_but_not_in_the_first_message_nor_where_it_was_written_down_at_once() -> None:
+    wrong = facts(said="No, use ./check instead")
+    assert counted(wrong).reasons == ("correction",)
+    assert counted(wrong, first=True).reasons == ()
+    assert counted(wrong, settings=ReviewSettings(on_correction=False)).reasons == ()
+    noted = facts(call("memory"), said="No, use ./check instead")
+    assert counted(noted).reasons == ()
+    occasion = called_for(counted(wrong), ALL, BOTH)
+    assert occasion and occasion.kinds == BOTH
+
+
+FAILED = {"error": "exit"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_recovery"),
+    [
+        ([call(command="pytest", error="exit"), call(command="./check")], True),
+        (
+            [call(command="npm test", error="exit"), call(command="ls"), call(command="npm test -- --ci")],
+            True,
+        ),
+        ([call("ops", "failed", flag="a"), call("ops", flag="b")], True),
+        # Mended and run again: work, not a lesson about the command.
+        ([call(command="pytest", error="exit"), call("patch"), call(command="pytest")], False),
+        ([call(command="pytest", error="exit"), call(command="cat x"), call(command="pytest")], False),
+        ([call(command="grep x y", error="exit"), call(command="make")], False),
+        ([call(command="pytest", error="exit"), call(command="ls -la")], False),
+        ([call("patch", "failed", path="a"), call("patch", path="a", old="b")], False),
+        ([call(command="rm -rf x", error="denied"), call(command="mv x y")], False),
+        ([call(command="pytest", error="exit")], False),
+        ([call(command="make")], False),
+        ([Call(1, "terminal", "{broken", "exit"), call(command="make")], True),
+    ],
+)
+def test_a_failure_that_another_way_got_round(calls: list[Call], is_recovery: bool) -> None:
+    assert recovered(calls) is is_recovery
+
+
+def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:
+    script = [says(f"answer {n}") for n in range(12)]
+    settings = {"review.turns": "3", "review.on_correction": "false"}
+
+    async def one(session_id: str) -> tuple[str, list[tuple[str, ...]], int]:
+        async with bench(tmp_path, script, session_id=session_id, settings=settings) as b:
+            await b.turn("another thing")
+            found = b.app.database.read_now(
+                lambda db: reviews.counters(db, b.session.log.session.conversation_id)
+            )
+            return b.session.id, [event.kinds for event in b.queued], found.turns
+
+    async def main() -> None:
+        first = await one("")
+        assert first[1:] == ([], 1)
+        assert (await one(first[0]))[1:] == ([], 2)
+        assert (await one(first[0]))[1:] == ([("memory",)], 0)
+        assert (await one(first[0]))[1:] == ([], 1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"review.writes": "off"},
+        {"tools.toolsets": "file,terminal"},
+        {"store.private": "true"},
+        {"review.on_correction": "false"},
+        {"review.share": "0", "review.free_tokens": "0"},
+    ],
+)
+def test_no_job_where_none_may_be(tmp_path: Path, settings: dict[str, object]) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, corrected(), settings=settings) as b:
+            await talk(b)
+            assert b.queued == [] and b.jobs() == []
+            assert await b.review() == []
+            assert len(b.server.requests) == 2
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_next(tmp_path: Path) -> None:
+    from whet.practice.script import server_error
+
+    script = [says("I ran pytest."), server_error(), says("Right."), does(LESSON), says("Saved.")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script) as b:
+            await b.turn("Run the tests")
+            assert (await b.turn(SAID)).reason == "failed"
+            assert b.queued == []
+            await b.turn("again, please")
+            assert [event.kinds for event in b.queued] == [("memory", "skill")]
+            assert [done.state for done in await b.review()] == ["saved"]
+
+    asyncio.run(main())
+
+
+def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path) -> None:
+    script = [*corrected(), says("ok"), says("nothing to save")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script) as b:
+            await talk(b)
+            await b.turn("No, that is wrong too, use the other folder")
+            assert len({event.job_id for event in b.queued}) == 1 and len(b.queued) == 2
+            asked = await b.app.reviews.ask(b.session.id, "the folder")
+            assert asked.job_id == b.queued[0].job_id
+            [job] = b.jobs()
+            order = json.loads(job.payload)
+            assert (order["turn"], order["reasons"], order["focus"]) == (
+                3,
+                ["correction", "asked"],
+                "the folder",
+            )
+            [done] = await b.review()
+            assert (done.state, done.by_hand) == ("nothing", True)
+            assert "the folder" in b.server.requests[-1].body.decode()
+
+    asyncio.run(main())
+
+
+def test_a_skill_written_in_the_foreground_is_seen(tmp_path: Path) -> None:
+    script = [does(use("memory", action="add", content="Tests: ./check --fast here.")), says("Noted.")]
+
+    async def main() -> None:
+        async with bench(tmp_path, [says("hi"), *script], settings={"review.turns": "2"}) as b:
+            await b.turn("hello")
+            await b.turn("Remember: Tests run with ./check --fast here.")
+            assert b.rows()[0].state == "active" and b.queued == []
+
+    asyncio.run(main())
