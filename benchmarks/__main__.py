@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import context, growth, learning, overhead, prompt, startup, store, waiting
+from benchmarks import context, growth, learning, moving, overhead, prompt, startup, store, waiting
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "size": startup.run_size,
     "context": context.run,
     "learning": learning.run,
+    "moving": moving.run,
 }
 
 

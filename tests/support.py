@@ -15,6 +15,9 @@ class FixedClock:
     def now(self) -> datetime:
         return self.moment
 
+    def unix_ms(self) -> int:
+        return int(self.moment.timestamp() * 1000)
+
     def monotonic_s(self) -> float:
         return self.moment.timestamp()
 

@@ -20,6 +20,10 @@ class Clock(Protocol):
         """The time now, in UTC."""
         ...
 
+    def unix_ms(self) -> int:
+        """The time now in milliseconds since the epoch."""
+        ...
+
     def monotonic_s(self) -> float:
         """Seconds that never go back, for durations."""
         ...
@@ -36,13 +40,17 @@ class SystemClock:
         """The time now, in UTC."""
         return datetime.now(UTC)
 
+    def unix_ms(self) -> int:
+        """The time now in milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
     def monotonic_s(self) -> float:
         """Seconds that never go back."""
         return time.monotonic()
 
     def new_id(self) -> str:
         """A new id: 45 bits of time, 35 bits of randomness."""
-        return encode_base32(time.time_ns() // 1_000_000, 9) + encode_base32(secrets.randbits(35), 7)
+        return encode_base32(self.unix_ms(), 9) + encode_base32(secrets.randbits(35), 7)
 
 
 def encode_base32(number: int, width: int) -> str:

@@ -49,6 +49,8 @@ class ListGate:
     denied: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     broken: bool = False
+    by_service: bool = False
+    reported: list[tuple[str, str]] = field(default_factory=list)
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         if self.broken:
@@ -56,7 +58,10 @@ class ListGate:
         self.asked.append(call.call.id)
         if call.tool.name in self.denied:
             return Decision("deny", "nobody", "nobody was there to ask")
-        return Decision("allow", "rule")
+        return Decision("allow", "service" if self.by_service else "rule")
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        self.reported.append((call.call.id, output.error_kind))
 
 
 def traced_tools(folder: Path) -> list[Tool]:

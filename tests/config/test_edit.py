@@ -136,6 +136,13 @@ def test_a_linked_file_stays_a_link_and_keeps_its_mode(home: Path, tmp_path: Pat
     assert real.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("value", ["~", "null", "No", "- a", "a: b", "#x", ""])
+def test_text_that_yaml_reads_as_something_else_stays_text(home: Path, value: str) -> None:
+    place = written(home, MINE)
+    set_value(place, "agent.instructions", value)
+    assert load(place, environ={}).settings.agent.instructions == value
+
+
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40))
 def test_any_text_comes_back_as_it_was_set(home: Path, value: str) -> None:

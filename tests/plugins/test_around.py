@@ -38,6 +38,9 @@ class Allow:
         self.judged.append(dict(call.arguments))
         return Decision("allow", "rule")
 
+    async def report(self, call: GateCall, output: ToolOutput, emit: Any) -> None:
+        self.judged.append({"reported": output.text})
+
 
 def decide(function: Any, arguments: dict[str, object]) -> tuple[Decision, Allow, list[Event]]:
     problems: list[Problem] = []

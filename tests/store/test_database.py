@@ -18,6 +18,7 @@ from whet.contract.errors import (
     StoreUnwritable,
 )
 from whet.store.database import Database
+from whet.store.lane import Statement
 from whet.store.migrations import STEPS
 
 
@@ -72,6 +73,63 @@ def test_a_failing_write_fails_alone(db):
     assert (first, fourth) == (1, 2)
     assert isinstance(second, StoreError) and isinstance(third, ZeroDivisionError)
     assert db.read_now(_all) == [1, 2]
+
+
+def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
+    put = Statement("INSERT INTO t VALUES (?)", conflict="it is taken")
+    commits = []
+
+    async def main():
+        await db.write(_table)
+        await db.write(lambda c: c.set_commit_hook(lambda: bool(commits.append(1))))
+        commits.clear()
+        good = await asyncio.gather(*(db.append(((put, (n,)),)) for n in range(8)))
+        grouped = len(commits)
+        works = [((put, (8,)),), ((put, (9,)), (put, (1,))), lambda c: len(_all(c)), ((put, (10,)),)]
+        rest = await asyncio.gather(*(db.append(work) for work in works), return_exceptions=True)
+        return good, grouped, rest
+
+    good, grouped, (first, second, seen, last) = asyncio.run(main())
+    assert good == [None] * 8 and grouped == 1
+    assert isinstance(second, StoreBusy) and second.message == "it is taken"
+    assert (first, seen, last) == (None, 9, None)  # the function sees the rows that were put before it
+    assert db.read_now(_all) == [*range(9), 10]
+
+
+def test_a_lone_row_is_on_disk_or_refused(db):
+    put = Statement("INSERT INTO t VALUES (?)", conflict="it is taken")
+    db.write_now(_table)
+
+    async def main():
+        for n in range(6):  # the later ones are committed without a detour over the loop
+            await db.append(((put, (n,)),))
+        with pytest.raises(StoreBusy, match="taken"):
+            await db.append(((put, (3,)),))
+        await db.append(((put, (6,)),))
+
+    asyncio.run(main())
+    assert db.read_now(_all) == list(range(7))
+
+
+def test_a_lone_row_waits_for_another_process(tmp_path, clock):
+    db = Database.open(tmp_path / "state.db", clock, patience_s=30.0)
+    put = Statement("INSERT INTO t VALUES (?)")
+    db.write_now(_table)
+    other = apsw.Connection(str(db.path))
+
+    async def main():
+        for n in range(4):
+            await db.append(((put, (n,)),))
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(db.append(((put, (4,)),)))
+        await asyncio.sleep(0)
+        other.execute("ROLLBACK")
+        await waiting
+
+    asyncio.run(main())
+    assert db.read_now(_all) == list(range(5))
+    other.close()
+    db.close()
 
 
 def test_writes_that_wait_together_share_a_commit(db):
@@ -208,6 +266,7 @@ from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreUnwritable
 from whet.store.database import Database
+from whet.store.lane import Statement
 if os.getuid() == 0:
     os.setuid(65534)
 try:
@@ -244,6 +303,7 @@ from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreFull
 from whet.store.database import Database
+from whet.store.lane import Statement
 db = Database.open(Path(sys.argv[1]), SystemClock())
 db.write_now(lambda c: c.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, x)"))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -277,6 +337,7 @@ import sys
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.store.database import Database
+from whet.store.lane import Statement
 db = Database.open(Path(sys.argv[1]), SystemClock())
 for n in range(1000, 1300):
     db.write_now(lambda c: c.execute("INSERT INTO t VALUES (?)", (n,)))

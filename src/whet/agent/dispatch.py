@@ -80,9 +80,6 @@ async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asy
     if tool is None:
         planned.known = ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
         return planned
-    if open_call.started and not tool.repeatable:
-        planned.known = ToolOutput(INTERRUPTED, error_kind="interrupted")
-        return planned
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
         if not isinstance(arguments, dict):
@@ -93,6 +90,9 @@ async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asy
         planned.known = ToolOutput(text, error_kind="bad_input")
         return planned
     planned.arguments = arguments  # pyright: ignore[reportUnknownMemberType]
+    if open_call.started and not tool.repeatable:
+        planned.known = ToolOutput(INTERRUPTED, error_kind="interrupted")
+        return planned
     if _fails_repeatedly(session.log.messages, call.name, call.arguments):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         planned.known = ToolOutput(text, error_kind="failed")
@@ -107,14 +107,16 @@ async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asy
 async def _decide(
     session: Session, planned: _Planned, tool: Tool, emit: Emit, deadline: asyncio.Timeout
 ) -> Decision:
-    call = planned.open_call.call
     with _Paused(deadline):
         try:
-            question = GateCall(session.id, call, tool, planned.arguments, str(session.workspace))
-            return await session.gate.decide(question, emit)
+            return await session.gate.decide(_question(session, planned, tool), emit)
         except Exception as error:
             log.exception("the gate failed")
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
+
+
+def _question(session: Session, item: _Planned, tool: Tool) -> GateCall:
+    return GateCall(session.id, item.open_call.call, tool, item.arguments, str(session.workspace))
 
 
 async def _run_one(
@@ -139,6 +141,8 @@ async def _run_one(
         is_error=output.is_error,
     )
     await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
+    if item.tool is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
+        await session.gate.report(_question(session, item, item.tool), output, emit)
     # A command that failed says why at its end; everything else begins with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
     asked = "" if item.known is None else call.arguments

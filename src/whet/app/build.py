@@ -163,13 +163,25 @@ class App:
         It takes the context engine of `leaving` over.
         """
         log = await SessionLog.open(self.database, session_id, self.clock)
+        seat = await self._seat(leaving, foreground=True)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        if not prompt and not tools_json:  # it was made by another program
+            prompt, tools_json = await self._freeze(session_id, seat)
         specs = read_specs(tools_json.encode())
         done = [
             call.arguments for message in log.messages for call in message.tool_calls if call.name == "todo"
         ]
         self.todo_lists.restore(session_id, done)
-        return await self._session(log, prompt, specs, leaving=leaving)
+        return await self._session(log, prompt, specs, seat=seat, leaving=leaving)
+
+    async def _freeze(self, session_id: str, seat: Seat) -> tuple[str, str]:
+        own = await self.contexts.tools(seat, self.tools.by_name)
+        specs = [tool.spec for tool in (*self.tools.by_name.values(), *own)]
+        toolsets = self.settings.tools.toolsets
+        prompt = system_prompt(self.workspace, toolsets, instructions=self.settings.agent.instructions)
+        tools_json = msgspec.json.encode(specs).decode()
+        await self.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
+        return prompt, tools_json
 
     async def continue_session(self) -> Session:
         """Open the latest conversation of this workspace."""

@@ -16,9 +16,9 @@ from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.builtin import add_builtin
+from whet.memory.claim import LOCAL
 from whet.memory.desk import Desk
 from whet.memory.prompt_part import Item, PromptPart
-from whet.memory.sources import LOCAL
 from whet.store.database import Database
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools

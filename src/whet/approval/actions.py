@@ -22,13 +22,17 @@ from whet.log import mask
 
 
 class Action(msgspec.Struct, frozen=True):
-    """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`."""
+    """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`.
+
+    `typed`: the commands in text that is typed into a running program. No rule allows by them.
+    """
 
     tool: str
     whole: str
     subject: str
     pieces: tuple[Piece, ...]
     reasons: tuple[str, ...] = ()
+    typed: tuple[Piece, ...] = ()
 
     @property
     def level(self) -> Level:
@@ -94,7 +98,8 @@ def _process(call: GateCall, place: Place, analyse: Analyse) -> Action:
     risk = analyse(text, place.workspace, place, "")
     level: Level = "normal" if risk.level == "safe" else risk.level
     piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
-    return Action(name, piece.text, visible(f"send to process {identity}: {text}"), (piece,), risk.reasons)
+    shown = visible(f"send to process {identity}: {text}")
+    return Action(name, piece.text, shown, (piece,), risk.reasons, risk.commands)
 
 
 def _file_piece(path: str, place: Place, writes: bool) -> Piece:

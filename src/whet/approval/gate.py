@@ -17,13 +17,23 @@ from typing import Protocol
 import msgspec
 
 from whet.approval.actions import Action, describe
+from whet.approval.high_risk import HighRisk
 from whet.approval.policy import Grant, Policy, Ruling
 from whet.approval.risk import Analyse, Place, ShellRisk
 from whet.approval.subject import visible
 from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
-from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall, Person
+from whet.contract.protocols import (
+    Answer,
+    ApprovalRequest,
+    ConfirmCase,
+    Confirmer,
+    Decision,
+    GateCall,
+    Person,
+)
+from whet.contract.tools import ToolOutput
 
 # All that reading hostile arguments can raise; a bug beyond these is a denial in dispatch.
 _ANALYSIS_FAILS = (
@@ -79,8 +89,19 @@ class _Case(msgspec.Struct, frozen=True):
     place: Place
 
 
+class Service(msgspec.Struct, frozen=True):
+    """The confirmation service: what goes to it, and the way there."""
+
+    high_risk: HighRisk
+    confirmer: Confirmer
+
+
 class PolicyGate:
-    """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions."""
+    """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions.
+
+    With a `service`, what is high-risk is decided there and nowhere else: no allow rule, grant, mode or
+    person at this terminal stands in for it. Only a denial by rule comes before.
+    """
 
     def __init__(
         self,
@@ -90,6 +111,7 @@ class PolicyGate:
         whet_home: Path,
         analyse: Analyse | None = None,
     ) -> None:
+        self.service: Service | None = None
         self._policy = Policy(settings)
         self._person = person
         self._store = grants
@@ -117,23 +139,47 @@ class PolicyGate:
         ApprovalDecided for every denial. A cancel while a person is asked passes through.
         """
         try:
-            place = self._place(call.workspace)
-            case = _Case(call, describe(call, place, self._analyse), place)
+            case = self._case(call)
             ruling = await self._judge(case)
+            confirm = self._confirm_case(case)
         except _ANALYSIS_FAILS as error:
             reason = f"The approval gate could not judge this call ({error}), so nothing was run."
             return _decided(call, Decision("deny", "rule", reason), emit)
-        if ruling.verdict == "allow":
-            return Decision("allow", "rule")
         if ruling.verdict == "deny":
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
             return _decided(call, Decision("deny", "rule", visible(reason)), emit)
+        if confirm is not None and self.service is not None:
+            return _decided(call, await self.service.confirmer.confirm(confirm, emit), emit)
+        if ruling.verdict == "allow":
+            return Decision("allow", "rule")
         async with self._asking:
             # The answer to an earlier question may have settled this one.
             ruling = await self._judge(case)
             if ruling.verdict == "allow":
                 return Decision("allow", "rule")
             return await self._ask(case, ruling, emit)
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Tell the service how a call ended that it decided on; other calls are nothing to it."""
+        if self.service is None:
+            return
+        try:
+            confirm = self._confirm_case(self._case(call))
+        except _ANALYSIS_FAILS:
+            return  # what can't be judged was never allowed
+        if confirm is not None:
+            await self.service.confirmer.report(confirm, output, emit)
+
+    def _case(self, call: GateCall) -> _Case:
+        place = self._place(call.workspace)
+        return _Case(call, describe(call, place, self._analyse), place)
+
+    def _confirm_case(self, case: _Case) -> ConfirmCase | None:
+        name = self.service.high_risk.name_of(case.action) if self.service else ""
+        if not name:
+            return None
+        reasons = tuple(visible(reason) for reason in case.action.reasons)
+        return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
         first = self._policy.judge(case.action, ())

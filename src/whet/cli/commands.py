@@ -14,6 +14,7 @@ from whet.agent.session import Session
 from whet.app.build import App
 from whet.cli import wording
 from whet.cli.context_report import OUTCOMES, report
+from whet.cli.learning_commands import learning_commands
 from whet.cli.output import age
 from whet.cli.rating import rating_commands
 from whet.cli.slash import Command, Commands
@@ -257,6 +258,7 @@ def builtin_commands() -> list[Command[ChatControl]]:
         Command("compress", "Make the context smaller, keeping what you name.", _compress, "[focus]"),
         *rating_commands(),
         Command("refine", "Review this conversation for what is worth keeping.", _refine, "[focus]"),
+        *learning_commands(),
         Command("retry", "Take the last turn back and ask again.", _retry),
         Command("undo", "Take the last turn back.", _undo),
         Command("title", "Show or set the title.", _title, "[text]", anytime=True),

@@ -28,6 +28,7 @@ from whet.cli.launch import (
     title_of,
     workspace_of,
 )
+from whet.cli.learning_commands import run_skill
 from whet.cli.live import Marks, Surface, TurnView
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
@@ -177,6 +178,9 @@ class Chat:
         running = self._desk.turn is not None
         if command := parse(typed.shown):
             self._echo(typed.shown)
+            if command[0] not in self.commands and not running:
+                await run_skill(self, *command)
+                return
             found = self.commands.get(command[0])
             if running and not found.anytime:
                 self.say(f"/{found.name} waits for the end of this turn; Ctrl-C stops it", "yellow")

@@ -59,6 +59,10 @@ class Commands(Generic[C]):
         hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
         raise NotFound(f"there is no command /{name}", hint=hint)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a command of that name or alias."""
+        return name in self._names
+
     def __iter__(self) -> Iterator[Command[C]]:
         """Give every command, in the order they were added."""
         return iter(self._commands.values())

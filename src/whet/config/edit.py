@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from whet.config.yaml_file import Entry, SectionNode, Span
 
 _PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9_./~+@-]*(?::[A-Za-z0-9_./~+@-]+)*")
-_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+_NOT_TEXT = {"~", "true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 # The line ends of YAML 1.1, so that line numbers mean the same here and there.
 _LINES = re.compile(r"[^\r\n\x85\u2028\u2029]*(?:\r\n|[\r\n\x85\u2028\u2029])|[^\r\n\x85\u2028\u2029]+")
 _MODE = 0o600

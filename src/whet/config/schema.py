@@ -106,6 +106,24 @@ class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deny: tuple[str, ...] = ()
 
 
+class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The confirmation service that decides on high-risk actions, and which actions those are."""
+
+    url: str = ""
+    """The service's address, e.g. http://127.0.0.1:6000 (`whet confirm serve`). Empty: none is asked."""
+    token_env: str = "CONFIRMATION_TOKEN"
+    """The variable that holds the agent's submit token; without it, the one that the first start of
+    `whet confirm serve` left in this home."""
+    timeout_s: Count = 300
+    """How long a human has to decide; no decision by then is a denial."""
+    actions: tuple[str, ...] = ()
+    """Rules such as `terminal(make release *) = publish_package`; `... = none` exempts. They come before
+    the defaults."""
+    default_actions: bool = True
+    """Whether the built-in table counts: production deploys, deleted data, publishing, key rotation,
+    permission changes, remote execution, migrations, stopped services."""
+
+
 class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What decides which part of a long conversation the model sees."""
 
@@ -208,6 +226,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentSettings = AgentSettings()
     tools: ToolSettings = ToolSettings()
     approval: ApprovalSettings = ApprovalSettings()
+    confirm: ConfirmSettings = ConfirmSettings()
     context: ContextSettings = ContextSettings()
     memory: MemorySettings = MemorySettings()
     review: ReviewSettings = ReviewSettings()

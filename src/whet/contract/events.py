@@ -87,6 +87,18 @@ class ApprovalDecided(msgspec.Struct, frozen=True, tag="approval_decided"):
     reason: str = ""
 
 
+class ConfirmationAsked(msgspec.Struct, frozen=True, tag="confirmation_asked"):
+    """A call waits for a human at the confirmation service: `page_url` is where (may be empty),
+    `expires_in_s` how long from now; then silence is a denial."""
+
+    call_id: str
+    action: str
+    subject: str
+    request_id: str
+    page_url: str
+    expires_in_s: float
+
+
 class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
     """The context engine made the live list smaller; the transcript records it."""
 
@@ -171,6 +183,7 @@ Event = (
     | ToolFinished
     | ApprovalAsked
     | ApprovalDecided
+    | ConfirmationAsked
     | Compaction
     | Retry
     | StreamRestarted

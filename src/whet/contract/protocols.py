@@ -153,12 +153,42 @@ class GateCall(msgspec.Struct, frozen=True):
     workspace: str
 
 
+class ConfirmCase(msgspec.Struct, frozen=True):
+    """A high-risk call for the confirmation service: `action` is its name there, `subject` the exact action
+    as a person reads it, `reasons` what is risky about it."""
+
+    action: str
+    subject: str
+    reasons: tuple[str, ...]
+    call: GateCall
+
+
+class Confirmer(Protocol):
+    """The way to the humans behind a confirmation service. Whatever goes wrong is a denial."""
+
+    async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
+        """Have a human decide on exactly this call, waiting as long as the service gives; an allow is used
+        up on return. The same call asked again (after a crash) finds its own request. A cancel withdraws it.
+        """
+        ...
+
+    async def report(self, case: ConfirmCase, output: ToolOutput, emit: Emit) -> None:
+        """Tell the service how the allowed call ended. Never raises; what can't be told is a Notice."""
+        ...
+
+
 class Gate(Protocol):
     """Stands before every call, of every session, child and job. Fails closed."""
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Allow or deny, asking a person where the policy says so. Called in the model's order, one at a
         time. An exception is a denial.
+        """
+        ...
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Hear of the stored result of a call that the service decided on, or whose outcome a crash left
+        unknown. Does not raise.
         """
         ...
 

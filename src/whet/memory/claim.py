@@ -7,6 +7,10 @@ import msgspec
 from whet.store.ledger import Kind, Quote, Trust
 
 
+LOCAL = frozenset({"terminal", "process", "read_file", "search_files", "write_file", "patch"})
+"""Tools whose results are observed on this machine."""
+
+
 class Claim(msgspec.Struct, frozen=True):
     """A learned text before the gate. `known` is the text of the item that is edited: what stands there
     already needs no evidence again. `existing` are the texts that it must not repeat."""

@@ -8,9 +8,10 @@ that completes its job (`settle`). It does not know the tools, nor who asks for 
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 import msgspec
@@ -21,19 +22,16 @@ from whet.contract.errors import NotFound, StoreBusy
 from whet.contract.origin import Origin
 from whet.memory import (
     forget,
-    gate,
     note_changes,
     notes,
     overlay,
     prompt_part,
     shelf,
     skill_changes,
-    transcript,
     undo,
 )
-from whet.memory.claim import Claim, Verdict
+from whet.memory.claim import LOCAL, Claim, Verdict
 from whet.memory.forget import Step
-from whet.memory.intake import Intake, enter
 from whet.memory.journal import Journal
 from whet.memory.library import Library
 from whet.memory.prompt_part import Item, PromptPart
@@ -45,6 +43,9 @@ from whet.store import learned, ledger
 from whet.store.database import Database
 from whet.store.learned import Use
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
+
+if TYPE_CHECKING:
+    from whet.memory.intake import Intake
 
 T = TypeVar("T")
 _TRIES = 5
@@ -83,7 +84,7 @@ class Desk:
         self.limits, self.review = settings
         self.journal = Journal(database, clock, folder, profile)
         self.library = Library(folder / "skills")
-        self.local_tools: Collection[str] = transcript.LOCAL
+        self.local_tools: Collection[str] = LOCAL
         self.listeners: list[Callable[[LedgerRow], None]] = []
         self._settling = Settling(profile, self.limits, self.review)
 
@@ -151,6 +152,8 @@ class Desk:
 
         Raises Refused where there is a skill of that name.
         """
+
+        enter: Callable[..., LedgerRow] = pkgutil.resolve_name("whet.memory.intake:enter")
 
         def run() -> LedgerRow:
             self.journal.settle([intake.name])
@@ -410,12 +413,15 @@ class Desk:
     def _judge(self, claim: Claim, origin: Origin) -> Verdict:
         if not claim.text:
             return Verdict("user")
+        # The gate is found at the first write: it costs more to import than all else here together.
         if origin.write_origin in ("user", "import"):
-            gate.check_text(claim)
+            pkgutil.resolve_name("whet.memory.gate:check_text")(claim)
             return Verdict("user")
-        session_id = origin.evidence_session_id
-        messages = self._read(lambda db: transcript.load(db, session_id, self.local_tools))
-        return gate.judge(claim, messages, foreground=origin.write_origin == "foreground")
+        judge: Callable[..., Verdict] = pkgutil.resolve_name("whet.memory.gate:judge_stored")
+        foreground = origin.write_origin == "foreground"
+        return judge(
+            self.database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
+        )
 
     def _state(self, verdict: Verdict, origin: Origin) -> State:
         if origin.write_origin == "review":

@@ -8,7 +8,7 @@ writes nothing, and knows neither files nor the ledger.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from whet.log import mask
 from whet.memory.claim import Claim, Verdict
@@ -19,7 +19,8 @@ from whet.memory.requests import Refused
 from whet.memory.scan import scan
 from whet.memory.sources import Source
 from whet.memory.support import Pool, Support, examine
-from whet.memory.transcript import Place, Transcript
+from whet.memory.transcript import Place, Transcript, load
+from whet.store.database import Database
 from whet.store.ledger import Quote, Trust
 
 _SHORTEST_CHARS = 8
@@ -38,6 +39,15 @@ def check_text(claim: Claim) -> None:
         raise Refused(
             f"That is remembered already: {_short(same)}", hint="Nothing has to be saved; or replace it."
         )
+
+
+def judge_stored(
+    database: Database, session_id: str, local_tools: Collection[str], claim: Claim, *, foreground: bool
+) -> Verdict:
+    """Give the verdict on a claim, judged by what is stored of a session. Raises Refused, NotFound."""
+    check_text(claim)  # first: it needs no reading
+    transcript = database.read_now(lambda db: load(db, session_id, local_tools))
+    return judge(claim, transcript, foreground=foreground)
 
 
 def judge(claim: Claim, transcript: Transcript, *, foreground: bool) -> Verdict:

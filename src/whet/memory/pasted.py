@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _TAGGED = re.compile(
-    r"<(attachment|attached|document|file|email|message|page|article|quote|context|untrusted|paste"
+    r"<(attachment|attached|document|file|email|message|page|article|quote|context|skill|untrusted|paste"
     r"|pasted)\b[^>]*>"
     r".*?(?:</\1>|\Z)",
     re.DOTALL | re.IGNORECASE,

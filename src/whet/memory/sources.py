@@ -17,11 +17,11 @@ import msgspec
 
 from whet.contract.messages import Message, ToolCall
 from whet.memory import network, pasted
+from whet.memory.claim import LOCAL
 from whet.memory.folding import fold
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 
-LOCAL = frozenset({"terminal", "process", "read_file", "search_files", "write_file", "patch"})
 _OUTSIDE = frozenset({"web_fetch", "session_search", "delegate_task"})
 _OWN = frozenset({"todo", "memory", "skill_manage", "skill_view", "skills_list", "recall", "warm_session"})
 _LOOKING = frozenset(

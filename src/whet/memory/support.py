@@ -30,7 +30,36 @@ _REMEDY = re.compile(
 )
 _OPPOSITES = tuple(
     pair.split("/")
-    for pair in ["before/after", "passed/failed", "passes/fails", "pass/fail", "short/long", "always/never", "enabled/disabled", "enable/disable", "allowed/forbidden", "internal/external", "staging/production", "public/private", "first/last", "more/less", "minimum/maximum", "required/optional", "above/below", "start/stop", "accept/reject", "true/false", "succeeds/fails", "most/least", "daily/weekly", "read-only/writable", "mutable/immutable", "lowercase/uppercase", "ascending/descending", "synchronous/asynchronous"]
+    for pair in [
+        "before/after",
+        "passed/failed",
+        "passes/fails",
+        "pass/fail",
+        "short/long",
+        "always/never",
+        "enabled/disabled",
+        "enable/disable",
+        "allowed/forbidden",
+        "internal/external",
+        "staging/production",
+        "public/private",
+        "first/last",
+        "more/less",
+        "minimum/maximum",
+        "required/optional",
+        "above/below",
+        "start/stop",
+        "accept/reject",
+        "true/false",
+        "succeeds/fails",
+        "most/least",
+        "daily/weekly",
+        "read-only/writable",
+        "mutable/immutable",
+        "lowercase/uppercase",
+        "ascending/descending",
+        "synchronous/asynchronous",
+    ]
 )
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _FENCE = re.compile(r"(?m)^[ \t]*(?:`{3,}|~{3,}).*$")

@@ -11,9 +11,10 @@ from collections.abc import Collection, Sequence
 import apsw
 import msgspec
 
+from whet.memory.claim import LOCAL
 from whet.memory.folding import fold
 from whet.memory.literals import stands_in
-from whet.memory.sources import LOCAL, Source, Stored, Tier, puts, sources
+from whet.memory.sources import Source, Stored, Tier, puts, sources
 from whet.store import rows, sessions
 
 

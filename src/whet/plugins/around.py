@@ -51,6 +51,10 @@ class HookedGate:
                 call.arguments.update(changed)
         return await self._gate.decide(call, emit)
 
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Pass the result on to the gate."""
+        await self._gate.report(call, output, emit)
+
 
 def hooked_tools(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
     """Give the tools with the hooks behind each call; the same ones where no plugin has such a hook."""

@@ -21,7 +21,7 @@ from whet.clock import Clock, iso
 from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
 from whet.store.faults import DISK_FULL, as_store_error
 from whet.store.gather import After, Gather
-from whet.store.lane import Lane, Outcome
+from whet.store.lane import Lane, Outcome, Rows
 from whet.store.migrations import is_current, migrate
 
 T = TypeVar("T")
@@ -100,13 +100,22 @@ class Database:
         """Write on the lane's thread, however long it takes. A cancel leaves, and undoes nothing."""
         return await self._gather_here().large(work)
 
-    async def append(self, work: Work[T], after: After | None = None) -> T:
+    async def append(self, work: Work[T] | Rows, after: After | None = None) -> T:
         """Write a few rows; returns when they are on disk. A cancel leaves, and undoes nothing.
 
         Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
         thread before the waiter does, and also where that was cancelled.
         """
-        return await self._gather_here().small(work, after)
+        gather = self._gather_here()
+        done = gather.at_once(work)
+        if done is None:
+            return await gather.queue(work, after)
+        result, error = done
+        if after is not None:
+            after(result, error)
+        if error is not None:
+            raise error
+        return result
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""

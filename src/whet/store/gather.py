@@ -1,8 +1,9 @@
 """Brings the writes of one event loop to the lane, all that are ready at once as one batch.
 
-Writes made in the same pass of the loop are committed together and their waiters woken by one callback.
-While no two writes ever meet, a write is committed at once, without a detour over the loop; every now and
-then one takes the detour, to see whether others have come.
+Writes made in the same pass of the loop are committed together and their waiters woken by one callback;
+what these write at once goes into the next commit, in that same pass. While no two writes ever meet, a write
+is committed at once, without a detour over the loop; every now and then one takes the detour, to see whether
+others have come.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import apsw
-
 from whet.contract.errors import StoreError
-from whet.store.lane import Lane, Outcome
+from whet.store.lane import Lane, Outcome, Work
 
 After = Callable[[Any, BaseException | None], object]
 
@@ -28,9 +27,7 @@ class Write:
 
     __slots__ = ("after", "future", "work")
 
-    def __init__(
-        self, work: Callable[[apsw.Connection], Any], future: asyncio.Future[Any], after: After | None
-    ) -> None:
+    def __init__(self, work: Work, future: asyncio.Future[Any], after: After | None) -> None:
         self.work = work
         self.future = future
         self.after = after
@@ -43,28 +40,28 @@ class Gather:
         self.loop = loop
         self._lane = lane
         self._writes: list[Write] = []
+        self._flush_is_due = False
         self._singles = 0
         self._at_once = 0
 
-    async def small(self, work: Callable[[apsw.Connection], Any], after: After | None) -> Any:
-        """Commit a write of a few rows and give its result. A cancel leaves, and undoes nothing."""
-        if self._at_once and not self._writes:
-            self._at_once -= 1
-            outcomes = self._lane.try_here((work,))
-            if outcomes is not None:
-                result, error = outcomes[0]
-                if after is not None:
-                    after(result, error)
-                if error is not None:
-                    raise error
-                return result
+    def at_once(self, work: Work) -> Outcome | None:
+        """Commit a write here and now where none has met another lately; None: nothing was done."""
+        if not self._at_once or self._writes:
+            return None
+        self._at_once -= 1
+        outcomes = self._lane.try_here((work,))
+        return outcomes[0] if outcomes is not None else None
+
+    def queue(self, work: Work, after: After | None) -> asyncio.Future[Any]:
+        """Commit a write of a few rows with all others of this pass; the future is its result."""
         future = self.loop.create_future()
         self._writes.append(Write(work, future, after))
-        if len(self._writes) == 1:
+        if not self._flush_is_due:
+            self._flush_is_due = True
             self.loop.call_soon(self._flush)
-        return await future
+        return future
 
-    async def large(self, work: Callable[[apsw.Connection], Any]) -> Any:
+    async def large(self, work: Work) -> Any:
         """Commit a write that may take long, on the lane's thread."""
         write = Write(work, self.loop.create_future(), None)
         self._send([write])
@@ -72,6 +69,9 @@ class Gather:
 
     def _flush(self) -> None:
         writes, self._writes = self._writes, []
+        self._flush_is_due = len(writes) > 1
+        if not writes:
+            return
         self._singles = self._singles + 1 if len(writes) == 1 else 0
         self._at_once = _AT_ONCE if self._singles >= _SINGLES_MEAN_ALONE else 0
         outcomes = self._lane.try_here([write.work for write in writes])
@@ -79,6 +79,8 @@ class Gather:
             _resolve(writes, outcomes)
         else:
             self._send(writes)
+        if self._flush_is_due:  # behind the waiters that were just woken
+            self.loop.call_soon(self._flush)
 
     def _send(self, writes: list[Write]) -> None:
         def deliver(outcomes: Sequence[Outcome]) -> None:

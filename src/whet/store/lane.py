@@ -2,8 +2,9 @@
 
 Everything that waits when the lane becomes free is committed together, with one fsync. A batch in which
 one work fails is rolled back whole and its works are committed one by one, so that only the failing one
-is undone; a work may therefore run twice and must change nothing but the database. The lane knows nothing
-about tables or event loops (`gather.py` brings it the writes of a loop).
+is undone; a work may therefore run twice and must change nothing but the database. A work is a function of
+the connection, or plain rows: those of neighbouring works go to SQLite as one list for each statement. The
+lane knows nothing about tables or event loops (`gather.py` brings it the writes of a loop).
 """
 
 from __future__ import annotations
@@ -13,20 +14,73 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import apsw
+import msgspec
 
-from whet.contract.errors import StoreError
+from whet.contract.errors import StoreBusy, StoreError
 from whet.store.faults import as_store_error
 
-Work = Callable[[apsw.Connection], Any]
+
+class Statement(msgspec.Struct, frozen=True, eq=False):
+    """One SQL statement for plain rows; `conflict` and `hint` say to a person what it means when a row is
+    already there."""
+
+    sql: str
+    conflict: str = ""
+    hint: str = ""
+
+    def write(self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Write these rows. Raises StoreBusy where one is already there."""
+        try:
+            connection.executemany(self.sql, rows)
+        except apsw.ConstraintError as error:
+            raise StoreBusy(self.conflict, hint=self.hint) from error
+
+
+Rows: TypeAlias = tuple[tuple[Statement, tuple[Any, ...]], ...]
+"""Statements with the values of each, in their order. Across the works of one batch only the order of the
+statements is kept, so rows of different works must not depend on each other; their result is None."""
+Work: TypeAlias = Callable[[apsw.Connection], Any] | Rows
 Outcome = tuple[Any, BaseException | None]
 Deliver = Callable[[Sequence[Outcome]], None]
 
 CHECKPOINT_PAGES = 1000
 _GROUP_MAX = 256
+_LOOK_EVERY = 16  # commits; counting the log's pages after each one by a hook costs a tenth of an append
 _QUICK_COMMIT_S = 0.002
+_WRITTEN: Outcome = (None, None)
+
+
+def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
+    """Run works in their order; rows are kept back until a function or the end comes."""
+    outcomes: list[Outcome] = []
+    rows: dict[Statement, list[tuple[Any, ...]]] = {}
+    for work in works:
+        if not callable(work):
+            for statement, values in work:
+                if statement in rows:
+                    rows[statement].append(values)
+                else:
+                    rows[statement] = [values]
+            outcomes.append(_WRITTEN)
+            continue
+        _write_rows(connection, rows)
+        outcomes.append((work(connection), None))
+    _write_rows(connection, rows)
+    return outcomes
+
+
+def _write_rows(connection: apsw.Connection, rows: dict[Statement, list[tuple[Any, ...]]]) -> None:
+    """Write what was kept back, and forget it."""
+    for statement, values in rows.items():
+        statement.write(connection, values)
+    rows.clear()
+
+
+class _NotBegun(Exception):
+    """Another process holds the write lock; nothing was done."""
 
 
 class _Capture:
@@ -59,9 +113,9 @@ class Lane:
         self._patience_ms = patience_ms
         self._timeout_ms = -1
         self._pace_s = 0.0
-        self._wal_pages = 0
-        self._checkpoint_queued = False
-        connection.set_wal_hook(self._note_wal)
+        self._commits = 0
+        self._checkpointed_pages = 0
+        connection.wal_autocheckpoint(0)
 
     def put(self, works: Sequence[Work], deliver: Deliver) -> None:
         """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""
@@ -85,13 +139,15 @@ class Lane:
         if not self._held.acquire(blocking=False):
             return None
         try:
-            if not self._begin_at_once():
-                return None
-            outcomes = self._complete(works)
+            self._wait_at_most(0)
+            outcomes = self._commit(works)
+            self._commits += 1
+            wants_checkpoint = self._commits % _LOOK_EVERY == 0 and self._wants_checkpoint()
+        except _NotBegun:
+            return None
         finally:
             self._held.release()
-        if self._wal_pages >= CHECKPOINT_PAGES and not self._checkpoint_queued:
-            self._checkpoint_queued = True
+        if wants_checkpoint:
             self.put((), lambda _outcomes: None)
         return outcomes
 
@@ -121,8 +177,8 @@ class Lane:
                 break
             item = self._queue.get()
         with self._held:
-            outcomes = self._commit(works) if works else []
-            if self._wal_pages >= CHECKPOINT_PAGES:
+            outcomes = self._commit_patiently(works) if works else []
+            if self._wants_checkpoint():
                 self._checkpoint()
         begin = 0
         for group, deliver in items:
@@ -136,39 +192,40 @@ class Lane:
         self._pace_s *= 0.7
         return False
 
-    def _begin_at_once(self) -> bool:
-        self._wait_at_most(0)
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except apsw.Error:
-            return False
-        return True
-
-    def _commit(self, works: Sequence[Work]) -> list[Outcome]:
+    def _commit_patiently(self, works: Sequence[Work]) -> list[Outcome]:
         self._wait_at_most(self._patience_ms)
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except apsw.Error as error:
-            return [(None, self._translate(error))] * len(works)
-        return self._complete(works)
+            return self._commit(works)
+        except _NotBegun as refused:
+            return [(None, self._translate(refused.__cause__))] * len(works)
 
-    def _complete(self, works: Sequence[Work]) -> list[Outcome]:
-        """Run all works in the begun transaction and commit; on a failure each in one of its own."""
+    def _commit(self, works: Sequence[Work]) -> list[Outcome]:
+        """Commit all works in one transaction; on a failure each in one of its own. Raises _NotBegun."""
         began = time.perf_counter()
         capture = _Capture()
         with capture:
             outcomes = self._run_all(works)
-            took = time.perf_counter() - began
-            self._pace_s = 0.8 * self._pace_s + 0.2 * took
+            self._pace_s = 0.8 * self._pace_s + 0.2 * (time.perf_counter() - began)
             return outcomes
+        if isinstance(capture.error, _NotBegun):
+            raise capture.error
         if len(works) == 1:
             return [(None, self._translate(capture.error))]
-        return [outcome for work in works for outcome in self._commit((work,))]
+        return [outcome for work in works for outcome in self._commit_patiently((work,))]
 
     def _run_all(self, works: Sequence[Work]) -> list[Outcome]:
         connection = self._connection
+        first = works[0]
         try:
-            outcomes: list[Outcome] = [(work(connection), None) for work in works]
+            if len(works) == 1 and not callable(first) and len(first) == 1:
+                statement, values = first[0]
+                statement.write(connection, (values,))  # a transaction by itself, two statements fewer
+                return [_WRITTEN]
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as error:
+            raise _NotBegun from error
+        try:
+            outcomes = _run(connection, works)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
@@ -187,13 +244,14 @@ class Lane:
             return known
         return error or StoreError("a write gave neither result nor error")
 
-    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
+    def _pages_written(self) -> int:
+        return self._connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
+
+    def _wants_checkpoint(self) -> bool:
+        return self._pages_written() - self._checkpointed_pages >= CHECKPOINT_PAGES
 
     def _checkpoint(self) -> None:
-        """Move the log into the file; a failure costs nothing, the next commit tries again."""
-        self._wal_pages = 0
-        self._checkpoint_queued = False
+        """Move the log into the file; a failure costs nothing, a later one moves what it left."""
+        self._checkpointed_pages = self._pages_written()
         with _Capture():
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

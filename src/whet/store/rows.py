@@ -11,8 +11,9 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.contract.errors import StoreBusy, StoreError
+from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Part, Replay, Role, ToolCall, Usage
+from whet.store.lane import Statement
 
 SEQ_BITS = 22
 SEQ_LIMIT = 1 << SEQ_BITS
@@ -62,6 +63,24 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Extra)
 
 
+MESSAGE = Statement(
+    "INSERT INTO messages (id, turn, role, at, content, extra) VALUES (?, ?, ?, ?, ?, ?)",
+    conflict="another process has continued this session",
+    hint="open the session again to go on",
+)
+CALL = Statement(
+    "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    conflict=MESSAGE.conflict,
+    hint=MESSAGE.hint,
+)
+CALL_STARTED = Statement("UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?")
+CALL_FINISHED = Statement(
+    "UPDATE tool_calls SET finished = ?, duration_s = ?, error_kind = ?, exit_code = ?"
+    " WHERE session = ? AND seq = ?"
+)
+Packed = tuple[int, int, str, str | None]
+
+
 def row_id(key: int, seq: int) -> int:
     """Give the id of message `seq` of the session with this key."""
     if seq >= SEQ_LIMIT:
@@ -69,24 +88,12 @@ def row_id(key: int, seq: int) -> int:
     return key << SEQ_BITS | seq
 
 
-def insert(
-    connection: apsw.Connection, key: int, seq: int, turn: int, values: tuple[int, int, str, str | None]
-) -> None:
+def insert(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
     """Store a message that `pack` has made. Raises StoreBusy where another process wrote that number."""
-    try:
-        connection.execute(
-            "INSERT INTO messages (id, turn, role, at, content, extra) VALUES (?, ?, ?, ?, ?, ?)",
-            (row_id(key, seq), turn, *values),
-        )
-    except apsw.ConstraintError as error:
-        raise StoreBusy(
-            "another process has continued this session", hint="open the session again to go on"
-        ) from error
+    MESSAGE.write(connection, [(row_id(key, seq), turn, *values)])
 
 
-def pack(
-    message: Message, at_ms: int, usage: Usage | None = None, model: str = ""
-) -> tuple[int, int, str, str | None]:
+def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = "") -> Packed:
     """Give (role, at, content, extra) of a message."""
     content = message.content
     plain = isinstance(content, str)

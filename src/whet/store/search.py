@@ -155,18 +155,22 @@ def index_batch(connection: apsw.Connection) -> bool:
     results finish in any order, and their numbers are given out beforehand.
     """
     budget = [_BATCH_MESSAGES, _BATCH_CHARS]
-    for key, done, is_open in connection.execute(
+    after = 0
+    while some := connection.execute(
         "SELECT key, indexed_seq, EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = '')"
-        " FROM sessions WHERE dirty ORDER BY key"
+        " FROM sessions WHERE dirty AND key > ? ORDER BY key LIMIT ?",
+        (after, _LOOK_AT_ONCE),
     ).fetchall():
-        until = _safe_limit(connection, key, done, is_open)
-        reached = _index_session(connection, key, done, until, budget)
-        if reached > done:
-            connection.execute("UPDATE sessions SET indexed_seq = ? WHERE key = ?", (reached, key))
-        if reached < until:
-            return True
-        if not is_open:
-            connection.execute("UPDATE sessions SET dirty = 0 WHERE key = ?", (key,))
+        for key, done, is_open in some:
+            until = _safe_limit(connection, key, done, is_open)
+            reached = _index_session(connection, key, done, until, budget)
+            if reached > done:
+                connection.execute("UPDATE sessions SET indexed_seq = ? WHERE key = ?", (reached, key))
+            if reached < until:
+                return True
+            if not is_open:
+                connection.execute("UPDATE sessions SET dirty = 0 WHERE key = ?", (key,))
+        after = some[-1][0]
     return False
 
 

@@ -82,6 +82,16 @@ class StoreStats(msgspec.Struct, frozen=True):
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
 _SUMS = ", ".join(rows.USAGE_COLUMNS)
 _COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}"
+_OF_SESSION = (
+    "turns",
+    "tool_calls",
+    "compactions",
+    "claims",
+    "imports",
+    "reviews",
+    "session_items",
+    "turn_signals",
+)
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
 
@@ -141,6 +151,15 @@ def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
     if row is None:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
     return row[0], row[1]
+
+
+def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
+    """Give a session that came without a prefix the one that it keeps from now on. Raises NotFound."""
+    connection.execute(
+        "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
+        (_freeze(connection, prompt), _freeze(connection, tools_json), session_id),
+    )
+    _must_have_changed(connection, session_id)
 
 
 class SessionFilter(TypedDict, total=False):
@@ -331,8 +350,7 @@ def _delete_one(connection: apsw.Connection, key: int) -> None:
         (first, first + (indexed[0] if indexed else 0)),
     )
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
-    tables = ("turns", "tool_calls", "compactions", "claims", "reviews", "session_items", "turn_signals")
-    for table in tables:
+    for table in _OF_SESSION:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 

@@ -8,8 +8,8 @@ or a model is, and never calls one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -22,6 +22,7 @@ from whet.contract.tools import ToolOutput
 from whet.store import claims, live, rows, search, sessions, turns
 from whet.store.database import Database
 from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.lane import Rows, Statement
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import Turn
 
@@ -111,7 +112,7 @@ class SessionLog:
     async def _begin(self, message: Message) -> Turn:
         state, now = self._state, self._clock.now()
         turn = Turn(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(now))
-        seq, packed = state.next_seq, rows.pack(message, _ms(self._clock))
+        seq, packed = state.next_seq, rows.pack(message, self._clock.unix_ms())
 
         def work(connection: apsw.Connection) -> None:
             claims.take(connection, state.key, state.session.id, self._holder, now)
@@ -166,38 +167,29 @@ class SessionLog:
         """Store text that was typed during the turn."""
         self.settle(turn)
         message = rows.storable(message)
-        seq, packed = self._state.next_seq, rows.pack(message, _ms(self._clock))
-
-        def work(connection: apsw.Connection) -> None:
-            self._insert(connection, seq, turn, packed)
+        state = self._state
+        seq = state.next_seq
+        row = (rows.row_id(state.key, seq), turn.number, *rows.pack(message, self._clock.unix_ms()))
 
         def apply(_: None) -> None:
             self._add(seq, message)
-            self._state.step = None
+            state.step = None
             turn.messages += 1
 
-        await self._write(work, apply)
+        await self._write(self._kept((rows.MESSAGE, row)), apply)
 
     async def append_reply(self, turn: Turn, reply: Message, usage: Usage, model: str) -> None:
         """Store an answer and a row for each of its calls, in one transaction."""
         self.settle(turn)
         state = self._state
         reply = rows.storable(reply)
-        seq, packed = state.next_seq, rows.pack(reply, _ms(self._clock), usage, model)
-        number = turn.steps + 1
+        seq, number = state.next_seq, turn.steps + 1
+        packed = rows.pack(reply, self._clock.unix_ms(), usage, model)
+        row = (rows.row_id(state.key, seq), turn.number, *packed)
         calls = [
-            (state.key, seq + 1 + i, i, turn.number, number, call.id, call.name)
+            (rows.CALL, (state.key, seq + 1 + i, i, turn.number, number, call.id, call.name))
             for i, call in enumerate(reply.tool_calls)
         ]
-
-        def work(connection: apsw.Connection) -> None:
-            self._insert(connection, seq, turn, packed)
-            if calls:
-                connection.executemany(
-                    "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    calls,
-                )
 
         def apply(_: None) -> None:
             self._add(seq, reply)
@@ -208,7 +200,7 @@ class SessionLog:
             turn.messages += 1
             turn.tool_calls += len(calls)
 
-        await self._write(work, apply)
+        await self._write(self._kept((rows.MESSAGE, row), *calls), apply)
 
     def open_calls(self, turn: Turn) -> list[OpenCall]:
         """Give the last answer's calls that have no result, in the model's order."""
@@ -223,39 +215,27 @@ class SessionLog:
 
     async def call_started(self, turn: Turn, open_call: OpenCall, decided_by: str) -> None:
         """Store that a call is about to run; from here on a crash makes its outcome unknown."""
-        state, step, started = self._state, self._step(), _ms(self._clock)
-        seq = step.seq + 1 + open_call.index
-
-        def work(connection: apsw.Connection) -> None:
-            self._renew(connection)
-            connection.execute(
-                "UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?",
-                (started, decided_by, state.key, seq),
-            )
-
-        await self._write(work, lambda _: step.started.add(open_call.index))
+        state, step, started = self._state, self._step(), self._clock.unix_ms()
+        values = (started, decided_by, state.key, step.seq + 1 + open_call.index)
+        await self._write(
+            self._kept((rows.CALL_STARTED, values)), lambda _: step.started.add(open_call.index)
+        )
 
     async def call_finished(
         self, turn: Turn, open_call: OpenCall, result: Message, *, output: ToolOutput, duration_s: float
     ) -> None:
         """Store a call's result; `settle` then puts the step's results into the live list in order."""
-        state, step, now = self._state, self._step(), _ms(self._clock)
+        state, step, now = self._state, self._step(), self._clock.unix_ms()
         result = rows.storable(result)
-        seq, packed = step.seq + 1 + open_call.index, rows.pack(result, now)
-
-        def work(connection: apsw.Connection) -> None:
-            self._insert(connection, seq, turn, packed)
-            connection.execute(
-                "UPDATE tool_calls SET finished = ?, duration_s = ?, error_kind = ?, exit_code = ?"
-                " WHERE session = ? AND seq = ?",
-                (now, round(duration_s, 6), output.error_kind, output.exit_code, state.key, seq),
-            )
+        seq = step.seq + 1 + open_call.index
+        row = (rows.row_id(state.key, seq), turn.number, *rows.pack(result, now))
+        end = (now, round(duration_s, 6), output.error_kind, output.exit_code, state.key, seq)
 
         def apply(_: None) -> None:
             step.results[open_call.index] = result
             turn.messages += 1
 
-        await self._write(work, apply)
+        await self._write(self._kept((rows.MESSAGE, row), (rows.CALL_FINISHED, end)), apply)
 
     def settle(self, turn: Turn) -> None:
         """Put the last step's results into the live list, in the order of their calls."""
@@ -383,7 +363,9 @@ class SessionLog:
 
         await self._write(work, apply)
 
-    async def _write(self, work: Callable[[apsw.Connection], T], apply: Callable[[T], object]) -> T:
+    def _write(
+        self, work: Callable[[apsw.Connection], T] | Rows, apply: Callable[[T], object]
+    ) -> Coroutine[Any, Any, T]:
         """Commit `work`, then `apply` its result to memory, also where the waiter is cancelled."""
 
         def after(result: T, error: BaseException | None) -> None:
@@ -395,7 +377,7 @@ class SessionLog:
                     waiter.set_result(None)
 
         self._in_flight += 1
-        return await self._db.append(work, after)
+        return self._db.append(work, after)
 
     async def settle_writes(self) -> None:
         """Wait for writes whose waiters were cancelled."""
@@ -438,14 +420,20 @@ class SessionLog:
                 "another process has changed this session", hint="open it again to see what it did"
             ) from None
 
-    def _insert(
-        self, connection: apsw.Connection, seq: int, turn: Turn, packed: tuple[int, int, str, str | None]
-    ) -> None:
-        self._renew(connection)
-        rows.insert(connection, self._state.key, seq, turn.number, packed)
+    def _kept(self, *rows_: tuple[Statement, tuple[Any, ...]]) -> Callable[[apsw.Connection], None] | Rows:
+        """Give rows to write while the session stays claimed; now and then the claim is renewed with them,
+        for those who can't see whether this process lives."""
+        if self._clock.monotonic_s() <= self._renew_after_s:
+            return rows_
+
+        def work(connection: apsw.Connection) -> None:
+            self._renew(connection)
+            for statement, values in rows_:
+                statement.write(connection, [values])
+
+        return work
 
     def _renew(self, connection: apsw.Connection) -> None:
-        """Renew the claim now and then, for those who can't see whether this process lives."""
         if self._clock.monotonic_s() > self._renew_after_s:
             claims.renew(connection, self._state.key, self._holder, self._clock.now())
             self._renew_after_s = self._clock.monotonic_s() + claims.LEASE_S / 4
@@ -459,7 +447,3 @@ class SessionLog:
         step = self._state.step
         assert step is not None  # an OpenCall exists only while its step is the last one
         return step
-
-
-def _ms(clock: Clock) -> int:
-    return int(clock.now().timestamp() * 1000)

@@ -14,13 +14,15 @@ from whet.contract.errors import SchemaTooNew
 from whet.store.migrations.m001_sessions import m001_sessions
 from whet.store.migrations.m002_learning import m002_learning
 from whet.store.migrations.m003_reviews import m003_reviews
-from whet.store.migrations.m004_outcomes import m004_outcomes
+from whet.store.migrations.m004_imports import m004_imports
+from whet.store.migrations.m005_outcomes import m005_outcomes
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
     m002_learning,
     m003_reviews,
-    m004_outcomes,
+    m004_imports,
+    m005_outcomes,
 )
 
 

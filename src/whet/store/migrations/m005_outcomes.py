@@ -36,6 +36,6 @@ CREATE TABLE turn_signals (
 """
 
 
-def m004_outcomes(connection: apsw.Connection) -> None:
+def m005_outcomes(connection: apsw.Connection) -> None:
     """Create the tables of outcomes."""
     connection.execute(_SCHEMA)

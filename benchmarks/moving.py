@@ -1,0 +1,45 @@
+"""How fast another agent's sessions move in, searchable at the end, and whether each message is there."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import apsw
+
+from benchmarks.hermes_db import fill
+from benchmarks.measure import median
+from benchmarks.measure import run as measured
+from benchmarks.startup import WHET
+from benchmarks.table import Row
+
+
+def run(runs: int, full: bool) -> list[Row]:
+    """Import 10,000 made-up sessions of Hermes Agent's schema, `runs` times into a new home."""
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = Path(folder) / "theirs"
+        theirs.mkdir()
+        total = fill(theirs / "state.db", 10_000, 12)
+        samples = []
+        for number in range(max(runs, 3)):
+            home = Path(folder) / f"home-{number}"
+            command = [WHET, "import", "hermes", str(theirs), "--only", "sessions"]
+            samples.append(measured(command, WHET_HOME=str(home)))
+        found = apsw.Connection(str(home / "state.db"))
+        counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM messages_fts)"
+        stored = found.execute(counts).fetchone()
+        found.close()
+    rate = total / median([sample.wall_s for sample in samples])
+    cpu_us = 1e6 * median([sample.cpu_s for sample in samples]) / total
+    whole = stored == (total, total)
+    return [
+        Row(
+            "import",
+            f"import of 10,000 Hermes Agent sessions ({total:,} messages), indexed",
+            "≥ 20,000 messages/s, every message found",
+            f"{rate:,.0f}/s, {cpu_us:.0f} CPU µs a message; {stored[1]:,} of {total:,} in the index",
+            "none published",
+            whole and rate >= 20_000,
+            "python -m benchmarks moving",
+        )
+    ]

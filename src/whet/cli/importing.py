@@ -1,0 +1,206 @@
+"""`whet import`: move in from Hermes Agent, Claude Code or Codex. The source is only read.
+
+Running it again adds what is new there. `--dry-run` says what would be done and writes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whet.cli.output import emit_json, styled
+from whet.cli.wording import printable
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, NotFound
+from whet.moving import claude_code, codex, hermes_home, hermes_sessions
+from whet.moving.carry import Carried, carry, look
+from whet.moving.copies import reading
+from whet.moving.hermes_home import HermesHome, Taken
+from whet.store.bulk import PastSession
+from whet.store.database import Database
+
+_PARTS = ("settings", "keys", "plugins", "sessions")
+
+_dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group("import", help="Move in from Hermes Agent, Claude Code or Codex.")
+def importing() -> None:
+    """Group the import commands."""
+
+
+@importing.command(
+    "hermes",
+    epilog="Examples: whet import hermes --dry-run  ·  whet import hermes ~/.hermes --only sessions",
+)
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
+@click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")
+@_dry
+@_as_json
+@click.pass_obj
+def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool) -> None:
+    """Take over a Hermes Agent home: settings, keys, plugins and every session.
+
+    What is set here already stays. What has no counterpart is listed.
+    """
+    theirs = HermesHome(path.expanduser())
+    parts = only or _PARTS
+    found = theirs.settings()
+    report: dict[str, Any] = {"source": str(theirs.root), "dry_run": dry}
+    if "settings" in parts:
+        report["settings"] = hermes_home.take_settings(home, found, dry=dry)
+    if "keys" in parts:
+        keys = theirs.keys()
+        if own := hermes_home.own_key(found):
+            keys.setdefault(*own)
+        report["keys"] = hermes_home.take_keys(home, keys, dry=dry)
+    if "plugins" in parts:
+        on = theirs.enabled_plugins()
+        report["plugins"] = hermes_home.take_plugins(home, theirs.plugins(), on, dry=dry)
+    if "sessions" in parts and theirs.database.exists():
+        load_secrets(home, {})
+        with reading(theirs.database) as connection:
+            source = hermes_sessions.HermesSessions(connection)
+            sessions, messages = source.count()
+            if source.schema > hermes_sessions.KNOWN_SCHEMA:
+                report["notice"] = f"its database is newer (schema {source.schema}); what is known was read"
+            bar = _Progress(sessions)
+            report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), bar, dry)
+            report["held"] = {"sessions": sessions, "messages": messages}
+    _show(report, as_json)
+
+
+@importing.command("claude-code")
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.claude"))
+@_dry
+@_as_json
+@click.pass_obj
+def from_claude_code(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+    """Take over Claude Code's transcripts: a folder of them, or one file."""
+    _transcripts(home, path, (claude_code.ORIGIN, claude_code.files, claude_code.read), dry, as_json)
+
+
+@importing.command("codex")
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.codex"))
+@_dry
+@_as_json
+@click.pass_obj
+def from_codex(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+    """Take over Codex's transcripts: a folder of them, or one file."""
+    _transcripts(home, path, (codex.ORIGIN, codex.files, codex.read), dry, as_json)
+
+
+_Format = tuple[str, Callable[[Path], list[Path]], Callable[[Path], tuple[PastSession | None, int]]]
+
+
+def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool) -> None:
+    origin, files, read = form
+    folder = path.expanduser()
+    if not folder.exists():
+        raise NotFound(f"there is no {folder}", hint="name the folder that holds the transcripts")
+    found = files(folder)
+    if not found:
+        raise NotFound(f"there are no transcripts of {origin} in {folder}")
+    bad: dict[str, int] = {}
+
+    def sessions() -> Iterator[PastSession]:
+        for file in found:
+            try:
+                past, lines = read(file)
+            except OSError as error:
+                raise ConfigError(f"{file} can't be read ({error.strerror})") from error
+            if lines:
+                bad[str(file)] = lines
+            if past is not None:
+                yield past
+
+    carried = _carried(home, origin, sessions(), _Progress(len(found)), dry)
+    report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": carried}
+    if bad:
+        report["unreadable_lines"] = bad
+    _show(report, as_json)
+
+
+def _carried(home: Home, origin: str, sessions: Iterable[PastSession], bar: _Progress, dry: bool) -> Carried:
+    clock = SystemClock()
+    if dry:
+        database = Database.open(home.database, clock) if home.database.exists() else None
+        try:
+            return look(database, origin, sessions, bar.show)
+        finally:
+            bar.clear()
+            if database is not None:
+                database.close()
+    home.ensure()
+    database = Database.open(home.database, clock)
+    try:
+        return carry(database, origin, sessions, clock, bar.show)
+    finally:
+        bar.clear()
+        database.close()
+
+
+class _Progress:
+    """One line on a terminal's standard error, written over."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._is_on = sys.stderr.isatty()
+
+    def show(self, sessions: int, messages: int) -> None:
+        """Write how far it is."""
+        if self._is_on:
+            sys.stderr.write(f"\r{sessions:,} of {self._total:,} sessions, {messages:,} messages\x1b[K")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._is_on:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _show(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit_json(report)
+        return
+    would = "would be " if report["dry_run"] else ""
+    click.echo(f"{'Looked at' if report['dry_run'] else 'Moved in from'} {report['source']}")
+    for part in ("settings", "keys", "plugins"):
+        for row in report.get(part, ()):
+            click.echo(_line(part, row, would))
+    if (carried := report.get("sessions")) is not None:
+        click.echo(_counted(carried, would))
+    for file, lines in report.get("unreadable_lines", {}).items():
+        click.echo(
+            styled(f"  {lines} unreadable line{'s' if lines > 1 else ''} in {printable(file)}", "yellow")
+        )
+    if notice := report.get("notice"):
+        click.echo(styled(f"  {notice}", "yellow"))
+    if report["dry_run"]:
+        click.echo("Nothing was written. Without --dry-run it is done.")
+    elif carried is not None and carried.messages:
+        click.echo('Next: whet sessions list  ·  whet sessions search "..."  ·  whet chat --continue')
+
+
+def _line(part: str, row: Taken, would: str) -> str:
+    noun = {"settings": "setting", "keys": "key", "plugins": "plugin"}[part]
+    why = f": {printable(row.why)}" if row.why else ""
+    done = f"{would}{row.how}" if row.how in ("set", "copied") else row.how
+    text = f"  {noun} {printable(row.what)} {done}{why}"
+    return styled(text, "dim") if row.how == "left" else text
+
+
+def _counted(carried: Carried, would: str) -> str:
+    parts = [f"{carried.new:,} {would}new"]
+    parts += [f"{carried.grown:,} grown"] if carried.grown else []
+    parts += [f"{carried.same:,} here already"] if carried.same else []
+    parts += [f"{carried.changed:,} changed on both sides and left"] if carried.changed else []
+    return f"  sessions: {', '.join(parts)} ({carried.messages:,} messages)"

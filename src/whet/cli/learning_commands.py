@@ -1,0 +1,66 @@
+"""Slash commands of learning: /memory, /skills, and each skill by its own name.
+
+A skill's text goes into the message as a document, so that it counts as loaded text and never as the person's
+own words. The load leaves a receipt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whet.cli import wording
+from whet.cli.slash import Command
+from whet.contract.errors import NotFound
+from whet.contract.origin import Origin
+from whet.memory import shelf
+
+if TYPE_CHECKING:
+    from whet.cli.commands import ChatControl
+
+_LISTED = 40
+
+
+async def _memory(chat: ChatControl, rest: str) -> None:
+    files = await chat.app.learning.desk.notes()
+    if not any(file.entries for file in files):
+        chat.say("nothing is remembered yet; say: remember that ...", "dim")
+    for file in files:
+        if file.entries:
+            chat.say(wording.printable(f"{file.text.strip()}\n({file.used})"))
+        if file.trouble:
+            chat.say(wording.printable(f"problem: {file.trouble}"), "yellow")
+    chat.say("`whet memory log` says who wrote what and why, `whet undo` takes it back", "dim")
+
+
+async def _skills(chat: ChatControl, rest: str) -> None:
+    found = chat.app.learning.desk.library.all()
+    shown = shelf.search(found, rest) if rest else found
+    wide = max((len(info.name) for info in shown[:_LISTED]), default=0)
+    for info in shown[:_LISTED]:
+        about = f"can't be used: {info.problem}" if info.problem else info.description
+        chat.say(wording.cut(wording.printable(f"  /{info.name:<{wide}}  {about}"), chat.width()))
+    if len(shown) > _LISTED:
+        chat.say(f"  and {len(shown) - _LISTED} more; /skills WORDS finds them", "dim")
+    if not shown:
+        chat.say("no skill fits", "dim")
+
+
+async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
+    """Send a message that begins with the skill's text. Raises NotFound where there is no such skill."""
+    desk = chat.app.learning.desk
+    if desk.library.find(name) is None:
+        chat.commands.get(name)  # there is none: this says which name is near
+    origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
+    load = await desk.skill_view(name, "", origin, how="slash")
+    if not load.ok:
+        raise NotFound(load.text)
+    wish = rest or f"Follow the skill {name} for what we are working on."
+    chat.send(f'{wish}\n\n<skill name="{name}">\n{load.text}\n</skill>')
+
+
+def learning_commands() -> list[Command[ChatControl]]:
+    """Give the commands, in the order that /help shows them."""
+    return [
+        Command("memory", "Show what is remembered.", _memory, anytime=True),
+        Command("skills", "List skills; each is a command: /its-name.", _skills, "[words]", anytime=True),
+    ]

@@ -1,0 +1,94 @@
+"""Stores the sessions of a source, many in a transaction, and counts what came of them.
+
+After a crash or Ctrl-C what was committed is there, and the next run goes on from it. It does not know
+where sessions come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import apsw
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.store import bulk, search
+from whet.store.bulk import PastSession, Stored
+from whet.store.database import Database
+
+_BATCH_MESSAGES = 5_000
+_INDEX_BATCHES = 30
+
+Progress = Callable[[int, int], None]
+"""Told the sessions and messages that are done."""
+
+
+class Carried(msgspec.Struct):
+    """What came of a source's sessions: how many were new, had grown, were there already, or differ on both
+    sides and were left; how many messages that is."""
+
+    new: int = 0
+    grown: int = 0
+    same: int = 0
+    changed: int = 0
+    messages: int = 0
+
+    @property
+    def sessions(self) -> int:
+        """All sessions that were looked at."""
+        return self.new + self.grown + self.same + self.changed
+
+    def add(self, stored: Stored, messages: int) -> None:
+        """Count one session."""
+        setattr(self, stored, getattr(self, stored) + 1)
+        self.messages += messages
+
+
+def carry(
+    database: Database, origin: str, sessions: Iterable[PastSession], clock: Clock, progress: Progress
+) -> Carried:
+    """Store `sessions` and make them searchable. Durable batch by batch."""
+    carried, batch, size = Carried(), list[PastSession](), 0
+    for past in sessions:
+        batch.append(past)
+        size += len(past.messages)
+        if size >= _BATCH_MESSAGES:
+            _store(database, origin, batch, clock, carried)
+            progress(carried.sessions, carried.messages)
+            batch, size = [], 0
+    _store(database, origin, batch, clock, carried)
+    progress(carried.sessions, carried.messages)
+    while database.write_now(_index_some):
+        pass
+    return carried
+
+
+def _index_some(connection: apsw.Connection) -> bool:
+    """Index many small batches in one commit: nobody else waits for the file now."""
+    return all(search.index_batch(connection) for _ in range(_INDEX_BATCHES))
+
+
+def look(
+    database: Database | None, origin: str, sessions: Iterable[PastSession], progress: Progress
+) -> Carried:
+    """Count what `carry` would do, and store nothing. Without a database everything is new."""
+    carried = Carried()
+    for past in sessions:
+        is_known = database is not None and database.read_now(
+            lambda db, past=past: bulk.is_known(db, origin, past.about.id)
+        )
+        carried.add("same" if is_known else "new", len(past.messages))
+        progress(carried.sessions, carried.messages)
+    return carried
+
+
+def _store(database: Database, origin: str, batch: list[PastSession], clock: Clock, carried: Carried) -> None:
+    if not batch:
+        return
+    now = iso(clock.now())
+
+    def work(connection: apsw.Connection) -> list[Stored]:
+        return [bulk.put(connection, origin, past, now) for past in batch]
+
+    for past, stored in zip(batch, database.write_now(work), strict=True):
+        carried.add(stored, len(past.messages))

@@ -1,0 +1,304 @@
+"""The sessions in Hermes Agent's `state.db`, as values.
+
+Its schema (version 22, and those before that have the same columns): `sessions`, and `messages` with
+`active` 0 and `compacted` 1 for what a compaction summarised away. Rewound rows are left out. A session
+that goes on in another after a compaction is its parent. Source: the table definitions of hermes-agent
+0.19.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.contract.errors import ConfigError
+from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.moving.pairing import pair
+from whet.moving.results import ending_of
+from whet.store.bulk import PastMessage, PastSession
+from whet.store.sessions import NewSession, SessionKind
+
+ORIGIN = "hermes"
+KNOWN_SCHEMA = 22
+_JSON_MARK = "\0json:"
+_NEEDED = {
+    "sessions": ("id", "source", "started_at"),
+    "messages": ("id", "session_id", "role", "content", "tool_calls", "tool_call_id", "timestamp"),
+}
+_ENDINGS = {
+    "cli_close": "user_exit",
+    "new_session": "user_exit",
+    "session_reset": "user_exit",
+    "session_switch": "user_exit",
+    "resumed_other": "user_exit",
+    "agent_close": "user_exit",
+    "cron_complete": "completed",
+    "orphaned_compression": "compression",
+}
+_GOES_ON = ("compression", "branched")
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+    arguments: Any = ""
+
+
+class _Call(msgspec.Struct):
+    """A stored call; arguments are JSON text, in old rows an object."""
+
+    id: str = ""
+    call_id: str = ""
+    function: _Function = msgspec.field(default_factory=_Function)
+
+
+class _Row(msgspec.Struct):
+    """A row of `sessions`, absent columns as their defaults."""
+
+    id: str
+    source: str = ""
+    model: str | None = None
+    parent_session_id: str | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    end_reason: str | None = None
+    cwd: str | None = None
+    title: str | None = None
+    billing_provider: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    actual_cost_usd: float | None = None
+    estimated_cost_usd: float | None = None
+
+
+_calls = msgspec.json.Decoder(list[_Call], strict=False)
+
+
+class HermesSessions:
+    """The sessions of one open database. Raises ConfigError where its tables are not Hermes'."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._db = connection
+        have = {table: _columns(connection, table) for table in _NEEDED}
+        for table, needed in _NEEDED.items():
+            if missing := [column for column in needed if column not in have[table]]:
+                raise ConfigError(
+                    f"this state.db is not one of Hermes Agent: {table} has no {', '.join(missing)}",
+                    hint="name the folder that Hermes Agent uses, ~/.hermes by default",
+                )
+        self._session_columns = [name for name in _Row.__struct_fields__ if name in have["sessions"]]
+        optional = ("tool_name", "finish_reason", "reasoning", "reasoning_content", "active", "compacted")
+        self._message_columns = [name for name in optional if name in have["messages"]]
+        self._endings = dict(
+            connection.execute("SELECT id, end_reason FROM sessions").fetchall()
+            if "end_reason" in have["sessions"]
+            else ()
+        )
+
+    @property
+    def schema(self) -> int:
+        """The version of its schema; 0 where it names none."""
+        try:
+            row = self._db.execute("SELECT max(version) FROM schema_version").fetchone()
+        except apsw.SQLError:
+            return 0
+        return int(row[0] or 0) if row else 0
+
+    def count(self) -> tuple[int, int]:
+        """Count sessions and messages."""
+        row = self._db.execute(
+            "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)"
+        ).fetchone()
+        return (row[0], row[1]) if row else (0, 0)
+
+    def sessions(self) -> Iterator[PastSession]:
+        """Give every session with something in it, parents first, one at a time."""
+        columns = ", ".join(self._session_columns)
+        done: set[str] = set()
+        # Ids begin with their time, and a child starts after its parent; what is out of order waits a round.
+        waiting = self._db.execute(f"SELECT {columns} FROM sessions ORDER BY started_at, id").fetchall()
+        while waiting:
+            later: list[tuple[Any, ...]] = []
+            for values in waiting:
+                row = _Row(**dict(zip(self._session_columns, values, strict=True)))
+                parent = row.parent_session_id or ""
+                if parent and parent not in done and parent in self._endings:
+                    later.append(values)
+                    continue
+                done.add(row.id)
+                if past := self._session(row):
+                    yield past
+            if len(later) == len(waiting):  # parents in a circle: take them as they are
+                self._endings = {}
+            waiting = later
+
+    def _session(self, row: _Row) -> PastSession | None:
+        said, seen = self._messages(row.id)
+        paired = pair(said)
+        if not paired.messages:
+            return None
+        live: tuple[int, ...] | None = None
+        if len(seen) < len(said):
+            where = {source: number for number, source in enumerate(paired.sources) if source >= 0}
+            live = _closed([where[i] for i in seen if i in where], paired.messages)
+        messages = list(paired.messages)
+        _put_usage(row, messages)
+        about = NewSession(
+            id=row.id,
+            parent_session_id=row.parent_session_id or "",
+            kind=self._kind(row),
+            source=row.source,
+            provider=row.billing_provider or "",
+            model=row.model or "",
+            workspace=row.cwd or "",
+            title=" ".join((row.title or _first_words(messages)).split())[:120],
+        )
+        reason = row.end_reason or ""
+        return PastSession(
+            about,
+            messages,
+            started_ms=_ms(row.started_at),
+            ended_ms=_ms(row.ended_at),
+            end_reason=_ENDINGS.get(reason, reason),
+            live=live,
+        )
+
+    def _kind(self, row: _Row) -> SessionKind:
+        if not row.parent_session_id:
+            return "chat"
+        return "chat" if self._endings.get(row.parent_session_id) in _GOES_ON else "child"
+
+    def _messages(self, session_id: str) -> tuple[list[PastMessage], list[int]]:
+        """Give what was said, and the indices of what the model still saw, in its order. A row that a
+        compaction wrote again stands once.
+        """
+        names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
+        said, seen, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
+        for values in self._db.execute(
+            f"SELECT {', '.join(names)} FROM messages WHERE session_id = ? ORDER BY id", (session_id,)
+        ):
+            row = dict(zip(names, values, strict=True))
+            active = row.get("active") in (None, 1)
+            if row["role"] not in ("user", "assistant", "tool") or not (active or row.get("compacted")):
+                continue
+            message = _message(row)
+            same = (str(row["role"]), message.message.text, str(row["tool_calls"]), str(row["tool_call_id"]))
+            if active and same in archived:
+                seen.append(archived.pop(same))
+                continue
+            if active:
+                seen.append(len(said))
+            else:
+                archived[same] = len(said)
+            said.append(message)
+        return said, seen
+
+
+def _message(row: dict[str, Any]) -> PastMessage:
+    at_ms = _ms(row["timestamp"])
+    content = _content(row["content"])
+    if row["role"] == "tool":
+        text = content if isinstance(content, str) else ""
+        ending = ending_of(text)
+        message = Message(
+            role="tool",
+            content=content,
+            tool_call_id=row["tool_call_id"] or "",
+            tool_name=row.get("tool_name") or "",
+            is_error=bool(ending.error_kind),
+        )
+        return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
+    calls = _tool_calls(row["tool_calls"]) if row["role"] == "assistant" else ()
+    reasoning = row.get("reasoning") or row.get("reasoning_content") or ""
+    message = Message(role=row["role"], content=content, tool_calls=calls, reasoning=str(reasoning))
+    return PastMessage(message, at_ms)
+
+
+def _content(value: Any) -> str | tuple[Part, ...]:
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    if not value.startswith(_JSON_MARK):
+        return value
+    try:
+        parts = msgspec.json.decode(value[len(_JSON_MARK) :], type=list[dict[str, Any]])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return value[len(_JSON_MARK) :]
+    return tuple(_part(part) for part in parts)
+
+
+def _part(part: dict[str, Any]) -> Part:
+    url = part.get("image_url")
+    if isinstance(url, dict):
+        url = url.get("url")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign JSON
+    if isinstance(url, str) and url.startswith("data:"):
+        head, _, data = url.partition(";base64,")
+        return ImagePart(head.removeprefix("data:"), data)
+    return TextPart(str(part.get("text") or (f"[image: {url}]" if url else "")))
+
+
+def _tool_calls(text: str | None) -> tuple[ToolCall, ...]:
+    if not text:
+        return ()
+    try:
+        found = _calls.decode(text)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return ()
+    return tuple(
+        ToolCall(call.id or call.call_id or f"call_{number}", call.function.name, _arguments(call.function))
+        for number, call in enumerate(found)
+        if call.function.name
+    )
+
+
+def _arguments(function: _Function) -> str:
+    given = function.arguments
+    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+
+
+def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
+    """Hermes keeps tokens per session, not per answer: they go to the last answer, so that sums agree."""
+    for number in range(len(messages) - 1, -1, -1):
+        if messages[number].message.role == "assistant":
+            read, wrote = row.cache_read_tokens or 0, row.cache_write_tokens or 0
+            given, gave = row.input_tokens or 0, row.output_tokens or 0
+            cost = row.actual_cost_usd if row.actual_cost_usd is not None else row.estimated_cost_usd
+            usage = Usage(
+                prompt_tokens=given + read + wrote,
+                completion_tokens=gave,
+                total_tokens=given + read + wrote + gave,
+                input_tokens=given,
+                output_tokens=gave,
+                cache_read_tokens=read,
+                cache_write_tokens=wrote,
+                reasoning_tokens=row.reasoning_tokens or 0,
+                cost_usd=cost,
+            )
+            messages[number] = msgspec.structs.replace(messages[number], usage=usage, model=row.model or "")
+            return
+
+
+def _closed(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
+    """Give a live list in which each answer has all its results after it, and no result is alone."""
+    kept: dict[int, None] = {}
+    for index in live:
+        message = messages[index].message
+        if message.role != "tool":
+            kept.update(dict.fromkeys(range(index, index + 1 + len(message.tool_calls))))
+    return tuple(kept)
+
+
+def _first_words(messages: Sequence[PastMessage]) -> str:
+    return next((said.message.text for said in messages if said.message.role == "user"), "")
+
+
+def _columns(connection: apsw.Connection, table: str) -> set[str]:
+    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _ms(seconds: float | None) -> int:
+    return round(seconds * 1000) if isinstance(seconds, int | float) else 0

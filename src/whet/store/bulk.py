@@ -1,0 +1,241 @@
+"""Whole past sessions of other programs, stored at once, and known again when they come a second time.
+
+A session comes as values, already in this store's order: each answer's results follow it, in the order of
+its calls. What was stored under an origin and an id is remembered, so that importing again adds what is
+new and nothing twice. Every function takes a connection inside a transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import apsw
+import msgspec
+
+from whet.clock import iso
+from whet.contract.messages import Message, Usage
+from whet.store import live, rows, sessions
+from whet.store.sessions import NewSession
+
+Stored = Literal["new", "grown", "same", "changed"]
+"""What came of a session: `changed` was stored before and differs now in what was stored; it is left."""
+
+
+class PastMessage(msgspec.Struct, frozen=True):
+    """A message and when it was said; of an answer the usage of its model call, of a result how its call
+    ended (`error_kind` as in ToolOutput)."""
+
+    message: Message
+    at_ms: int
+    usage: Usage | None = None
+    model: str = ""
+    error_kind: str = ""
+    exit_code: int | None = None
+
+
+class PastSession(msgspec.Struct, frozen=True):
+    """A session of another program. `about.id` is its id there and stays it here where that is free;
+    `about.parent_session_id` is the parent's id there. Times are milliseconds since the epoch, `ended_ms` 0
+    where it is open. `live` are the indices of the messages that the model still saw, None for all."""
+
+    about: NewSession
+    messages: Sequence[PastMessage]
+    started_ms: int
+    ended_ms: int = 0
+    end_reason: str = ""
+    live: tuple[int, ...] | None = None
+
+
+def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> Stored:
+    """Store a session, or what has been added to it since it was stored last."""
+    known = connection.execute(
+        "SELECT session, messages, digest FROM imports WHERE origin = ? AND foreign_id = ?",
+        (origin, past.about.id),
+    ).fetchone()
+    digest = _digest(past.messages)
+    if known is None:
+        key = _create(connection, origin, past, now)
+        _append(connection, key, past, 0, 0)
+        _remember(connection, origin, past, key, digest, now)
+        return "new"
+    key, count, before = known
+    if count == len(past.messages) and before == digest:
+        return "same"
+    first = _untouched(connection, key, count)
+    if first is None or len(past.messages) <= count or _digest(past.messages[:count]) != before:
+        return "changed"
+    _append(connection, key, past, count, first)
+    _remember(connection, origin, past, key, digest, now)
+    return "grown"
+
+
+def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
+    """Say whether a session of that program was stored before."""
+    row = connection.execute(
+        "SELECT 1 FROM imports WHERE origin = ? AND foreign_id = ?", (origin, foreign_id)
+    ).fetchone()
+    return row is not None
+
+
+def _create(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> int:
+    about = past.about
+    taken = connection.execute("SELECT 1 FROM sessions WHERE id = ?", (about.id,)).fetchone()
+    parent = connection.execute(
+        "SELECT s.id FROM imports i JOIN sessions s ON s.key = i.session"
+        " WHERE i.origin = ? AND i.foreign_id = ?",
+        (origin, about.parent_session_id),
+    ).fetchone()
+    new = msgspec.structs.replace(
+        about,
+        id=f"{origin}-{about.id}" if taken else about.id,
+        parent_session_id=parent[0] if parent else "",
+    )
+    row = sessions.create(connection, new, _iso(past.started_ms) if past.started_ms else now)
+    return sessions.key_of(connection, row.id)
+
+
+def _append(connection: apsw.Connection, key: int, past: PastSession, index: int, turn: int) -> None:
+    """Store the messages from `index` on, in turns after `turn`, and bring the session's sums up to date."""
+    stored, results, turns = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[_Turn]()
+    for seq, said in enumerate(past.messages[index:], index + 1):
+        message = rows.storable(said.message)
+        if message.role == "user" or not turns:
+            turns.append(_Turn(turn + len(turns) + 1, said.at_ms))
+        turns[-1].add(said)
+        packed = rows.pack(message, said.at_ms, said.usage, said.model)
+        stored.append((rows.row_id(key, seq), turns[-1].number, *packed))
+        if message.role == "tool":
+            results.append(_call_row(past, key, seq, turns[-1]))
+    connection.executemany(
+        "INSERT INTO messages (id, turn, role, at, content, extra) VALUES (?, ?, ?, ?, ?, ?)", stored
+    )
+    connection.executemany(
+        "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, started, finished,"
+        " error_kind, exit_code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        results,
+    )
+    connection.executemany(
+        "INSERT INTO turns (session, number, id, started, ended, reason, steps, usage)"
+        " VALUES (?, ?, ?, ?, ?, 'answered', ?, ?)",
+        [(key, *found.row()) for found in turns],
+    )
+    _sum_up(connection, key, past, turns)
+    if past.live is not None:
+        connection.execute(
+            "INSERT INTO compactions (session, turn, after_seq, live, engine, tokens_before, tokens_after,"
+            " at) VALUES (?, ?, ?, ?, 'import', 0, 0, ?)",
+            (
+                key,
+                turns[-1].number if turns else turn,
+                len(past.messages),
+                live.encode_live([number + 1 for number in past.live]),
+                _iso(past.messages[-1].at_ms) if past.messages else "",
+            ),
+        )
+
+
+class _Turn:
+    """A turn while its messages come in."""
+
+    def __init__(self, number: int, at_ms: int) -> None:
+        self.number = number
+        self._first_ms = self._last_ms = at_ms
+        self.steps = self.messages = self.calls = 0
+        self.usage = Usage()
+
+    def add(self, said: PastMessage) -> None:
+        self.messages += 1
+        self._last_ms = max(self._last_ms, said.at_ms)
+        if said.message.role == "assistant":
+            self.steps += 1
+            self.calls += len(said.message.tool_calls)
+            self.usage += said.usage or Usage(cost_usd=None)
+
+    def row(self) -> tuple[Any, ...]:
+        """Give number, id, started, ended, steps, usage."""
+        usage = msgspec.json.encode(self.usage).decode()
+        return (
+            self.number,
+            f"import-{self.number}",
+            _iso(self._first_ms),
+            _iso(self._last_ms),
+            self.steps,
+            usage,
+        )
+
+
+def _call_row(past: PastSession, key: int, seq: int, turn: _Turn) -> tuple[Any, ...]:
+    """Give the row of the call that message `seq` answers: its answer stands right before the results."""
+    position = 0
+    while past.messages[seq - 2 - position].message.role == "tool":
+        position += 1
+    asked, result = past.messages[seq - 2 - position], past.messages[seq - 1]
+    call = asked.message.tool_calls[position]
+    ended = (asked.at_ms, result.at_ms, result.error_kind, result.exit_code)
+    return key, seq, position, turn.number, turn.steps, call.id, call.name, *ended
+
+
+def _sum_up(connection: apsw.Connection, key: int, past: PastSession, turns: Sequence[_Turn]) -> None:
+    usage = sum((turn.usage for turn in turns), Usage())
+    sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
+    last = max((said.at_ms for said in past.messages), default=past.started_ms)
+    connection.execute(
+        "UPDATE sessions SET dirty = 1, turns = turns + ?, messages = messages + ?,"
+        f" tool_calls = tool_calls + ?, {sums}, last_active = ?, ended = ?, end_reason = ? WHERE key = ?",
+        (
+            len(turns),
+            sum(turn.messages for turn in turns),
+            sum(turn.calls for turn in turns),
+            *msgspec.structs.astuple(usage),
+            _iso(max(last, past.ended_ms)),
+            _iso(past.ended_ms) if past.ended_ms else "",
+            past.end_reason,
+            key,
+        ),
+    )
+
+
+def _untouched(connection: apsw.Connection, key: int, count: int) -> int | None:
+    """Give the last turn's number if the session holds just what was imported, else None."""
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM messages WHERE id > ? AND id < ?),"
+        " (SELECT max(number) FROM turns WHERE session = ?)",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
+    ).fetchone()
+    return (row[1] or 0) if row and row[0] == count else None
+
+
+def _remember(
+    connection: apsw.Connection, origin: str, past: PastSession, key: int, digest: bytes, now: str
+) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO imports (origin, foreign_id, session, messages, digest, at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (origin, past.about.id, key, len(past.messages), digest, now),
+    )
+
+
+def _digest(messages: Sequence[PastMessage]) -> bytes:
+    found = hashlib.blake2b(digest_size=16)
+    for part in _parts(messages):
+        found.update(part.encode("utf-8", "surrogatepass"))
+        found.update(b"\0")
+    return found.digest()
+
+
+def _parts(messages: Sequence[PastMessage]) -> Iterator[str]:
+    for said in messages:
+        message = said.message
+        yield message.role
+        yield message.text
+        yield message.tool_call_id
+        for call in message.tool_calls:
+            yield call.id
+            yield call.arguments
+
+
+def _iso(at_ms: int) -> str:
+    return iso(datetime.fromtimestamp(at_ms / 1000, UTC))

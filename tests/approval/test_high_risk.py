@@ -1,0 +1,109 @@
+"""What goes to the confirmation service, under which name, and what does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whet.approval.actions import Action, describe
+from whet.approval.high_risk import HighRisk
+from whet.approval.risk import Place
+from whet.approval.shell_risk import analyse
+from whet.contract.errors import ConfigError
+from whet.contract.messages import ToolCall
+from whet.contract.protocols import GateCall
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+
+
+async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
+    raise AssertionError("nothing runs here")
+
+
+def action(tmp_path: Path, tool: str, **arguments: object) -> Action:
+    made = Tool(ToolSpec(tool, "", {}), "t", frozenset({"execute"}), _never)
+    call = GateCall("s1", ToolCall("c1", tool, "{}"), made, arguments, str(tmp_path))
+    return describe(call, Place(str(tmp_path), "/home/u", "/home/u/.whet"), analyse)
+
+
+def name_of(tmp_path: Path, command: str, *rules: str) -> str:
+    return HighRisk(rules).name_of(action(tmp_path, "terminal", command=command))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("npm publish --tag next", "publish_package"),
+        ("cd pkg && cargo publish", "publish_package"),
+        ("sh -c 'npm publish'", "publish_package"),
+        ("python3 -m twine upload dist/*", "publish_package"),
+        ("docker push registry.local/app:1", "publish_package"),
+        ("psql -c 'DROP TABLE users'", "delete_data"),
+        ("echo 'drop database shop' | psql", "wipe_database"),
+        ("psql shop <<'E'\ntruncate orders;\nE", "delete_data"),
+        ("sqlite3 app.db 'delete from users'", "delete_data"),
+        ("mysql -e \"grant all on *.* to 'x'\"", "modify_permissions"),
+        ("dropdb shop", "wipe_database"),
+        ("kubectl delete deployment web", "delete_data"),
+        ("terraform apply -auto-approve", "deploy_production"),
+        ("git push heroku main", "deploy_production"),
+        ("env A=1 npx prisma migrate deploy", "migrate_database"),
+        ("python3 manage.py migrate --fake", "migrate_database"),
+        ("bundle exec rails db:migrate", "migrate_database"),
+        ("aws iam create-access-key --user-name ci", "rotate_keys"),
+        ("ssh web1 systemctl restart app", "exec_remote"),
+        ("sudo systemctl stop nginx", "shutdown_service"),
+        ("aws s3 rm s3://bucket --recursive", "delete_data"),
+    ],
+)
+def test_the_default_table_names_the_action(tmp_path: Path, command: str, name: str) -> None:
+    assert name_of(tmp_path, command) == name
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -la",
+        "npm install left-pad",
+        "git push origin main",
+        "rm -rf build",
+        "psql -c 'select 1'",
+        "kubectl get pods",
+        "terraform plan",
+        "echo npm publish",
+        "grep -rn 'drop table' migrations",
+        "pytest -q",
+    ],
+)
+def test_ordinary_work_does_not_need_the_service(tmp_path: Path, command: str) -> None:
+    assert name_of(tmp_path, command) == ""
+
+
+def test_what_is_typed_into_a_process_counts_too(tmp_path: Path) -> None:
+    typed = action(tmp_path, "process", action="write", id="p1", text="cd x && npm publish\n")
+    assert HighRisk(()).name_of(typed) == "publish_package"
+
+
+def test_rules_come_before_the_table_and_may_exempt(tmp_path: Path) -> None:
+    release = "terminal(make release *) = publish_package"
+    assert name_of(tmp_path, "make release VERSION=2", release) == "publish_package"
+    assert name_of(tmp_path, "make test", release) == ""
+    assert name_of(tmp_path, "docker push local/app", "terminal(docker push local/*) = none") == ""
+    assert name_of(tmp_path, "docker push other/app", "terminal(docker push local/*) = none") != ""
+    written = action(tmp_path, "write_file", path="prod/app.yaml", content="x")
+    assert HighRisk(("write_file(prod/*) = deploy_production",)).name_of(written) == "deploy_production"
+
+
+def test_an_exemption_of_one_piece_does_not_hide_another(tmp_path: Path) -> None:
+    both = "docker push local/app && npm publish"
+    assert name_of(tmp_path, both, "terminal(docker push local/*) = none") == "publish_package"
+
+
+def test_the_table_can_be_switched_off(tmp_path: Path) -> None:
+    assert HighRisk((), defaults=False).name_of(action(tmp_path, "terminal", command="npm publish")) == ""
+
+
+@pytest.mark.parametrize("text", ["terminal(npm *)", "terminal(x) = ", "terminal(x) = Not A Name", "(x) = a"])
+def test_a_rule_that_cannot_be_read_is_named(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"confirm\.actions"):
+        HighRisk((text,))

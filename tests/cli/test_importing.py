@@ -1,0 +1,103 @@
+"""`whet import` as typed: what it says, what it writes, and that the sessions can be gone on with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.hermes_db import HermesDb
+
+from tests.cli.running import flags, run
+from whet.practice.server import PracticeServer
+
+CONFIG = """
+model:
+  default: practice
+  provider: custom
+  base_url: http://127.0.0.1:1/v1
+  api_key: sk-theirs-0123456789abcdef
+agent: {max_turns: 40}
+approvals: {mode: "off"}
+display: {skin: dark}
+plugins: {enabled: [hello]}
+"""
+
+
+def a_home(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "config.yaml").write_text(CONFIG)
+    (folder / ".env").write_text("TELEGRAM_BOT_TOKEN=12345:secretsecretsecret\nHERMES_HOME=/x\n")
+    plugin = folder / "plugins" / "hello"
+    plugin.mkdir(parents=True)
+    (plugin / "plugin.yaml").write_text("name: hello\n")
+    (plugin / "__init__.py").write_text("def register(ctx):\n    pass\n")
+    made = HermesDb(folder / "state.db")
+    made.session(
+        "20260101_000000_abc",
+        [{"role": "user", "content": "count the purple crates"}, {"role": "assistant", "content": "seven"}],
+        title="Crates",
+    )
+    made.close()
+    return folder
+
+
+def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path: Path, home: Path) -> None:
+    theirs = a_home(tmp_path / "theirs")
+    code, out, err = run(["import", "hermes", str(theirs), "--dry-run"], tmp_path)
+    assert (code, err) == (0, "")
+    assert "sessions: 1 would be new (2 messages)" in out
+    assert "Nothing was written." in out
+    assert not (home / "config.yaml").exists()
+    assert not (home / "state.db").exists()
+
+
+def test_a_home_moves_in_and_what_is_set_here_stays(tmp_path: Path, home: Path) -> None:
+    theirs = a_home(tmp_path / "theirs")
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("model:\n  model: mine\n")
+    code, out, err = run(["import", "hermes", str(theirs), "--json"], tmp_path)
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    how = {row["what"]: row["how"] for part in ("settings", "keys", "plugins") for row in report[part]}
+    assert how["model.model"] == "kept"
+    assert how["model.base_url"] == how["agent.max_steps"] == how["CUSTOM_API_KEY"] == "set"
+    assert how["approvals.mode"] == how["display.skin"] == "left"
+    assert how["TELEGRAM_BOT_TOKEN"] == "set"
+    assert "HERMES_HOME" not in how
+    assert how["hello"] == "copied"
+    assert "sk-theirs" not in out
+    config = (home / "config.yaml").read_text()
+    assert "model: mine" in config
+    assert "max_steps: 40" in config
+    assert "enabled: [hello]" in config
+    assert "CUSTOM_API_KEY=sk-theirs-0123456789abcdef" in (home / ".env").read_text()
+    assert (home / ".env").stat().st_mode & 0o777 == 0o600
+    assert (home / "plugins" / "hello" / "plugin.yaml").exists()
+    assert "Crates" in run(["sessions", "search", "purple crates"], tmp_path)[1]
+
+
+def test_an_imported_session_goes_on_with_tools_of_ours(tmp_path: Path, home: Path) -> None:
+    theirs = a_home(tmp_path / "theirs")
+    assert run(["import", "hermes", str(theirs), "--only", "sessions"], tmp_path)[0] == 0
+    with PracticeServer() as server:
+        for _ in range(2):
+            asked = ["chat", "--session", "20260101_000000_abc", "-q", "go on", "--json", *flags(server)]
+            code, out, err = run(asked, tmp_path)
+            assert (code, err) == (0, "")
+        first, second = (request.body for request in server.requests[-2:])
+    assert json.loads(out)["session_id"] == "20260101_000000_abc"
+    body = json.loads(first)
+    assert [row["content"] for row in body["messages"][1:3]] == ["count the purple crates", "seven"]
+    assert "read_file" in {tool["function"]["name"] for tool in body["tools"]}
+    said = first.index(b"go on")
+    assert second[:said] == first[:said]
+
+
+def test_a_folder_that_is_no_home_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    code, out, err = run(["import", "hermes", str(tmp_path)], tmp_path)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert "hint: " in err
+    code, _, err = run(["import", "codex", str(tmp_path / "nowhere")], tmp_path)
+    assert code == 1
+    assert "there is no" in err

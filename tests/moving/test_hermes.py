@@ -1,0 +1,266 @@
+"""A Hermes Agent home moves in: every session found again, nothing twice, nothing written there."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from benchmarks.hermes_db import BEGAN_S, HermesDb, fill
+
+from whet.clock import SystemClock
+from whet.contract.errors import ConfigError
+from whet.contract.messages import Message
+from whet.moving.carry import Carried, carry, look
+from whet.moving.copies import reading
+from whet.moving.hermes_sessions import HermesSessions
+from whet.store import search, sessions
+from whet.store.database import Database
+from whet.store.transcript import SessionLog
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Any:
+    opened = Database.open(tmp_path / "ours.db", CLOCK)
+    yield opened
+    opened.close()
+
+
+def take(database: Database, path: Path) -> Carried:
+    with reading(path) as connection:
+        found = HermesSessions(connection).sessions()
+        return carry(database, "hermes", found, CLOCK, lambda done, messages: None)
+
+
+def live(database: Database, session_id: str) -> list[Any]:
+    return asyncio.run(SessionLog.open(database, session_id, CLOCK)).messages
+
+
+def call(id_: str, name: str = "terminal", arguments: str = '{"command":"ls"}') -> tuple[str, str, str]:
+    return id_, name, arguments
+
+
+def result(id_: str, content: str, **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "call_id": id_, "tool": "terminal", "content": content, **more}
+
+
+def user(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **more}
+
+
+def answer(text: str = "", *calls: tuple[str, str, str], **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, "calls": calls, **more}
+
+
+def test_each_message_is_found_again_and_a_second_run_adds_nothing(
+    tmp_path: Path, database: Database
+) -> None:
+    path = tmp_path / "state.db"
+    total = fill(path, 40, 20)
+    first = take(database, path)
+    assert (first.new, first.messages) == (40, total)
+    assert take(database, path) == Carried(same=40, messages=total)
+    stored = database.read_now(sessions.stats)
+    assert (stored.sessions, stored.messages) == (40, total)
+    with reading(path) as theirs:
+        rows = theirs.execute("SELECT session_id, content FROM messages WHERE role = 'user'").fetchall()
+    for session_id, content in rows:
+        text = f'"{content}"'
+        hits = database.read_now(
+            lambda db, text=text, at=session_id: search.search(db, text, 5, session_id=at)
+        )
+        assert hits, (session_id, content)
+
+
+def test_the_source_stays_byte_for_byte(tmp_path: Path, database: Database) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    made = HermesDb(folder / "state.db", wal=True)
+    made.session("a", [user("hello"), answer("hi")])
+    before = {path.name: hashlib.sha256(path.read_bytes()).digest() for path in folder.iterdir()}
+    assert "state.db-wal" in before  # its writer is still running
+    assert take(database, folder / "state.db").new == 1
+    after = {path.name: hashlib.sha256(path.read_bytes()).digest() for path in folder.iterdir()}
+    assert after == before
+    made.close()
+
+
+def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: Database) -> None:
+    made = HermesDb(tmp_path / "state.db")
+    rows = [
+        result("early", "before its call"),
+        user("go"),
+        answer("", call("a"), call("b"), call("early"), call("none")),
+        result("b", '{"output": "x", "exit_code": 2, "error": null}'),
+        result("a", '{"output": "x", "exit_code": 0, "error": null}'),
+        result("a", "a second one"),
+        result("nobody", "of no call"),
+        answer("done"),
+    ]
+    made.session("s", rows)
+    made.close()
+    take(database, tmp_path / "state.db")
+    found = live(database, "s")
+    assert [m.role for m in found] == ["user", "assistant", "tool", "tool", "tool", "tool", "assistant"]
+    assert [m.tool_call_id for m in found[2:6]] == ["a", "b", "early", "none"]
+    assert found[5].text == "No result of this call was recorded."
+    kinds = database.read_now(
+        lambda db: db.execute("SELECT call_id, error_kind, exit_code FROM tool_calls ORDER BY seq").fetchall()
+    )
+    assert kinds == [("a", "", 0), ("b", "exit", 2), ("early", "", None), ("none", "interrupted", None)]
+
+
+def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database: Database) -> None:
+    path = tmp_path / "state.db"
+    made = HermesDb(path)
+    made.session("s", [user("one"), answer("1")])
+    take(database, path)
+    made.db.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', 'two', ?)",
+        (BEGAN_S + 9,),
+    )
+    assert take(database, path).grown == 1
+    assert [m.text for m in live(database, "s")] == ["one", "1", "two"]
+    made.db.execute("UPDATE messages SET content = 'other' WHERE content = 'one'")
+    assert take(database, path).changed == 1
+    assert [m.text for m in live(database, "s")] == ["one", "1", "two"]
+    made.close()
+
+
+def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Database) -> None:
+    path = tmp_path / "state.db"
+    made = HermesDb(path)
+    made.session("s", [user("one"), answer("1")])
+    take(database, path)
+
+    async def go_on() -> None:
+        log = await SessionLog.open(database, "s", CLOCK)
+        turn = await log.begin_turn(Message(role="user", content="here"))
+        await log.end_turn(turn, "cancelled", "", ())
+
+    asyncio.run(go_on())
+    made.session("other", [user("x")])
+    made.db.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', 'two', ?)",
+        (BEGAN_S + 9,),
+    )
+    carried = take(database, path)
+    assert (carried.new, carried.changed) == (1, 1)
+    assert [m.text for m in live(database, "s")] == ["one", "1", "here"]
+    made.close()
+
+
+def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
+    tmp_path: Path, database: Database
+) -> None:
+    made = HermesDb(tmp_path / "state.db")
+    gone = {"active": 0, "compacted": 1}
+    rows = [
+        user("first", **gone),
+        answer("", call("a"), **gone),
+        result("a", "ok", **gone),
+        answer("middle", **gone),
+        user("rewound", active=0),
+        user("last", **gone),
+        user("first"),
+        answer("a summary of the middle"),
+        user("last"),
+        answer("and on"),
+    ]
+    made.session("s", rows)
+    made.close()
+    take(database, tmp_path / "state.db")
+    assert [m.text for m in live(database, "s")] == ["first", "a summary of the middle", "last", "and on"]
+    stored = database.read_now(lambda db: search.span(db, "s", 1, 99))
+    assert [m.text for _, m in stored].count("first") == 1
+    assert "rewound" not in [m.text for _, m in stored]
+    assert "middle" in [m.text for _, m in stored]
+
+
+def test_lineage_follows_compactions_and_helpers(tmp_path: Path, database: Database) -> None:
+    made = HermesDb(tmp_path / "state.db")
+    made.session("helper", [user("x")], parent_session_id="root", started_at=BEGAN_S - 5)
+    made.session("root", [user("x")], end_reason="compression")
+    made.session("next", [user("x")], parent_session_id="root", started_at=BEGAN_S + 5)
+    made.session("sub", [user("x")], parent_session_id="next", started_at=BEGAN_S + 6)
+    made.session("lost", [user("x")], parent_session_id="never stored")
+    made.session("empty", [])
+    made.session("circle-a", [user("x")], parent_session_id="circle-b")
+    made.session("circle-b", [user("x")], parent_session_id="circle-a")
+    made.close()
+    assert take(database, tmp_path / "state.db").new == 7
+    rows = {row.id: row for row in database.read_now(lambda db: sessions.list_sessions(db, 50, kinds=()))}
+    assert rows["next"].conversation_id == rows["root"].conversation_id == "root"
+    assert (rows["next"].kind, rows["next"].parent_session_id) == ("chat", "root")
+    assert (rows["sub"].kind, rows["sub"].parent_session_id) == ("child", "next")
+    assert rows["lost"].parent_session_id == ""
+
+
+def test_rubbish_in_rows_is_read_as_far_as_it_goes(tmp_path: Path, database: Database) -> None:
+    made = HermesDb(tmp_path / "state.db")
+    image = '{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}'
+    parts = f'\0json:[{{"type":"text","text":"look"}},{image}]'
+    rows = [
+        {"role": "system", "content": "you are"},
+        user(parts),
+        {"role": "assistant", "content": "", "raw_calls": "{not json"},
+        {
+            "role": "assistant",
+            "content": None,
+            "raw_calls": '[{"function": {"name": "x", "arguments": {"a": 1}}}]',
+        },
+        user("\0json:[broken"),
+        user("\ud800 lone".encode("utf-8", "replace").decode()),
+        {"role": "odd", "content": "x"},
+    ]
+    made.session("s", rows)
+    made.db.execute("UPDATE messages SET timestamp = 'yesterday' WHERE id = 2")
+    made.close()
+    take(database, tmp_path / "state.db")
+    found = live(database, "s")
+    assert found[0].text == "look"
+    assert found[0].content[1].media_type == "image/png"
+    assert found[1].tool_calls[0].arguments == '{"a":1}'
+    assert [m.role for m in found] == ["user", "assistant", "tool", "user", "user"]
+
+
+@pytest.mark.parametrize("what", ["text", "other tables", "missing", "half a file"])
+def test_a_file_that_is_not_theirs_is_refused_in_a_line(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "state.db"
+    if what == "text":
+        path.write_text("hello " * 1000)
+    elif what == "other tables":
+        apsw.Connection(str(path)).execute("CREATE TABLE x (y)")
+    elif what == "half a file":
+        fill(path, 40, 20)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(ConfigError), reading(path) as connection:
+        for _ in HermesSessions(connection).sessions():
+            pass
+
+
+def test_looking_stores_nothing(tmp_path: Path, database: Database) -> None:
+    path = tmp_path / "state.db"
+    fill(path, 3, 6)
+    with reading(path) as connection:
+        found = look(database, "hermes", HermesSessions(connection).sessions(), lambda done, messages: None)
+    assert found.new == 3
+    assert database.read_now(sessions.stats).sessions == 0
+
+
+def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, database: Database) -> None:
+    database.write_now(
+        lambda db: sessions.create(db, sessions.NewSession(id="s"), "2026-01-01T00:00:00.000Z")
+    )
+    made = HermesDb(tmp_path / "state.db")
+    made.session("s", [user("theirs")])
+    made.close()
+    take(database, tmp_path / "state.db")
+    assert [m.text for m in live(database, "hermes-s")] == ["theirs"]
+    database.write_now(lambda db: sessions.delete(db, "hermes-s"))
+    assert take(database, tmp_path / "state.db").new == 1  # deleted here: it may come again
