@@ -72,13 +72,11 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
 
     job_id, finished = asyncio.run(_with_reviews(home, work))
     if finished is None:
-        raise NotFound(
-            "another process reviews this conversation now; this one waits in the queue",
-            hint="whet review list",
-        )
+        raise NotFound("another process reviews this conversation now", hint="whet review list")
     if as_json:
         emit_json({"review": job_id, **msgspec.to_builtins(finished)})
-    elif finished.state in ("failed", "waiting"):
+        click.get_current_context().exit(int(finished.state in ("failed", "waiting")))
+    if finished.state in ("failed", "waiting"):
         raise WhetError(review_line(finished), hint="whet review list")
     click.echo(review_line(finished))
 

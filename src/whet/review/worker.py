@@ -91,6 +91,7 @@ class Worker:
         self._database = parts.database
         self._clock = parts.clock
         self._owner = claims.owner_name(self._clock.new_id())
+        self._is_healed = False
 
     async def drain(self) -> list[ReviewFinished]:
         """Run every job that is due, those that become due meanwhile included."""
@@ -107,6 +108,9 @@ class Worker:
         """
         if self._settings.writes == "off":
             return None
+        if not self._is_healed:  # a worker that died between a review's completion and its files left those
+            await self._desk.apply()
+            self._is_healed = True
         job = await self._write(lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id))
         if job is None:
             return None
