@@ -145,7 +145,9 @@ def _take_back(play: Play, note: LedgerRow | None) -> None:
     play.chat(["-q", "Hello"], shows=lambda event: not isinstance(event, TextDelta))
     prompts = [request.body for request in world.requests()[asked:]]
     play.check("undone", DATABASE_SETTING in before and DATABASE_SETTING not in after)
-    play.check("undone_for_new_sessions", bool(prompts) and not any("Pitfall" in text for text in prompts))
+    play.check(
+        "undone_for_new_sessions", bool(prompts) and not any(DATABASE_SETTING in text for text in prompts)
+    )
     play.check("lie_in_no_prompt", not any("deploy-keys" in text for text in prompts))
     play.conclude(
         "What you just saw: the note is gone from the file and from new sessions; the ledger keeps both."
