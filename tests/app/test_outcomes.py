@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.review.rig import Bench, bench, says
 from whet.app.outcomes import Outcomes
 from whet.contract.origin import Origin
+from whet.memory.effects import of_desk
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import outcomes, sessions
 from whet.store.outcomes import ItemUse
@@ -89,7 +90,7 @@ def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
                 await begin(b)
                 if number % 2 == 0:
                     await b.turn("No, that is wrong, use pytest.")
-            found = await b.app.outcomes.effects(("memory",))
+            found = await of_desk(b.app.learning.desk, ("memory",))
             note = next(one for one in found if one.item.label == "The tests need X=1.")
             assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)
             assert note.shown.troubled == 6 and note.compared.troubled == 0

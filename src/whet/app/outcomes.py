@@ -1,4 +1,4 @@
-"""What each session began with, what chance kept from it, and what that says of every learned item.
+"""What each session began with, and what chance kept from it.
 
 The hold-out is drawn per item and session and recorded with the session, so that "with" and "without" differ
 by chance alone. It does not know how a prompt is written, nor what a turn is.
@@ -9,18 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 
-import apsw
 import msgspec
 
 from whet.app.learning import Learning
-from whet.memory.correction import is_correction
-from whet.memory.effects import Effect, by_session, effects
 from whet.memory.prompt_part import Item, PromptPart
 from whet.store import outcomes
 from whet.store.database import Database
-from whet.store.outcomes import ContextItem, ItemKind
-
-_LEARNING_TOOLS = ("memory", "skill_view")
+from whet.store.outcomes import ContextItem
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -64,19 +59,6 @@ class Outcomes:
         await self._database.append(
             lambda db: outcomes.record_items(db, session_id, shown, held, randomised=start.randomised)
         )
-
-    async def effects(self, kinds: Sequence[ItemKind]) -> list[Effect]:
-        """Say of every item of these kinds how sessions went with it and without, worst first."""
-        part = await self._learning.prompt_part(_LEARNING_TOOLS)
-        current = frozenset((item.kind, item.id, item.hash) for item in part.items)
-
-        def read(connection: apsw.Connection) -> list[Effect]:
-            turns = outcomes.turn_outcomes(connection, is_correction)
-            uses = outcomes.item_uses(connection, kinds)
-            loads = outcomes.loading_sessions(connection, self._learning.desk.profile)
-            return effects(uses, by_session(turns), current=current, loaded=loads)
-
-        return await self._database.read(read)
 
 
 def _stored(items: Sequence[Item]) -> list[ContextItem]:

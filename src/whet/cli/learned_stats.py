@@ -5,27 +5,24 @@ It lists and proposes; nothing is taken out before a person says so, and `whet u
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import click
 
-from whet.app.build import App
-from whet.cli.launch import ChatOptions, load_settings, start_app
+from whet.cli.learned import with_desk
 from whet.cli.output import Column, emit_json, table, wrapped
-from whet.cli.person import NoPerson
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.effects import LEAST_SESSIONS, Effect, Sums
+from whet.memory.desk import Desk
+from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, of_desk
 from whet.memory.prompt_part import entry_id
 from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
 from whet.stats import Interval
 
-T = TypeVar("T")
+_BY_HAND = Origin("user", execution_context="command line")
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions and removed ones too.")
 
@@ -36,7 +33,7 @@ _all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions a
 @click.pass_obj
 def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Say how sessions went with each note and without it; what hurts is proposed for retirement."""
-    found = _with_app(home, lambda app: app.outcomes.effects(("memory", "user")))
+    found = with_desk(home, lambda desk: of_desk(desk, ("memory", "user")))
     _show(found, with_gone, as_json, "whet memory retire")
 
 
@@ -46,7 +43,7 @@ def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 @click.pass_obj
 def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Say how sessions went with each skill and without it; what hurts is proposed for retirement."""
-    found = _with_app(home, lambda app: app.outcomes.effects(("skill",)))
+    found = with_desk(home, lambda desk: of_desk(desk, ("skill",)))
     _show(found, with_gone, as_json, "whet skills retire")
 
 
@@ -56,7 +53,7 @@ def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 @click.pass_obj
 def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
     """Take a note out, by its id in `whet memory stats`; `whet undo` brings it back."""
-    _tell(_with_app(home, lambda app: _retire_note(app, item_id)), as_json)
+    _tell(with_desk(home, lambda desk: _retire_note(desk, item_id)), as_json)
 
 
 @click.command("retire")
@@ -66,7 +63,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
     """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
     request = SkillRequest("delete", name, confirmed=True)
-    _tell(_with_app(home, lambda app: app.learning.desk.skill(request, _origin())), as_json)
+    _tell(with_desk(home, lambda desk: desk.skill(request, _BY_HAND)), as_json)
 
 
 def proposals(found: Sequence[Effect]) -> list[Effect]:
@@ -74,19 +71,14 @@ def proposals(found: Sequence[Effect]) -> list[Effect]:
     return [one for one in found if one.current and one.finding == "hurts"]
 
 
-async def _retire_note(app: App, item_id: str) -> Outcome:
-    desk = app.learning.desk
+async def _retire_note(desk: Desk, item_id: str) -> Outcome:
     await desk.apply()  # a hand edit is entered before it is built upon
     for target, path in notes.FILES.items():
         for entry in notes.entries(desk.journal.text(path)):
             if entry_id(entry).startswith(item_id):
                 request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
-                return await desk.memory(request, _origin())
+                return await desk.memory(request, _BY_HAND)
     raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
-
-
-def _origin() -> Origin:
-    return Origin("user", platform="cli")
 
 
 def _tell(outcome: Outcome, as_json: bool) -> None:
@@ -155,17 +147,3 @@ def _gap(one: Effect) -> str:
         return "too few sessions"
     gap = one.difference
     return f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
-
-
-def _with_app(home: Home, work: Callable[[App], Awaitable[T]]) -> T:
-    options = ChatOptions(home)
-    settings = load_settings(options, None)
-
-    async def run() -> T:
-        app = await start_app(options, settings, NoPerson())
-        try:
-            return await work(app)
-        finally:
-            await app.aclose()
-
-    return asyncio.run(run())

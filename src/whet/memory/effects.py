@@ -1,6 +1,6 @@
 """What learned items are seen to do: how sessions went with an item, how without, and what that says.
 
-Pure functions on what the store recorded. The only comparison that is causal is the one that chance made (the
+Sums and comparisons of what the store recorded. The only causal comparison is the one that chance made (the
 hold-out); the other, with sessions that knew nothing of the item, is shown as an observation. An interval
 that spans zero is "no evidence". It proposes; it never removes anything.
 """
@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+import apsw
 import msgspec
 
+from whet.memory.correction import is_correction
+from whet.memory.desk import Desk
 from whet.stats import Interval, rate_difference, wilson
-from whet.store.outcomes import ContextItem, ItemUse, TurnOutcome
+from whet.store import outcomes
+from whet.store.outcomes import ContextItem, ItemKind, ItemUse, TurnOutcome
 
 Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]
+_READING_TOOLS = ("memory", "skill_view")
 LEAST_SESSIONS = 5
 """Fewer sessions on either side are not compared."""
 
@@ -75,7 +80,7 @@ def by_session(turns: Iterable[TurnOutcome]) -> dict[str, SessionOutcome]:
 
 def effects(
     uses: Sequence[ItemUse],
-    outcomes: Mapping[str, SessionOutcome],
+    ended: Mapping[str, SessionOutcome],
     *,
     current: frozenset[tuple[str, str, str]] | None = None,
     loaded: Mapping[tuple[str, str], int] | None = None,
@@ -88,35 +93,47 @@ def effects(
     """
     by_item: dict[tuple[str, str, str], list[ItemUse]] = {}
     for use in uses:
-        if use.session_id in outcomes:
+        if use.session_id in ended:
             by_item.setdefault((use.item.kind, use.item.name, use.item.hash), []).append(use)
     confidence = 1 - 0.05 / max(len(by_item), 1)
     found = [
-        _effect(
-            group, outcomes, confidence, (loaded or {}).get(key[1:], 0), current is None or key in current
-        )
+        _effect(group, ended, confidence, (loaded or {}).get(key[1:], 0), current is None or key in current)
         for key, group in by_item.items()
     ]
     order = {"hurts": 0, "helps": 1, "no evidence": 2}
     return sorted(found, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
 
 
+async def of_desk(desk: Desk, kinds: Sequence[ItemKind]) -> list[Effect]:
+    """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
+    part = await desk.prompt_part(_READING_TOOLS)
+    now = frozenset((item.kind, item.id, item.hash) for item in part.items)
+
+    def read(connection: apsw.Connection) -> list[Effect]:
+        turns = outcomes.turn_outcomes(connection, is_correction)
+        uses = outcomes.item_uses(connection, kinds)
+        loads = outcomes.loading_sessions(connection, desk.profile)
+        return effects(uses, by_session(turns), current=now, loaded=loads)
+
+    return await desk.database.read(read)
+
+
 def _effect(
     uses: list[ItemUse],
-    outcomes: Mapping[str, SessionOutcome],
+    ended: Mapping[str, SessionOutcome],
     confidence: float,
     loaded: int,
     current: bool,
 ) -> Effect:
-    shown = _sums(outcomes[use.session_id] for use in uses if not use.held_out)
+    shown = _sums(ended[use.session_id] for use in uses if not use.held_out)
     by_chance = [use for use in uses if use.randomised]
-    held = _sums(outcomes[use.session_id] for use in by_chance if use.held_out)
+    held = _sums(ended[use.session_id] for use in by_chance if use.held_out)
     if held.sessions:
-        kept = _sums(outcomes[use.session_id] for use in by_chance if not use.held_out)
+        kept = _sums(ended[use.session_id] for use in by_chance if not use.held_out)
         basis, a, b = "hold-out", kept, held
     else:
         known = {use.session_id for use in uses}
-        b = _sums(outcome for session, outcome in outcomes.items() if session not in known)
+        b = _sums(outcome for session, outcome in ended.items() if session not in known)
         basis, a = ("observed", shown) if b.sessions else ("none", shown)
     gap = rate_difference(a.troubled, a.sessions, b.troubled, b.sessions, confidence)
     enough = min(a.sessions, b.sessions) >= LEAST_SESSIONS
@@ -126,8 +143,8 @@ def _effect(
     return Effect(uses[0].item, shown, b, basis, gap, finding, loaded, current)
 
 
-def _sums(outcomes: Iterable[SessionOutcome]) -> Sums:
-    all_of = list(outcomes)
+def _sums(ended: Iterable[SessionOutcome]) -> Sums:
+    all_of = list(ended)
     return Sums(
         len(all_of),
         sum(one.had_trouble for one in all_of),
