@@ -8,7 +8,19 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from benchmarks import context, growth, learning, moving, overhead, prompt, startup, store, waiting
+from benchmarks import (
+    context,
+    growth,
+    learning,
+    learning_gate,
+    moving,
+    overhead,
+    prompt,
+    review,
+    startup,
+    store,
+    waiting,
+)
 from benchmarks.measure import machine
 from benchmarks.table import Row, save
 
@@ -24,6 +36,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "size": startup.run_size,
     "context": context.run,
     "learning": learning.run,
+    "gate": learning_gate.run,
+    "review": review.run,
+    "review-kills": review.run_kills,
     "moving": moving.run,
 }
 

@@ -52,7 +52,7 @@ def run(runs: int, full: bool) -> list[Row]:
         name: [s.printed["loop_cpu_s"] * 1000 / s.printed["calls"] for s in samples]
         for name, samples in short.items()
     }
-    cost = {name: min(values) for name, values in each.items()}
+    cost = {name: median(values) for name, values in each.items()}
     memory = {name: median([s.peak_mb for s in samples]) for name, samples in long.items()}
     others = [name for name in LOOPS if name != "Whet"]
     versions = ", ".join(f"{PEER_OF[name]} {version_of(PEER_OF[name])}" for name in others)
@@ -61,7 +61,7 @@ def run(runs: int, full: bool) -> list[Row]:
             "overhead",
             "overhead per model call at 20 steps, durable",
             "≤ 3 CPU ms",
-            f"{cost['Whet']:.1f} ms (median {median(each['Whet']):.1f})",
+            f"{cost['Whet']:.1f} ms ({min(each['Whet']):.1f} to {max(each['Whet']):.1f})",
             ", ".join(f"{name} {cost[name]:.1f} ({cost[name] / cost['Whet']:.1f}x)" for name in others),
             cost["Whet"] <= 3,
             "python -m benchmarks overhead",

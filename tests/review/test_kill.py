@@ -50,7 +50,11 @@ def script() -> list[Reply]:
 @pytest.fixture(scope="module")
 def queued(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home in which one review waits."""
-    root = tmp_path_factory.mktemp("queued")
+    return prepare(tmp_path_factory.mktemp("queued"))
+
+
+def prepare(root: Path) -> Path:
+    """Hold a conversation that calls for a review and give its home."""
     with PracticeServer(script=script()) as server:
         program = Program(root, server, environ={"WHET_REVIEW_WORKER": "off"})
         assert program.ask("Run the tests").code == 0

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
@@ -64,7 +65,7 @@ def one_job(clock) -> AtEnd:
     return lambda c: [Queued(jobs.enqueue(c, NewJob("review", "{}"), clock), ("memory",))]
 
 
-def child(code: str, *args: str, **options) -> subprocess.Popen[str]:
+def child(code: str, *args: str, **options: Any) -> subprocess.Popen[str]:
     """Start Python on `code` in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     return subprocess.Popen(
@@ -78,7 +79,7 @@ def child(code: str, *args: str, **options) -> subprocess.Popen[str]:
     )
 
 
-def run_child(code: str, *args: str, **options) -> tuple[int, str]:
+def run_child(code: str, *args: str, **options: Any) -> tuple[int, str]:
     """Run Python on `code` to its end; gives (exit code, output)."""
     process = child(code, *args, **options)
     output, _ = process.communicate(timeout=60)

@@ -17,8 +17,8 @@ from whet.contract.errors import (
     StoreError,
     StoreUnwritable,
 )
+from whet.sqlite.lane import Statement
 from whet.store.database import Database
-from whet.store.lane import Statement
 from whet.store.migrations import STEPS
 
 
@@ -85,6 +85,7 @@ def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
         commits.clear()
         good = await asyncio.gather(*(db.append(((put, (n,)),)) for n in range(8)))
         grouped = len(commits)
+        assert (await asyncio.gather(db.append(((put, (20,)),)), db.append(_all)))[1] == [*range(8), 20]
         works = [((put, (8,)),), ((put, (9,)), (put, (1,))), lambda c: len(_all(c)), ((put, (10,)),)]
         rest = await asyncio.gather(*(db.append(work) for work in works), return_exceptions=True)
         return good, grouped, rest
@@ -92,8 +93,8 @@ def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
     good, grouped, (first, second, seen, last) = asyncio.run(main())
     assert good == [None] * 8 and grouped == 1
     assert isinstance(second, StoreBusy) and second.message == "it is taken"
-    assert (first, seen, last) == (None, 9, None)  # the function sees the rows that were put before it
-    assert db.read_now(_all) == [*range(9), 10]
+    assert (first, seen, last) == (None, 10, None)
+    assert db.read_now(_all) == [*range(9), 10, 20]
 
 
 def test_a_lone_row_is_on_disk_or_refused(db):
@@ -266,7 +267,7 @@ from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreUnwritable
 from whet.store.database import Database
-from whet.store.lane import Statement
+from whet.sqlite.lane import Statement
 if os.getuid() == 0:
     os.setuid(65534)
 try:
@@ -303,7 +304,7 @@ from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreFull
 from whet.store.database import Database
-from whet.store.lane import Statement
+from whet.sqlite.lane import Statement
 db = Database.open(Path(sys.argv[1]), SystemClock())
 db.write_now(lambda c: c.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, x)"))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -337,7 +338,7 @@ import sys
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.store.database import Database
-from whet.store.lane import Statement
+from whet.sqlite.lane import Statement
 db = Database.open(Path(sys.argv[1]), SystemClock())
 for n in range(1000, 1300):
     db.write_now(lambda c: c.execute("INSERT INTO t VALUES (?)", (n,)))

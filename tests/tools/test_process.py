@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.support import run_child
 from tests.tools.running import until
 from whet.contract.errors import ToolError
 from whet.tools.process import Command, Output, Processes, clean, is_group_alive
@@ -141,3 +142,29 @@ def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
         started_s = time.process_time()
         clean(piece * (400_000 // len(piece)))
         assert time.process_time() - started_s < 1
+
+
+_LEAVE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from whet.tools.process import Command, Processes
+
+async def main():
+    processes = Processes()
+    over = processes.start(Command("true", Path("/"), dict(os.environ)))
+    await over.wait(10)
+    processes.forget(over)
+    # The child of the shell has to go too, and one that does not listen to SIGTERM.
+    left = processes.start(Command("trap '' TERM; sleep 600 & wait; sleep 600", Path("/"), dict(os.environ)))
+    print(left.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def test_a_command_does_not_outlive_a_killed_program() -> None:
+    code, output = run_child(_LEAVE)
+    assert code == -9
+    group = int(output)
+    asyncio.run(until(lambda: not is_group_alive(group), 20))

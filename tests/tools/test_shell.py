@@ -214,6 +214,7 @@ def test_a_cancel_kills_the_group_and_passes(processes: Processes, tmp_path: Pat
     shown: list[str] = []
 
     async def work(terminal: Tool, _: Tool) -> None:
+        await call(terminal, context(tmp_path), command="true")  # the first opens the guardian's pipe
         files = open_files()
         command = "sleep 987 & echo $! $$; wait"
         running = asyncio.ensure_future(call(terminal, context(tmp_path, shown), command=command))

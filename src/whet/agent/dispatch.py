@@ -49,7 +49,7 @@ async def dispatch(session: Session, turn: Turn, emit: Emit, deadline: asyncio.T
     open_calls = session.log.open_calls(turn)
     if not open_calls:
         return
-    planned = [await _plan(session, open_call, emit, deadline) for open_call in open_calls]
+    planned = [await _plan(session, turn, open_call, emit, deadline) for open_call in open_calls]
     for batch in _batches(planned):
         try:
             async with asyncio.TaskGroup() as group:
@@ -73,7 +73,9 @@ def _batches(planned: Sequence[_Planned]) -> list[list[_Planned]]:
     return batches
 
 
-async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asyncio.Timeout) -> _Planned:
+async def _plan(
+    session: Session, turn: Turn, open_call: OpenCall, emit: Emit, deadline: asyncio.Timeout
+) -> _Planned:
     call = open_call.call
     tool = session.tools.get(call.name)
     planned = _Planned(open_call, {}, tool, "rule")
@@ -97,26 +99,26 @@ async def _plan(session: Session, open_call: OpenCall, emit: Emit, deadline: asy
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         planned.known = ToolOutput(text, error_kind="failed")
         return planned
-    decision = await _decide(session, planned, tool, emit, deadline)
+    decision = await _decide(session, _question(session, turn, planned, tool), emit, deadline)
     planned.decided_by = decision.decided_by
     if decision.verdict != "allow":
         planned.known = ToolOutput(decision.reason or "Denied.", error_kind="denied")
     return planned
 
 
-async def _decide(
-    session: Session, planned: _Planned, tool: Tool, emit: Emit, deadline: asyncio.Timeout
-) -> Decision:
+async def _decide(session: Session, question: GateCall, emit: Emit, deadline: asyncio.Timeout) -> Decision:
     with _Paused(deadline):
         try:
-            return await session.gate.decide(_question(session, planned, tool), emit)
+            return await session.gate.decide(question, emit)
         except Exception as error:
             log.exception("the gate failed")
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
 
 
-def _question(session: Session, item: _Planned, tool: Tool) -> GateCall:
-    return GateCall(session.id, item.open_call.call, tool, item.arguments, str(session.workspace))
+def _question(session: Session, turn: Turn, item: _Planned, tool: Tool) -> GateCall:
+    asked = item.open_call
+    key = f"{turn.number}.{asked.step}.{asked.index}"
+    return GateCall(session.id, asked.call, tool, item.arguments, str(session.workspace), key)
 
 
 async def _run_one(
@@ -142,7 +144,7 @@ async def _run_one(
     )
     await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
     if item.tool is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
-        await session.gate.report(_question(session, item, item.tool), output, emit)
+        await session.gate.report(_question(session, turn, item, item.tool), output, emit)
     # A command that failed says why at its end; everything else begins with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
     asked = "" if item.known is None else call.arguments

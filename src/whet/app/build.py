@@ -19,16 +19,18 @@ from whet.app import plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
 from whet.app.learning import Learning
+from whet.app.memories import Told, offer_skills
 from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.reviews import Needs, Reviews, runtime_of
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
-from whet.approval.gate import PolicyGate
+from whet.approval.gate import PolicyGate, Service
+from whet.approval.high_risk import HighRisk
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings
+from whet.config.schema import ConfirmSettings, ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.prompt import system_prompt, volatile_note
 from whet.context.seat import Seat
@@ -57,6 +59,7 @@ from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.web import WebLimits, web_tools
 
 if TYPE_CHECKING:
+    from whet.app.confirming import Confirmations
     from whet.plugins.hooks import Hooks
 
 
@@ -109,11 +112,13 @@ class App:
                 self._practice.reach,
             )
         )
+        self._confirmations = self._confirm_at(settings.confirm) if settings.confirm.url else None
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
         self.tools = self._registry(built_in)
         self.learning.trust(self.tools.by_name.values())
+        self._told_memories = self._join_memories()
         self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
 
     @classmethod
@@ -214,15 +219,27 @@ class App:
         """End the sessions with their engines, stop background processes, close connections and store."""
         await self.reviews.aclose()
         await self.contexts.aclose()
+        if self._told_memories is not None:
+            await self._told_memories.aclose()
         if self.plugins is not None:
             for host_session in self._told:
                 await self.plugins.hooks.tell("on_session_end", session_id=host_session)
             self.plugins.close()
+        if self._confirmations is not None:
+            await self._confirmations.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
         self._practice.close()
         self.database.close()
+
+    def _confirm_at(self, settings: ConfirmSettings) -> Confirmations:
+        # A home without a service, which is most of them, need not pay for its client.
+        confirming = pkgutil.resolve_name("whet.app.confirming")
+        confirmer: Confirmations = confirming.Confirmations(settings, self._secrets, self.home, self.clock)
+        high_risk = HighRisk(settings.actions, defaults=settings.default_actions)
+        self.gate.service = Service(high_risk, confirmer)
+        return confirmer
 
     def _connect(self, model: ModelSettings) -> Provider:
         return connect(self._practice.reach(model), self.settings.fallback, self._secrets)
@@ -319,6 +336,13 @@ class App:
             await self._plug_in(session, self.plugins.hooks.bound_to(seat.engine))
         return session
 
+    def _join_memories(self) -> Told | None:
+        """Have plugins' memories and skills take part; None where no plugin brings a memory."""
+        if self.plugins is None:
+            return None
+        offer_skills(self.plugins, self.learning)
+        return Told(self.plugins.memories, self.learning) if self.plugins.memories else None
+
     def _plugged_engines(self) -> list[EngineOffer]:
         return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
 
@@ -335,16 +359,22 @@ class App:
         named = zip(session.tools, around.hooked_tools(session.tools.values(), hooks), strict=True)
         session.tools = dict(named)
 
+        private = session.log.session.private
+        memories = self.plugins.memories if self.plugins is not None and not private else None
+
         async def before(message: Message) -> Message:
             history = [to_dict(row) for row in session.log.messages] if hooks.has("pre_llm_call") else []
             text = await hooks.context(**facts, user_message=message.text, conversation_history=history)
-            note = "\n\n".join(filter(None, (message.note, text)))
-            return msgspec.structs.replace(message, note=note) if text else message
+            known = await memories.prefetch(message.text, session.id) if memories else ""
+            note = "\n\n".join(filter(None, (message.note, text, known)))
+            return msgspec.structs.replace(message, note=note) if text or known else message
 
         async def after(end: TurnEnd) -> None:
             if hooks.has("post_llm_call"):
                 history = [to_dict(row) for row in session.log.messages]
                 await hooks.tell("post_llm_call", **facts, text=end.text, conversation_history=history)
+            if memories and (said := session.log.last_words()):
+                await memories.sync_turn(said, end.text, session.id)
 
         session.before_turn, session.after_turn = before, after
         self._told.append(session.id)

@@ -135,8 +135,10 @@ def ask(choices: Sequence[Choice], say: Callable[[str], None], read: Callable[[s
     say("No model is set yet. Found on this machine:")
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice.line}")
+    several = len(choices) > 1
+    question = f"Which one? [1-{len(choices)}, Enter = 1] " if several else "Use it? [Enter = yes] "
     while True:
-        answer = read(f"Which one? [1-{len(choices)}, Enter = 1] ").strip()
+        answer = read(question).strip()
         if not answer:
             return choices[0]
         if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(choices):
@@ -144,7 +146,10 @@ def ask(choices: Sequence[Choice], say: Callable[[str], None], read: Callable[[s
         named = [choice for choice in choices if choice.provider == answer.lower()]
         if named:
             return named[0]
-        say(f"Please type a number from 1 to {len(choices)}.")
+        if not several and answer.lower() in ("y", "yes"):
+            return choices[0]
+        other = "Press Enter to use it, or Ctrl-C and set another with `whet config set model.provider NAME`."
+        say(f"Please type a number from 1 to {len(choices)}." if several else other)
 
 
 def save(home: Home, choice: Choice) -> None:

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from whet.plugins.hermes import ModelRequest
     from whet.plugins.load import Loaded
 
-OFFERS = frozenset({"register_tool", "register_command", "register_hook", "register_context_engine"})
+OFFERS = frozenset(
+    {
+        "register_tool",
+        "register_command",
+        "register_hook",
+        "register_context_engine",
+        "register_memory_provider",
+        "register_skill",
+    }
+)
 """What this program uses of what plugins can register; the rest is absent from their ctx."""
 _LIMIT_S = 120.0
 

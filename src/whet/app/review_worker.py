@@ -22,7 +22,7 @@ from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import ReviewFinished
-from whet.contract.protocols import Provider
+from whet.contract.protocols import ModelLink, Provider
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.providers.connect import connect_one
@@ -45,6 +45,7 @@ def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
         tools=_tools(needs),
         policy=PolicyGate(approval, Nobody(), needs.grants, needs.home.root),
         bind=needs.learning.bind,
+        reopen=_as_it_is,
         budget=Budget(needs.database, needs.clock, settings),
         limits=Limits(settings.max_steps, settings.timeout_s),
         digest_tokens=settings.digest_tokens,
@@ -72,6 +73,11 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
         pool.close()
         practice.close()
         database.close()
+
+
+async def _as_it_is(session_id: str, link: ModelLink) -> ModelLink:
+    """Give the link itself: nothing stands before a session's messages."""
+    return link
 
 
 def _tools(needs: Needs) -> dict[str, Tool]:

@@ -16,9 +16,9 @@ import msgspec
 
 from whet.approval.paths import absolute, is_secret, within, writing, zone_of
 from whet.approval.risk import Analyse, Level, Piece, Place, worst
-from whet.approval.subject import visible
 from whet.contract.protocols import GateCall
 from whet.log import mask
+from whet.visible import visible
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -168,6 +168,11 @@ def _fetch(call: GateCall, place: Place, analyse: Analyse) -> Action:
     return Action(call.tool.name, url, visible(f"{call.tool.name} {url}"), (piece,), reasons)
 
 
+def _learning(call: GateCall, place: Place, analyse: Analyse) -> Action:
+    """Learned changes have a gate of their own, asks for what is the person's, and an undo for each."""
+    return _simple(call, "safe", _arguments(call))
+
+
 _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "terminal": _terminal,
     "process": _process,
@@ -176,4 +181,6 @@ _TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
     "write_file": _write,
     "patch": _patch,
     "web_fetch": _fetch,
+    "memory": _learning,
+    "skill_manage": _learning,
 }

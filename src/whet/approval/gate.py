@@ -20,7 +20,6 @@ from whet.approval.actions import Action, describe
 from whet.approval.high_risk import HighRisk
 from whet.approval.policy import Grant, Policy, Ruling
 from whet.approval.risk import Analyse, Place, ShellRisk
-from whet.approval.subject import visible
 from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
@@ -34,6 +33,7 @@ from whet.contract.protocols import (
     Person,
 )
 from whet.contract.tools import ToolOutput
+from whet.visible import visible
 
 # All that reading hostile arguments can raise; a bug beyond these is a denial in dispatch.
 _ANALYSIS_FAILS = (

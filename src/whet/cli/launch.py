@@ -15,6 +15,8 @@ from typing import Literal
 
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.cli.output import terminal_width, wrapped
+from whet.cli.wording import columns
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -73,7 +75,8 @@ def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Se
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    indent = len(line) - len(line.lstrip())
+    sys.stderr.write((wrapped(line, indent=indent) if columns(line) > terminal_width() else line) + "\n")
 
 
 async def open_session(app: App, options: ChatOptions) -> Session:

@@ -17,6 +17,7 @@ from whet.cli.render import Painter
 from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,
+    ConfirmationAsked,
     Event,
     ReasoningDelta,
     Steered,
@@ -98,6 +99,7 @@ class TurnView:
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
     _asked: str = ""
     _began_s: float | None = None
+    _decides_until_s: float | None = None
     _after_call: bool = False
 
     def begin(self) -> None:
@@ -111,6 +113,7 @@ class TurnView:
         self._running.clear()
         self._subjects.clear()
         self._asked = ""
+        self._decides_until_s = None
         self._began_s = None
 
     def emit(self, event: Event) -> None:
@@ -131,11 +134,8 @@ class TurnView:
                 self._progress(event)
             case ToolFinished():
                 self._finished(event)
-            case ApprovalAsked():
-                self._asked = event.call_id
-                self._subjects[event.call_id] = event.subject
-            case ApprovalDecided():
-                self._asked = ""
+            case ApprovalAsked() | ConfirmationAsked() | ApprovalDecided():
+                self._asking(event)
             case TurnEnd():
                 self._end(event)
             case _:
@@ -169,6 +169,9 @@ class TurnView:
         spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
         if self._asked:
             return "waiting for your answer"
+        if self._decides_until_s is not None:
+            left_s = max(0.0, self._decides_until_s - self.now_s())
+            return f"{spin} waiting for a human · {wording.duration(left_s)} left · Ctrl-C withdraws"
         doing = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
 
@@ -221,6 +224,17 @@ class TurnView:
         if end.hint:
             self.say(wording.printable(end.hint))
         self.say("\n" + wording.footer(end))
+
+    def _asking(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
+        """Keep in mind who is asked: the person here, or humans at a service."""
+        self._asked = event.call_id if isinstance(event, ApprovalAsked) else ""
+        self._decides_until_s = None
+        if isinstance(event, ApprovalDecided):
+            return
+        self._subjects[event.call_id] = event.subject
+        if isinstance(event, ConfirmationAsked):
+            self._decides_until_s = self.now_s() + event.expires_in_s
+            self._aside(event)
 
     def _reason(self, text: str) -> None:
         if not self.show_reasoning:

@@ -186,10 +186,8 @@ def _decide(
     if as_json:
         return emit_json({"changes": rows})
     for row in rows:
-        word = done if row.state in ("active", "rejected") else row.state
-        click.echo(
-            printable(f"{row.id}  {row.kind} {row.item}: {word}" + (f" ({row.reason})" if row.reason else ""))
-        )
+        word = done if row.state in ("active", "rejected") else f"{row.state} ({row.reason})"
+        click.echo(printable(f"{row.id}  {row.kind} {row.item}: {word}"))
 
 
 async def _with_reviews(home: Home, work: Callable[[Reviews], Awaitable[T]]) -> T:

@@ -16,6 +16,7 @@ import msgspec
 
 from whet.contract.events import (
     Compaction,
+    ConfirmationAsked,
     Event,
     Notice,
     Retry,
@@ -175,6 +176,12 @@ def aside(event: Event) -> str:
             )
         case Notice():
             return printable(event.text)
+        case ConfirmationAsked():
+            where = f" at {event.page_url}" if event.page_url else f" (request {event.request_id})"
+            return printable(
+                f"{event.action}: waiting for a human's decision{where}, {duration(event.expires_in_s)}"
+                " at most; Ctrl-C withdraws it"
+            )
         case ReviewQueued():
             return f"review queued: {', '.join(event.kinds)}"
         case ReviewFinished():

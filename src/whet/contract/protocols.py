@@ -144,13 +144,15 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class GateCall(msgspec.Struct, frozen=True):
-    """One call before the gate: the final arguments that will run (parsed), and where."""
+    """One call before the gate: the final arguments that will run (parsed), and where. `key` is the call's
+    own in its session, and the same after a crash; models use their call ids twice."""
 
     session_id: str
     call: ToolCall
     tool: Tool
     arguments: dict[str, object]
     workspace: str
+    key: str = ""
 
 
 class ConfirmCase(msgspec.Struct, frozen=True):

@@ -24,13 +24,12 @@ _REJECTS = re.compile(
     r"|changed (?:my|our) minds?|undo that|nicht|falsch|doch nicht|nein|kein\w*|non|pas\b|faux"
     r"|mal\b)\b|不对|不是|错了|违|ちがう|違う"
 )
-_BARE = re.compile(
-    r"(?:no+|nope|wrong|nein|falsch|non|that'?s (?:wrong|not right|not true|incorrect|false)"
-    r"|scratch that|forget (?:that|it|what i said)|never ?mind"
-    r"|i was (?:wrong|mistaken)|(?:my )?mistake|ignore (?:that|this)|disregard that|don'?t (?:save"
-    r"|remember|keep) (?:that|this|it)|不对|错了)"
-    r"[\s.,!]*(?:sorry|please|about that|i was wrong)?[\s.!]*"
+_NO = (
+    r"(?:no+|nope|wrong|nein|falsch|non|that'?s (?:wrong|not right|not true|incorrect|false)|scratch that"
+    r"|forget (?:that|it|what i said)|never ?mind|i was (?:wrong|mistaken)|(?:my )?mistake|ignore (?:that|this)"
+    r"|disregard that|don'?t (?:save|remember|keep) (?:that|this|it)|不对|错了)"
 )
+_BARE = re.compile(rf"{_NO}(?:[\s.,!]+(?:{_NO}|sorry|please|about that|actually))*[\s.!]*")
 _CLAUSE = re.compile(
     r"[.!?;\n]+|,\s+(?=(?:but|not|use|it|we|i|the|our|my|you|they|run|please)\b)|\s+-\s+|\bbut\b"
     r"|\b(?=not\b)|\b(?=instead of\b)|\b(?=rather than\b)"
@@ -80,6 +79,8 @@ class _Claim:
             return False  # the claim says no to the same thing
         tail = clause[found.start() :]
         if any(stands_in(one, tail) and stands_in(one, self._affirmed_text) for one in self._named):
+            return True
+        if denied and len(denied) <= 2 and denied <= self._affirmed and len(self._affirmed) <= 4:
             return True
         shared = self._affirmed & (denied or word_set(clause))
         return len(shared) >= 2 and len(shared) >= 0.5 * len(self._affirmed)

@@ -231,6 +231,10 @@ class Desk:
 
     def _view(self, name: str, file_path: str, origin: Origin, how: str) -> Outcome:
         self.journal.settle([name])
+        if origin.task_id and self._read(lambda db: overlay.is_staged(db, origin.task_id, name)):
+            files = self._read(lambda db: overlay.skill_files(db, self.profile, name, origin.task_id))
+            load = shelf.shown(name, files, file_path, "not in force yet")
+            return Outcome(True, "staged", load.text, hash=load.hash)
         load = shelf.load(self.library, name, file_path)
         use = Use(origin.session_id, origin.turn_id, origin.tool_call_id, name, load.file, load.hash, how)
         now = self._now()

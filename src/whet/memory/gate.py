@@ -20,6 +20,7 @@ from whet.memory.scan import scan
 from whet.memory.sources import Source
 from whet.memory.support import Pool, Support, examine
 from whet.memory.transcript import Place, Transcript, load
+from whet.store import sessions
 from whet.store.database import Database
 from whet.store.ledger import Quote, Trust
 
@@ -46,6 +47,8 @@ def judge_stored(
 ) -> Verdict:
     """Give the verdict on a claim, judged by what is stored of a session. Raises Refused, NotFound."""
     check_text(claim)  # first: it needs no reading
+    if database.read_now(lambda db: sessions.get(db, session_id)).private:
+        raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
     transcript = database.read_now(lambda db: load(db, session_id, local_tools))
     return judge(claim, transcript, foreground=foreground)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from whet.contract.errors import WhetError
 from whet.memory import disk, skill_changes
-from whet.memory.folders import BadFolder, files_of, good_path
+from whet.memory.folders import MOST_BYTES, BadFolder, files_of, good_path
 from whet.memory.library import Library, SkillInfo
 from whet.memory.requests import Refused
 from whet.store.ledger import digest
@@ -70,21 +70,25 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
     if info.problem:
         raise Refused(f"The skill {name} can't be used: {info.problem}", hint="Tell the person.")
     try:
-        paths = files_of(info.folder)
-        path = good_path(file_path) if file_path else skill_changes.MAIN
-        if path not in paths:
-            raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(paths[:40])}")
-        text = disk.read_text(info.folder / path)
-        whole = skill_changes.of({one: disk.read(info.folder / one) or b"" for one in paths})
-    except BadFolder as error:
-        raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error
-    except Refused:
-        raise
+        files = {path: disk.read(info.folder / path, MOST_BYTES) or b"" for path in files_of(info.folder)}
     except WhetError as error:
+        raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error
+    return shown(name, files, file_path, str(info.folder))
+
+
+def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> Load:
+    """Give a file of a skill as the model reads it. Raises Refused."""
+    path = skill_changes.MAIN
+    try:
+        path = good_path(file_path) if file_path else path
+        if path not in files:
+            raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
+        text = files[path].decode("utf-8-sig")
+    except BadFolder as error:
         raise Refused(error.message, hint=error.hint) from error
-    if text is None:
-        raise Refused(f"The skill {name} has just lost its {path}", hint="skills_list shows what there is.")
-    others = [one for one in paths if one != path]
-    head = f"[skill {name}, {path}, hash {whole}, folder {info.folder}]"
+    except UnicodeDecodeError:
+        raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None
+    others = [one for one in files if one != path]
+    head = f"[skill {name}, {path}, hash {skill_changes.of(files)}, folder {where}]"
     tail = f"\n[its files: {', '.join(others[:40])}]" if others and path == skill_changes.MAIN else ""
     return Load(f"{head}\n{text.rstrip()}{tail}", path, digest(text)[:12])

@@ -27,6 +27,7 @@ from whet.plugins.context import CAPABILITIES, PluginContext, Taken
 from whet.plugins.discover import Discovery, Found, discover
 from whet.plugins.hooks import Hooks
 from whet.plugins.manifest import Manifest
+from whet.plugins.memories import Memories
 from whet.plugins.parts import (
     MemoryProvider,
     PluginCommand,
@@ -102,6 +103,7 @@ class Loaded:
         }
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
+        self.memories = Memories(self.memory_providers.values(), problems)
         self.hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
 
     @property

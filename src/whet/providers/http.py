@@ -1,41 +1,58 @@
 """The way to one model server: a connection pool that lives as long as the provider, and typed failures.
 
-Proxies and certificates come from the environment, as httpx2 reads it. The read time-out is the longest
-silence on the wire, not the length of an answer. Knows no wire format: bytes go in, bytes come out.
+Spoken through httpcore2, the transport under httpx2: redirects, cookies and charsets are not wanted here.
+Proxies and certificates come from the environment. The read time-out is the longest silence on the wire,
+not the length of an answer. Knows no wire format: bytes go in, bytes come out.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import importlib.util
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-import httpx2
+import httpcore2
 
+from whet.config.proxies import proxy_for
 from whet.contract.errors import ConfigError, ProviderError, Unavailable
 from whet.contract.protocols import ModelInfo
 from whet.providers import failures
 
 CONNECT_TIMEOUT_S = 10.0
 _ERROR_BODY_BYTES = 200_000
+_PORTS = {"http": 80, "https": 443}
+_SENT = ((b"accept", b"*/*"), (b"accept-encoding", b"identity"), (b"user-agent", b"whet"))
+_BROKEN = (
+    httpcore2.TimeoutException,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.ProxyError,
+    httpcore2.UnsupportedProtocol,
+)
 
 
 class Answer:
-    """A 2xx answer whose body is still on the wire."""
+    """An answer whose body is still on the wire; `headers` by their names in lower case."""
 
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(self, response: httpcore2.Response) -> None:
         self._response = response
-        self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        headers = response.headers
-        self.request_id = headers.get("x-request-id") or headers.get("request-id") or ""
+        self.status = response.status
+        self.headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
+        self.content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self.request_id = self.headers.get("x-request-id") or self.headers.get("request-id") or ""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Give the body as it comes."""
-        if "content-encoding" in self._response.headers:
-            return self._response.aiter_bytes()
-        return self._response.aiter_raw()
+        encoding = self.headers.get("content-encoding", "").strip().lower()
+        stream = self._response.aiter_stream()
+        return _inflated(stream) if encoding in ("gzip", "x-gzip", "deflate") else stream
 
     async def read(self, limit_bytes: int) -> bytes:
         """Give the body's first `limit_bytes`."""
@@ -58,9 +75,9 @@ class Http:
                 f"model.base_url {base_url!r} is no http(s) URL", hint="for example http://localhost:11434/v1"
             )
         self.where = parts.netloc.rpartition("@")[2]
-        self._secure = parts.scheme == "https"
-        self._timeout = httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-        self._client: httpx2.AsyncClient | None = None
+        self._parts = parts
+        self._timeout_s = timeout_s
+        self._pool: httpcore2.AsyncConnectionPool | None = None
 
     @contextlib.asynccontextmanager
     async def post(
@@ -80,49 +97,59 @@ class Http:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        if self._pool is not None:
+            await self._pool.aclose()
+            self._pool = None
 
     @contextlib.asynccontextmanager
     async def _exchange(
         self, info: ModelInfo, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> AsyncGenerator[Answer, None]:
-        if self._client is None:
-            self._client = self._open()
+        if self._pool is None:
+            self._pool = self._open()
         try:
-            request = self._client.build_request(method, url, headers=headers, content=body)
-            response = await self._client.send(request, stream=True)
-            try:
+            target, sent = _address(url, headers)
+            async with self._pool.stream(
+                method, target, headers=sent, content=body, extensions=self._limits()
+            ) as response:
                 answer = Answer(response)
-                if not 200 <= response.status_code < 300:
+                if not 200 <= answer.status < 300:
                     said = await answer.read(_ERROR_BODY_BYTES)
-                    raise failures.from_response(
-                        info, response.status_code, response.headers, said, self.where
-                    )
+                    raise failures.from_response(info, answer.status, answer.headers, said, self.where)
                 yield answer
-            finally:
-                await response.aclose()
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
+        except (*_BROKEN, zlib.error, OSError, UnicodeError) as error:
             raise self._failure(info, error) from error
 
-    def _open(self) -> httpx2.AsyncClient:
+    def _limits(self) -> dict[str, dict[str, float]]:
+        silence_s = self._timeout_s
+        return {
+            "timeout": {
+                "connect": CONNECT_TIMEOUT_S,
+                "read": silence_s,
+                "write": silence_s,
+                "pool": silence_s,
+            }
+        }
+
+    def _open(self) -> httpcore2.AsyncConnectionPool:
+        proxy = _proxy(self._parts)
         # Reading the machine's certificates costs CPU that a plain http server never needs; a context
         # without any certificate refuses every TLS peer, so that this fails closed.
-        verify: bool | ssl.SSLContext = True if self._secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            return httpx2.AsyncClient(
-                verify=verify,
-                timeout=self._timeout,
-                limits=httpx2.Limits(
-                    max_connections=None, max_keepalive_connections=100, keepalive_expiry=60
-                ),
-                headers={"accept-encoding": "identity", "user-agent": "whet"},
-            )
-        except (ValueError, ImportError, httpx2.InvalidURL) as error:
-            raise ConfigError(
-                f"the proxy settings can't be used: {error}", hint="check HTTPS_PROXY"
-            ) from error
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self._parts.scheme == "https":
+            try:
+                trust = httpcore2.default_ssl_context()
+            except OSError as error:
+                raise ConfigError(
+                    f"the certificates can't be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
+                ) from error
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=trust,
+            proxy=proxy,
+            max_connections=None,
+            max_keepalive_connections=100,
+            keepalive_expiry=60,
+        )
 
     def _failure(self, info: ModelInfo, error: Exception) -> ProviderError:
         message, hint = self._explain(error)
@@ -139,19 +166,70 @@ class Http:
                 f"no trusted TLS connection to {self.where}: {reason}",
                 "SSL_CERT_FILE names extra certificates",
             )
-        if isinstance(error, httpx2.ProxyError):
+        if isinstance(error, httpcore2.ProxyError):
             return (
                 f"the proxy refused the way to {self.where}: {error}",
                 "check HTTPS_PROXY, HTTP_PROXY, NO_PROXY",
             )
-        if isinstance(error, httpx2.ConnectTimeout):
+        if isinstance(error, httpcore2.ConnectTimeout):
             return f"{self.where} did not answer within {CONNECT_TIMEOUT_S:.0f} s", "check the network"
-        if isinstance(error, httpx2.TimeoutException):
-            silence = self._timeout.read or 0
-            return f"{self.where} was silent for {silence:g} s", "model.timeout_s sets the limit"
-        if isinstance(error, httpx2.ConnectError):
+        if isinstance(error, httpcore2.TimeoutException):
+            return f"{self.where} was silent for {self._timeout_s:g} s", "model.timeout_s sets the limit"
+        if isinstance(error, httpcore2.ConnectError):
             return f"can't connect to {self.where}", "is the server running? check model.base_url"
         return f"the connection to {self.where} broke ({_first_line(error)})", "trying again usually helps"
+
+
+def _address(url: str, given: Mapping[str, str]) -> tuple[httpcore2.URL, list[tuple[bytes, bytes]]]:
+    """Give a URL as the transport wants it, and all headers; a name and password in the URL are sent."""
+    parts = urlsplit(url)
+    name = parts.hostname or ""
+    host = name.encode("ascii" if name.isascii() else "idna")
+    port = None if parts.port == _PORTS.get(parts.scheme) else parts.port
+    path = quote(parts.path, safe="/%:@!$&'()*+,;=~") or "/"
+    target = f"{path}?{quote(parts.query, safe='/%:@!$&()*+,;=~?')}" if parts.query else path
+    shown = b"[" + host + b"]" if b":" in host else host
+    if parts.username or parts.password:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        given = {**given, "authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    headers = [(b"host", shown if port is None else b"%b:%d" % (shown, port)), *_SENT]
+    headers += [(name.encode("ascii"), value.encode("ascii")) for name, value in given.items()]
+    scheme = parts.scheme.encode("ascii")
+    return httpcore2.URL(scheme=scheme, host=host, port=port, target=target.encode("ascii")), headers
+
+
+def _proxy(server: SplitResult) -> httpcore2.Proxy | None:
+    """Give the environment's proxy for this server. Raises ConfigError for one that can't be used."""
+    named = proxy_for(server.scheme, server.hostname or "")
+    if not named:
+        return None
+    try:
+        parts = urlsplit(named)
+        _port = parts.port
+        if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
+            raise ValueError(f"{parts.scheme}://{parts.hostname or ''} is no http, https or socks5 proxy")
+        if parts.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
+            raise ValueError("a SOCKS proxy needs the package socksio")
+        user = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+        return httpcore2.Proxy(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", auth=user)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"the proxy settings can't be used: {error}", hint="check HTTPS_PROXY") from error
+
+
+async def _inflated(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Undo a compression that was not asked for; deflate with and without its header."""
+    inflater, is_first = zlib.decompressobj(47), True
+    async for chunk in stream:
+        try:
+            text = inflater.decompress(chunk)
+        except zlib.error:
+            if not is_first:
+                raise
+            inflater = zlib.decompressobj(-15)
+            text = inflater.decompress(chunk)
+        is_first = False
+        if text:
+            yield text
 
 
 def parts_of(url: str) -> SplitResult | None:

@@ -8,7 +8,7 @@ the parent's cache, gets a digest of the conversation in place of its messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import apsw
@@ -53,13 +53,15 @@ DIGEST = "digest"
 
 class Parts(msgspec.Struct, frozen=True):
     """What forks are made of. `tools`: every tool of the program by name. `policy`: a gate that asks nobody.
-    `bind` has a session's writes count as a review's."""
+    `bind` has a session's writes count as a review's; `reopen` gives a session's link what stands before its
+    messages in every request (examples that it was begun with)."""
 
     database: Database
     clock: Clock
     tools: Mapping[str, Tool]
     policy: Gate
     bind: Callable[[str, Origin], None]
+    reopen: Callable[[str, ModelLink], Awaitable[ModelLink]]
     budget: Budget
     limits: Limits
     digest_tokens: int
@@ -87,7 +89,7 @@ async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *,
         view = reviews.view_of(connection, job.id)[1]
         key = sessions.key_of(connection, parent.id)
         if view == DIGEST:
-            text = live.view_after(connection, key, order.turn)
+            text = live.view_after(connection, key, _newest(connection, key, order))
             return parent, live.read_view(connection, key, text), sessions.prefix(connection, child_id), True
         return parent, live.read_view(connection, key, view), sessions.prefix(connection, child_id), False
 
@@ -99,6 +101,8 @@ async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *,
         inherited = []
     # A vendor may keep caches apart by the session's name, so the parent's goes out.
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
+    if not is_digest:
+        link = await parts.reopen(parent.id, link)
     metered = MeteredLink(link, parts.budget, order.context_tokens)
     parts.bind(child_id, _origin(job, parent))
     log = await SessionLog.open(parts.database, child_id, parts.clock)
@@ -121,7 +125,8 @@ def _child(
         prompt, tools_json = wording.prompt("digest.md"), msgspec.json.encode(offered).decode()
         view = DIGEST
     else:
-        view = live.view_after(connection, sessions.key_of(connection, parent.id), order.turn)
+        key = sessions.key_of(connection, parent.id)
+        view = live.view_after(connection, key, _newest(connection, key, order))
     new = NewSession(
         id=parts.clock.new_id(),
         parent_session_id=parent.id,
@@ -135,6 +140,11 @@ def _child(
         tools_json=tools_json,
     )
     return reviews.begin(connection, job.id, new, view, iso(parts.clock.now())).id
+
+
+def _newest(connection: apsw.Connection, key: int, order: Order) -> int:
+    """Give the last turn to look at: what was said since the order may take back what came before."""
+    return max(order.turn, live.last_turn(connection, key))
 
 
 def _origin(job: Job, parent: SessionRow) -> Origin:
@@ -204,6 +214,9 @@ class ReviewGate:
             "rule",
             f"{name} is denied in a review, so nothing was run. Allowed are: {', '.join(self._allowed)}.",
         )
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Tell nobody: a review makes no call that a confirmation service decides on."""
 
 
 class Nobody:

@@ -1,4 +1,4 @@
-"""What a review job is to do, as its payload says it: which session, up to which turn, for what, by whom.
+"""What a review job is to do, as its payload says it: which session, since which turn, for what, by whom.
 
 Written in the turn's end transaction, read by whichever process runs the job. It holds no key, only the
 name of the variable that has it.
@@ -31,8 +31,8 @@ class Runtime(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """A review's task. `turn` is the last turn that it sees, `context_tokens` the size of its last request;
-    `reasons` say what called for it."""
+    """A review's task. `turn` is the turn that called for it, for `reasons`; it sees that and what has ended
+    since. `context_tokens` is the size of that turn's last request."""
 
     session_id: str
     turn: int

@@ -19,9 +19,9 @@ import apsw
 
 from whet.clock import Clock, iso
 from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
-from whet.store.faults import DISK_FULL, as_store_error
-from whet.store.gather import After, Gather
-from whet.store.lane import Lane, Outcome, Rows
+from whet.sqlite.faults import DISK_FULL, as_store_error
+from whet.sqlite.gather import After, Gather
+from whet.sqlite.lane import Lane, Outcome, Rows
 from whet.store.migrations import is_current, migrate
 
 T = TypeVar("T")
@@ -106,16 +106,7 @@ class Database:
         Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
         thread before the waiter does, and also where that was cancelled.
         """
-        gather = self._gather_here()
-        done = gather.at_once(work)
-        if done is None:
-            return await gather.queue(work, after)
-        result, error = done
-        if after is not None:
-            after(result, error)
-        if error is not None:
-            raise error
-        return result
+        return await self._gather_here().small(work, after)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""

@@ -13,7 +13,7 @@ import msgspec
 
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Part, Replay, Role, ToolCall, Usage
-from whet.store.lane import Statement
+from whet.sqlite.lane import Statement
 
 SEQ_BITS = 22
 SEQ_LIMIT = 1 << SEQ_BITS

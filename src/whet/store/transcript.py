@@ -19,10 +19,10 @@ from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
+from whet.sqlite.lane import Rows, Statement
 from whet.store import claims, live, rows, search, sessions, turns
 from whet.store.database import Database
 from whet.store.jobs import AtEnd, Queued, nothing
-from whet.store.lane import Rows, Statement
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import Turn
 
@@ -94,6 +94,11 @@ class SessionLog:
     def turn_number(self) -> int:
         """The number of the turn that is open here; 0 between turns."""
         return self._state.open_turn.number if self._state.open_turn is not None else 0
+
+    def last_words(self) -> str:
+        """Give what the person said last; nothing where they have not said anything yet."""
+        said = (message.text for message in reversed(self.messages) if message.role == "user")
+        return next(said, "")
 
     async def begin_turn(self, message: Message) -> Turn:
         """Store the user's message and a turn in one transaction, and claim the session.

@@ -1,4 +1,4 @@
-"""Make foreign text fit for a model: printable, valid, and no longer than agreed.
+"""Make foreign text fit for a model: printable and valid; sizes in words.
 
 Only what can't be read is taken out: terminal escapes, control characters, broken Unicode. Words are
 data and stay as they are, whatever they claim to be.
@@ -29,16 +29,6 @@ def clean(text: str) -> str:
     return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))
 
 
-def clip(text: str, cap_chars: int) -> str:
-    """Give at most `cap_chars` characters of `text`: its head and its tail, the cut named between them."""
-    if len(text) <= cap_chars:
-        return text
-    room = max(0, cap_chars - len(_cut_line(len(text))))
-    head, tail = room - room // 2, room // 2
-    note = _cut_line(len(text) - head - tail)
-    return text[:head] + note + text[len(text) - tail :]
-
-
 def size(count_bytes: int) -> str:
     """Write a size for a reader: 812 bytes, 1.5 KB, 3.2 MB."""
     if count_bytes < 1000:
@@ -49,7 +39,3 @@ def size(count_bytes: int) -> str:
         if value < 1000:
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} TB"
-
-
-def _cut_line(count: int) -> str:
-    return f"\n[... {count:,} characters cut ...]\n"

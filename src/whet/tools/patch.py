@@ -16,11 +16,11 @@ from typing import Annotated
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext
+from whet.contract.tools import Tool, ToolContext, clip
 from whet.lanes import ToolPool
 from whet.tools import atomic, diffs, edits
 from whet.tools.encoding import Encoding, decode, encode
-from whet.tools.output import clean, clip, size
+from whet.tools.output import clean, size
 from whet.tools.paths import Place, kind, open_file, resolve
 from whet.tools.signature import tool
 

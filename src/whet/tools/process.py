@@ -2,8 +2,9 @@
 
 Output is read by `add_reader` and an exit is seen through a pidfd (a waiting thread where the system has
 none), so that this works in a loop on any thread and needs no child watcher. It does not know about
-tools, approval, or what a command means. Everything a `Processes` started is killed by its `close`; a
-child that made a session of its own (setsid) has left the group and is out of reach.
+tools, approval, or what a command means. Everything a `Processes` started is killed by its `close`, or by
+the guardian when this process dies before that; a child that made a session of its own (setsid) has left the
+group and is out of reach.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.tools.guardian import Guardian
 
 _CHUNK_BYTES = 65_536
 _STDIN_CAP_BYTES = 1_000_000
@@ -282,6 +284,7 @@ class Processes:
         self._count = 0
         self._held: dict[int, Process] = {}
         self._background: dict[str, Process] = {}
+        self._guardian = Guardian()
         self._shell = shutil.which("bash") or "/bin/sh"
 
     def start(self, command: Command) -> Process:
@@ -298,6 +301,7 @@ class Processes:
                 f"the command could not be started: {error.strerror}", hint=_spawn_hint(error)
             ) from error
         self._held[process.pid] = process
+        self._guardian.add(process.pid)
         process.attach(self._open_pidfd)
         if stdin is not None:
             process.write(stdin, ends=not command.keep_stdin)
@@ -333,6 +337,7 @@ class Processes:
         process.release()
         if process.exited.is_set():
             self._held.pop(process.pid, None)
+            self._guardian.drop(process.pid)
 
     def close(self) -> None:
         """Kill everything that is left; blocks for at most a second where something ignores SIGTERM."""
@@ -350,6 +355,7 @@ class Processes:
             process.reap(0.5)
         for process in list(self._held.values()):
             self.forget(process)
+        self._guardian.close()
         self._background.clear()
 
     def _spawn(self, command: Command) -> Process:

@@ -1,4 +1,8 @@
-"""An action as a person sees it before deciding: exact, whole up to a limit, with nothing hidden in it."""
+"""Text as a person sees it before deciding: exact, whole up to a limit, with nothing hidden in it.
+
+The approval gate, the confirmation page and every message to a person go through here. Does not know how
+the text is shown; escaping for HTML, Markdown or a vendor is done where it is sent.
+"""
 
 from __future__ import annotations
 

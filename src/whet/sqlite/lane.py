@@ -20,7 +20,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreBusy, StoreError
-from whet.store.faults import as_store_error
+from whet.sqlite.faults import as_store_error
 
 
 class Statement(msgspec.Struct, frozen=True, eq=False):

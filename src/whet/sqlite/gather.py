@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from whet.contract.errors import StoreError
-from whet.store.lane import Lane, Outcome, Work
+from whet.sqlite.lane import Lane, Outcome, Work
 
 After = Callable[[Any, BaseException | None], object]
 
@@ -44,7 +44,19 @@ class Gather:
         self._singles = 0
         self._at_once = 0
 
-    def at_once(self, work: Work) -> Outcome | None:
+    async def small(self, work: Work, after: After | None) -> Any:
+        """Commit a write of a few rows and give its result. A cancel leaves, and undoes nothing."""
+        done = self._try_at_once(work)
+        if done is None:
+            return await self._queue(work, after)
+        result, error = done
+        if after is not None:
+            after(result, error)
+        if error is not None:
+            raise error
+        return result
+
+    def _try_at_once(self, work: Work) -> Outcome | None:
         """Commit a write here and now where none has met another lately; None: nothing was done."""
         if not self._at_once or self._writes:
             return None
@@ -52,7 +64,7 @@ class Gather:
         outcomes = self._lane.try_here((work,))
         return outcomes[0] if outcomes is not None else None
 
-    def queue(self, work: Work, after: After | None) -> asyncio.Future[Any]:
+    def _queue(self, work: Work, after: After | None) -> asyncio.Future[Any]:
         """Commit a write of a few rows with all others of this pass; the future is its result."""
         future = self.loop.create_future()
         self._writes.append(Write(work, future, after))

@@ -1,0 +1,169 @@
+"""The gate's way to the confirmation service: submit, wait, use the approval up, report what came of it.
+
+A call's request is found again after a crash by its idempotency key, so neither side's restart asks a
+human twice or runs an action twice. Whatever goes wrong is a denial that says what went wrong. It does not
+decide what is high-risk (`approval/high_risk.py`), nor speak HTTP (`confirm/client.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from whet.clock import Clock
+from whet.config.files import read_small
+from whet.config.paths import Home
+from whet.config.schema import ConfirmSettings
+from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed, Ticket, Unreachable
+from whet.contract.events import ConfirmationAsked, Emit, Notice
+from whet.contract.protocols import ConfirmCase, Decision
+from whet.contract.tools import ToolOutput
+from whet.visible import visible
+
+_SHOWN_CHARS = 20_000
+_LINE_CHARS = 200
+_GRACE_S = 10.0
+_CANCEL_S = 3.0
+_SUBMIT_TRIES = 3
+_RETRY_S = 1.0
+
+
+class Confirmations:
+    """Has the humans behind a service decide. One for all sessions of a process; close with `aclose`."""
+
+    def __init__(
+        self, settings: ConfirmSettings, secrets: Mapping[str, str], home: Home, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._client = ConfirmClient(settings.url, _token(settings, secrets, home))
+
+    async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
+        """Decide as the Confirmer contract says."""
+        try:
+            ticket = await self._submit(case)
+            try:
+                record = await self._wait(case, ticket, emit)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._withdraw(ticket.id))
+                raise
+            if record["status"] not in ("approved", "auto_approved"):
+                return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
+            await self._client.consume(ticket.id, ticket.digest, idempotency_key=_key(case))
+        except (Failed, Unreachable, ConfirmationRefused) as error:
+            return Decision("deny", "service", _failure(error))
+        return Decision("allow", "service", f"approved by {record.get('resolved_by') or 'a rule'}")
+
+    async def report(self, case: ConfirmCase, output: ToolOutput, emit: Emit) -> None:
+        """Tell the service how a call ended that it allowed."""
+        result = "failed" if output.is_error else "executed"
+        note = f"{output.error_kind}: {visible(output.text, _LINE_CHARS)}" if output.is_error else ""
+        try:
+            ticket = await self._submit(case)  # the key finds the request that there is
+            record = await self._client.status(ticket.id)
+            if record["status"] == "pending":  # the service had forgotten the key
+                await self._client.cancel(ticket.id, "the action is over")
+            elif record.get("consumed_at"):
+                await self._client.report(ticket.id, result, note)
+        except (Failed, Unreachable, ConfirmationRefused) as error:
+            emit(Notice(f"the confirmation service was not told how the action ended: {error.message}"))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _submit(self, case: ConfirmCase) -> Ticket:
+        ask = Ask(
+            requester="whet",
+            session_key=case.call.session_id,
+            timeout_s=self._settings.timeout_s,
+            idempotency_key=_key(case),
+        )
+        line = case.subject.splitlines()[0] if case.subject else case.call.tool.name
+        text = f"{case.call.tool.name}: {line[:_LINE_CHARS]}"
+        for attempt in range(1, _SUBMIT_TRIES + 1):
+            try:
+                return await self._client.submit(case.action, text, _details(case), ask)
+            except Unreachable:
+                if attempt == _SUBMIT_TRIES:
+                    raise
+                await asyncio.sleep(_RETRY_S)
+        raise AssertionError  # the last try returned or raised
+
+    async def _wait(self, case: ConfirmCase, ticket: Ticket, emit: Emit) -> dict[str, Any]:
+        """Say where the human decides, and wait; a service that restarts meanwhile is waited for."""
+        record = await self._client.status(ticket.id)
+        if record["status"] != "pending":
+            return record
+        expires_at = record.get("expires_at")
+        left_s = float(self._settings.timeout_s)
+        if isinstance(expires_at, int | float):
+            left_s = max(0.0, expires_at - self._clock.now().timestamp())
+        seen = (case.call.call.id, case.action, case.subject, ticket.id, ticket.page_url, left_s)
+        emit(ConfirmationAsked(*seen))
+        return await self._client.wait(ticket.id, left_s + _GRACE_S)
+
+    async def _withdraw(self, request_id: str) -> None:
+        try:
+            async with asyncio.timeout(_CANCEL_S):
+                await self._client.cancel(request_id, "the person at the agent stopped it")
+        except (Failed, Unreachable, TimeoutError):
+            return  # it runs out by itself, and nobody is there to use it
+
+
+def _key(case: ConfirmCase) -> str:
+    return f"whet:{case.call.session_id}:{case.call.key}"
+
+
+def _details(case: ConfirmCase) -> dict[str, Any]:
+    """Give what the human reads. Secrets are masked there; the arguments' hash binds the approval to them."""
+    raw = json.dumps(case.call.arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    shown = {name: _shown(value) for name, value in case.call.arguments.items()}
+    return {
+        "tool": case.call.tool.name,
+        "arguments": shown,
+        "workspace": case.call.workspace,
+        "reasons": list(case.reasons),
+        "arguments_sha256": hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest(),
+    }
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str):
+        return visible(value, _SHOWN_CHARS)
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    return visible(json.dumps(value, ensure_ascii=False), _SHOWN_CHARS)
+
+
+def _refusal(record: Mapping[str, Any], timeout_s: int) -> str:
+    status, by = record["status"], record.get("resolved_by") or "somebody"
+    reason = f": {record['reason']}" if record.get("reason") else ""
+    if status == "denied":
+        text = f"A human ({by}) denied this at the confirmation service{reason}. Nothing was run. "
+        return visible(text + "Don't try to reach the same in another way; ask what they want instead.")
+    if status == "pending":
+        return "The confirmation service gave no decision in time, so nothing was run."
+    if status == "expired":
+        return (
+            f"Nobody decided at the confirmation service within {timeout_s} s, which is a denial. Nothing was"
+            " run."
+        )
+    return visible(f"The request at the confirmation service was {status} by {by}{reason}. Nothing was run.")
+
+
+def _failure(error: Failed | Unreachable | ConfirmationRefused) -> str:
+    message = error.message.rstrip(".")
+    if isinstance(error, Unreachable):
+        return visible(f"This needs a human's decision, and {message}, so nothing was run.")
+    return visible(f"The confirmation service refused this ({message}), so nothing was run.")
+
+
+def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) -> str:
+    """Give the agent's token: the variable's, or the one that the service left in this home."""
+    if token := secrets.get(settings.token_env):
+        return token
+    return (read_small(home.root / "confirm" / "submit.token") or "").strip()

@@ -1,0 +1,321 @@
+"""`whet confirm`: run the confirmation service, see what waits, decide.
+
+The commands that decide speak HTTP with the service, as any client does; `token`, `policy` and `audit`
+work on its files and need no running service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whet import log
+from whet.cli import output
+from whet.cli.confirm_files import audit, policy, prune, token
+from whet.cli.output import Column, emit_json, styled
+from whet.cli.wording import clip, exact, printable
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.confirm.client import BlockingClient, ConfirmClient, Failed
+from whet.contract.errors import ConfigError, NotFound, WhetError
+
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_url = click.option(
+    "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
+)
+_STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_approved")
+
+
+@click.group()
+def confirm() -> None:
+    """Put a person in front of what an agent does.
+
+    \b
+    whet confirm serve                 run the service; makes the first tokens
+    whet confirm list                  what waits for a decision
+    whet confirm approve ID            say yes
+    whet confirm deny ID -r "why not"  say no
+    """
+
+
+for command in (token, policy, audit, prune):
+    confirm.add_command(command)
+
+
+@confirm.command()
+@click.option("--host", envvar="CONFIRMATION_HOST", default="127.0.0.1", show_default=True)
+@click.option(
+    "--port", envvar="CONFIRMATION_PORT", default=6000, show_default=True, help="The API; 0 takes any."
+)
+@click.option("--web-port", default=6080, show_default=True, help="Web page and browsers; -1 for none.")
+@click.option("--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db.")
+@click.option(
+    "--rate-limit",
+    envvar="CONFIRMATION_RATE_LIMIT",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Submissions of one action an hour, for each principal.",
+)
+@click.option("--max-pending", type=click.IntRange(0), default=0, help="Pending at once for each principal.")
+@click.option(
+    "--policy", "policy_path", type=click.Path(path_type=Path, dir_okay=False), help="Rules (TOML, YAML)."
+)
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name for Host; * for any."
+)
+@click.option("--public-url", default="", metavar="URL", help="Where people reach the page, for links.")
+@click.option(
+    "--channels", type=click.Path(path_type=Path, dir_okay=False), help="Else confirm/channels.toml."
+)
+@click.option("--allow-private-callbacks", is_flag=True, help="Let webhooks go to private addresses.")
+@click.option("--new-key", is_flag=True, help="Sign with a new key from here on.")
+@click.option(
+    "--insecure-no-auth", is_flag=True, help="No tokens: anybody on this machine approves anything."
+)
+@click.pass_obj
+def serve(home: Home, **options: Any) -> None:
+    """Run the confirmation service until Ctrl-C or SIGTERM.
+
+    \b
+    whet confirm serve
+    whet confirm serve --policy policy.toml --rate-limit 100
+    """
+    # The server's modules cost more than all other commands together, and only this one needs them.
+    from whet.confirm.open import make_first_tokens, open_service, places  # noqa: PLC0415
+    from whet.confirm.serve import Settings, check, first_lines  # noqa: PLC0415
+    from whet.confirm.serve import serve as run  # noqa: PLC0415
+    from whet.confirm.service import Limits  # noqa: PLC0415
+
+    settings = Settings(
+        host=options["host"],
+        port=options["port"],
+        web_port=options["web_port"],
+        hosts=options["hosts"],
+        is_open=options["insecure_no_auth"],
+        allow_private_callbacks=options["allow_private_callbacks"],
+        public_url=options["public_url"],
+        channels=options["channels"],
+        secrets=load_secrets(home, os.environ),
+    )
+    check(settings)
+    home.ensure()
+    log.start(home.logs)
+    where = places(home, options["db_path"])
+    service = open_service(
+        where,
+        policy=options["policy_path"],
+        limits=Limits(options["rate_limit"], options["max_pending"]),
+        new_key=options["new_key"],
+    )
+    try:
+        made = [] if settings.is_open else make_first_tokens(service, where)
+
+        def ready(ports: Sequence[int]) -> None:
+            for line in first_lines(settings, ports, made):
+                click.echo(line, err=line.startswith("WARNING"))
+            sys.stdout.flush()
+
+        asyncio.run(run(service, where, settings, ready))
+    except* WhetError as group:
+        raise group.exceptions[0] from None
+    finally:
+        service.database.close()
+
+
+@confirm.command("list")
+@click.option("--status", type=click.Choice([*_STATUSES, "all"]), default="pending", show_default=True)
+@click.option("-n", "--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@_url
+@_json
+def list_(status: str, limit: int, url: str, as_json: bool) -> None:
+    """List requests, newest first."""
+    with BlockingClient(url, role="approve") as client:
+        found = client.run(client.calls.list("" if status == "all" else status, limit))
+    if as_json:
+        return emit_json({"requests": found})
+    if not found:
+        return click.echo(f"Nothing is {status}." if status != "all" else "Nothing was ever asked.")
+    now_s = time.time()
+    rows = [
+        [one["id"], printable(one["action"]), printable(one["requester"]), _when(one, now_s), _line(one)]
+        for one in found
+    ]
+    shape = (
+        Column("id"),
+        Column("action", grows=True),
+        Column("from", rank=2),
+        Column("status"),
+        Column("what", grows=True, rank=1),
+    )
+    click.echo(output.table(shape, rows))
+
+
+@confirm.command()
+@click.argument("request_id", metavar="ID")
+@_url
+@_json
+def show(request_id: str, url: str, as_json: bool) -> None:
+    """Show a request whole: what exactly would run, who asked, what became of it."""
+    with BlockingClient(url, role="approve") as client:
+        record = _found(client, request_id)
+    if as_json:
+        return emit_json(record)
+    click.echo("\n".join(_described(record)))
+
+
+@confirm.command()
+@click.argument("request_id", metavar="ID")
+@click.option("-r", "--reason", default="", help="Recorded with the decision.")
+@click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
+@_url
+@_json
+def approve(request_id: str, reason: str, digest: str, url: str, as_json: bool) -> None:
+    """Approve a request.
+
+    \b
+    whet confirm show ID && whet confirm approve ID
+    """
+    _decide(request_id, "approve", (reason, digest, url, as_json))
+
+
+@confirm.command()
+@click.argument("request_id", metavar="ID")
+@click.option("-r", "--reason", default="", help="The agent gets to read it.")
+@click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
+@_url
+@_json
+def deny(request_id: str, reason: str, digest: str, url: str, as_json: bool) -> None:
+    """Deny a request."""
+    _decide(request_id, "deny", (reason, digest, url, as_json))
+
+
+@confirm.command()
+@_url
+@_json
+def watch(url: str, as_json: bool) -> None:
+    """Follow what is asked and decided, live; --json prints one event a line. Ends with Ctrl-C."""
+    asyncio.run(_watch(url, as_json))
+
+
+@confirm.command()
+@_url
+@click.option(
+    "--match", "patterns", multiple=True, metavar="GLOB", help="Which tools to ask about; default all."
+)
+@click.option("--timeout", "timeout_s", default=300, show_default=True, help="Seconds to wait for a person.")
+def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
+    """A PreToolUse or PermissionRequest hook for Claude Code: reads the event on stdin, asks, answers.
+
+    \b
+    {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [
+       {"type": "command", "command": "whet confirm hook", "timeout": 320}]}]}}
+    """
+    from whet.confirm.hook import run_hook  # noqa: PLC0415 only this command needs it
+
+    click.echo(run_hook(sys.stdin.read(), url=url, patterns=patterns, timeout_s=timeout_s))
+
+
+@confirm.command()
+@_url
+def mcp(url: str) -> None:
+    """An MCP server on stdin and stdout whose tools can request and wait, and nothing else."""
+    from whet.confirm.mcp import serve_stdio  # noqa: PLC0415 only this command needs it
+
+    asyncio.run(serve_stdio(url))
+
+
+def _decide(request_id: str, verdict: str, given: tuple[str, str, str, bool]) -> None:
+    reason, digest, url, as_json = given
+    with BlockingClient(url, role="approve") as client:
+        found = _found(client, request_id)["id"] if len(request_id) < 22 else request_id
+        try:
+            answer = client.run(client.calls.decide(found, verdict, reason=reason, digest=digest))
+        except Failed as error:
+            raise _explained(error) from error
+    if as_json:
+        return emit_json(answer)
+    if answer["status"] == "pending":
+        return click.echo(f"Counted. {answer.get('message', '')}")
+    click.echo(f"{answer['status'].capitalize()}: {printable(answer['action'])} ({answer['id']})")
+
+
+def _explained(error: Failed) -> WhetError:
+    if error.status == 401:
+        return ConfigError(error.message, hint="set CONFIRMATION_TOKEN to a token of role approve")
+    if error.status == 404:
+        return NotFound(error.message, hint="whet confirm list")
+    return error
+
+
+def _found(client: BlockingClient, request_id: str) -> dict[str, Any]:
+    """Give a record by its id, or by the beginning of a pending one's."""
+    try:
+        if len(request_id) < 22:
+            pending = client.run(client.calls.list("pending", 500))
+            matching = [one for one in pending if one["id"].startswith(request_id)]
+            if len(matching) != 1:
+                what = "several pending requests begin" if matching else "no pending request begins"
+                raise NotFound(f"{what} with {request_id!r}", hint="whet confirm list")
+            return matching[0]
+        return client.run(client.calls.status(request_id))
+    except Failed as error:
+        raise _explained(error) from error
+
+
+async def _watch(url: str, as_json: bool) -> None:
+    async with ConfirmClient(url, role="approve") as client:
+        async for event in client.events():
+            if as_json:
+                click.echo(json.dumps(event, ensure_ascii=False))
+            else:
+                click.echo(_event_line(event))
+            sys.stdout.flush()
+
+
+def _event_line(event: dict[str, Any]) -> str:
+    data = event["data"]
+    what = data.get("action") or data.get("status") or data.get("verdict") or ""
+    stamp = time.strftime("%H:%M:%S", time.localtime(event["at"]))
+    line = f"{stamp}  {event['kind']:<10} {event['request_id']:<22}  {event['principal']}  {what}"
+    return clip(printable(line), output.terminal_width())
+
+
+def _when(one: dict[str, Any], now_s: float) -> str:
+    if one["status"] != "pending":
+        return str(one["status"])
+    left_s = max(0, int(one["expires_at"] - now_s))
+    return f"{left_s // 60}:{left_s % 60:02d} left"
+
+
+def _line(one: dict[str, Any]) -> str:
+    return printable(" ".join(one["description"].split()))
+
+
+def _described(record: dict[str, Any]) -> list[str]:
+    lines = [
+        styled(exact(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
+        f"status       {record['status']}"
+        + (f" by {record['resolved_by']}" if record["resolved_by"] else f"  ({_when(record, time.time())})"),
+        f"asked by     {exact(record['requester'])} (token: {record['principal']})",
+        f"asked        {record['created_at_iso']}",
+        f"digest       {record['digest']}",
+    ]
+    if record.get("quorum"):
+        lines.append(f"it takes     {record['quorum']}")
+    if record.get("reason"):
+        lines.append(f"reason       {exact(record['reason'])}")
+    lines.append("description, written by the agent:")
+    lines += [f"  {exact(line)}" for line in record["description"].splitlines()]
+    lines.append("details, exactly as they would run:")
+    details = json.dumps(record["details"], indent=2, ensure_ascii=False)
+    lines += [f"  {exact(line)}" for line in details.splitlines()]
+    return lines

@@ -1,0 +1,418 @@
+"""`whet confirm token | policy | audit | prune`: what works on the service's files, running or not."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+import click
+import msgspec
+
+from whet.cli import output
+from whet.cli.output import Column, Progress, emit_json, styled
+from whet.cli.wording import printable
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.confirm import audit as checks
+from whet.confirm import retention, tokens, whitelist
+from whet.confirm.database import Database
+from whet.confirm.http.shapes import iso
+from whet.confirm.keys import load_key
+from whet.confirm.ledger import Tx
+from whet.confirm.names import action_key, is_high_risk
+from whet.confirm.open import Places, newest_time, places
+from whet.confirm.policy import Facts, Policy, matches
+from whet.confirm.policy_file import load_policy
+from whet.confirm.quorum import describe
+from whet.confirm.records import ROLES
+from whet.confirm.timeline import Timeline
+from whet.contract.errors import ConfigError, NotFound
+
+T = TypeVar("T")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_db = click.option(
+    "--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db."
+)
+_AGE = re.compile(r"(\d+)\s*(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Age(click.ParamType[float]):
+    """A length of time: 90d, 12h, 30m, 45s; read as seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the text."""
+        if isinstance(value, int | float):
+            return float(value)
+        match = _AGE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not like 90d, 12h or 30m", param, ctx)
+        return float(int(match[1]) * _SECONDS[match[2]])
+
+
+@contextmanager
+def _opened(home: Home, db_path: Path | None) -> Generator[tuple[Database, Places]]:
+    where = places(home, db_path)
+    if not where.database.exists():
+        raise NotFound(f"there is no {where.database} yet", hint="whet confirm serve makes it")
+    database = Database.open(where.database)
+    try:
+        yield database, where
+    finally:
+        database.close()
+
+
+def _change(database: Database, where: Places, work: Callable[[Tx], T]) -> T:
+    """Run a change in one transaction, with its events in the audit log."""
+    key = load_key(where.key, may_make=False)
+    timeline = Timeline(database.read(newest_time))
+    return database.write_now(lambda db: work(Tx(db, timeline.now_s(), key)))
+
+
+def _me() -> str:
+    return f"cli:{getpass.getuser()}"
+
+
+@click.group()
+def token() -> None:
+    """Make, list, rotate and revoke bearer tokens."""
+
+
+@token.command()
+@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--name", required=True, metavar="PRINCIPAL", help="Who holds it; recorded with what it does.")
+@click.option(
+    "--for", "valid_s", type=Age(), metavar="TIME", help="How long it holds, e.g. 30d; else until revoked."
+)
+@_db
+@_json
+@click.pass_obj
+def create(
+    home: Home, role: str, name: str, valid_s: float | None, db_path: Path | None, as_json: bool
+) -> None:
+    """Make a token; it is printed once and stored as a hash.
+
+    \b
+    whet confirm token create --role approve --name alice
+    """
+    with _opened_or_new(home, db_path) as (database, where):
+        token_id, secret = _change(
+            database, where, lambda tx: tokens.create(tx, name, role, by=_me(), valid_s=valid_s)
+        )
+    _show_secret(token_id, secret, as_json)
+
+
+@token.command("list")
+@_db
+@_json
+@click.pass_obj
+def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
+    """List tokens; secrets are not stored, so they can't be shown."""
+    with _opened(home, db_path) as (database, _):
+        found = database.read(tokens.all_tokens)
+    if as_json:
+        return emit_json({"tokens": [msgspec.to_builtins(row) for row in found]})
+    if not found:
+        return click.echo("No tokens yet. Make one: whet confirm token create --role approve --name alice")
+    now_s = time.time()
+    rows = [
+        [row.id, printable(row.name), row.role, _state(row, now_s), (iso(row.created_at) or "")[:10]]
+        for row in found
+    ]
+    shape = (
+        Column("id"),
+        Column("name", grows=True),
+        Column("role"),
+        Column("state"),
+        Column("since", rank=1),
+    )
+    click.echo(output.table(shape, rows))
+
+
+@token.command()
+@click.argument("token_id", metavar="ID")
+@_db
+@click.pass_obj
+def revoke(home: Home, token_id: str, db_path: Path | None) -> None:
+    """Take a token back; the next request with it is refused."""
+    with _opened(home, db_path) as (database, where):
+        _change(database, where, lambda tx: tokens.revoke(tx, token_id, by=_me()))
+    click.echo(f"Revoked {token_id}.")
+
+
+@token.command()
+@click.argument("token_id", metavar="ID")
+@click.option(
+    "--overlap", "overlap_s", type=Age(), default=0.0, help="How long the old one still holds, e.g. 1h."
+)
+@_db
+@_json
+@click.pass_obj
+def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as_json: bool) -> None:
+    """Make a new token of the same name and role in place of an old one."""
+    with _opened(home, db_path) as (database, where):
+        made, secret = _change(
+            database, where, lambda tx: tokens.rotate(tx, token_id, by=_me(), overlap_s=overlap_s)
+        )
+    _show_secret(made, secret, as_json)
+
+
+@click.group()
+def policy() -> None:
+    """Check, try out and explain the rules; let an action pass for a while.
+
+    \b
+    [groups]
+    ops = ["alice", "bob"]
+    [[rules]]
+    action = "deploy_*"
+    details = { "$.env" = "production" }
+    effect = "ask"
+    quorum = "2 of ops"
+    """
+
+
+@policy.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@_json
+def check(path: Path, as_json: bool) -> None:
+    """Say whether a policy file is right; exit 1 with the place where it is not."""
+    read = load_policy(path)
+    if as_json:
+        return emit_json({"ok": True, "version": read.version, "rules": len(read.rules)})
+    click.echo(f"{path} is right: {len(read.rules)} rules, version {read.version}")
+
+
+@policy.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--action", required=True)
+@click.option("--details", default="{}", metavar="JSON")
+@click.option("--requester", default="agent", show_default=True)
+@click.option("--principal", default="agent", show_default=True)
+@click.option("--session", default="")
+@_json
+def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> None:
+    """Try a policy out on a request that is not made.
+
+    \b
+    whet confirm policy test policy.toml --action deploy_production --details '{"env": "production"}'
+    """
+    try:
+        parsed: object = json.loads(details)
+    except ValueError as error:
+        raise ConfigError(f"--details is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise ConfigError("--details must be a JSON object")
+    facts = _facts(
+        action, cast("dict[str, Any]", parsed), (who["principal"], who["requester"], who["session"])
+    )
+    _show_judgement(load_policy(path), facts, as_json)
+
+
+@policy.command()
+@click.argument("request_id", metavar="ID")
+@click.option("--policy", "path", type=click.Path(path_type=Path), help="Judge by this file; else by none.")
+@_db
+@_json
+@click.pass_obj
+def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None, as_json: bool) -> None:
+    """Say which rules fit a stored request, and what they make of it now."""
+    sql = (
+        "SELECT action, details, principal, requester, session_key, policy_version FROM requests WHERE id = ?"
+    )
+    with _opened(home, db_path) as (database, _):
+        row = database.read(lambda db: db.execute(sql, (request_id,)).fetchone())
+    if row is None:
+        raise NotFound(f"there is no request {request_id!r}", hint="whet confirm list --status all")
+    facts = _facts(row[0], json.loads(row[1]), (row[2], row[3], row[4]))
+    if not as_json:
+        click.echo(f"submitted under policy {row[5]}")
+    _show_judgement(load_policy(path), facts, as_json)
+
+
+@policy.command()
+@click.argument("action")
+@click.option("--principal", required=True, help="Whose requests pass; * for anybody's.")
+@click.option("--session", default="", help="Only in this session.")
+@click.option(
+    "--for", "seconds", type=Age(), required=True, metavar="TIME", help="At most 24h; never for ever."
+)
+@_db
+@click.pass_obj
+def allow(
+    home: Home, action: str, principal: str, session: str, seconds: float, db_path: Path | None
+) -> None:
+    """Let an action pass without asking for a while; each pass is recorded. Never a high-risk action."""
+    wanted = whitelist.Wanted(action.strip(), principal, session, seconds)
+    with _opened(home, db_path) as (database, where):
+        try:
+            made = _change(database, where, lambda tx: whitelist.add(tx, wanted, _me()))
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+    until = iso(float(str(made["expires_at"])))
+    click.echo(f"{made['action']} of {principal} passes until {until} (entry {made['id']}).")
+
+
+@policy.command()
+@click.argument("entry", type=int)
+@_db
+@click.pass_obj
+def disallow(home: Home, entry: int, db_path: Path | None) -> None:
+    """Take an entry of `allow` back."""
+    with _opened(home, db_path) as (database, where):
+        _change(database, where, lambda tx: whitelist.remove(tx, entry, _me()))
+    click.echo(f"Entry {entry} is gone.")
+
+
+@click.group()
+def audit() -> None:
+    """Verify and export the audit log."""
+
+
+@audit.command()
+@click.option(
+    "--checkpoint", type=click.Path(path_type=Path, exists=True), help="Checkpoints kept elsewhere."
+)
+@click.option(
+    "--key", "key_path", type=click.Path(path_type=Path, exists=True), help="Public key kept elsewhere."
+)
+@_db
+@_json
+@click.pass_obj
+def verify(
+    home: Home, checkpoint: Path | None, key_path: Path | None, db_path: Path | None, as_json: bool
+) -> None:
+    """Check the hash chain, the signed checkpoints and every record; exit 1 where something is wrong.
+
+    \b
+    whet confirm audit verify
+    whet confirm audit verify --checkpoint /mnt/elsewhere/checkpoints.jsonl
+    """
+    progress = Progress("verifying", SystemClock())
+    with _opened(home, db_path) as (database, where):
+        keys = checks.read_keys(key_path or where.public_key)
+        outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
+        outside += checks.read_checkpoints(checkpoint) if checkpoint else []
+        report = database.read_aside(
+            lambda db: checks.verify(db, keys, outside, lambda done: progress.update(f"{done} events"))
+        )
+    progress.finish()
+    if as_json:
+        emit_json({"ok": report.is_good, **msgspec.to_builtins(report)})
+    else:
+        for problem in report.problems:
+            click.echo(styled("wrong: ", "red") + printable(problem))
+        rate = report.events / report.seconds if report.seconds else 0
+        what = f"{report.events} events, {report.checkpoints} checkpoints, {report.records} records"
+        click.echo(f"{what} in {report.seconds:.2f} s ({rate:,.0f} events/s)")
+        click.echo(
+            styled("Nothing was altered.", "green") if report.is_good else "The log or a record WAS ALTERED."
+        )
+    if not report.is_good:
+        raise click.exceptions.Exit(1)
+
+
+@audit.command()
+@click.option("--after", default=0, help="Only events after this number.")
+@_db
+@click.pass_obj
+def export(home: Home, after: int, db_path: Path | None) -> None:
+    """Print the log as JSON lines, one event each."""
+    with _opened(home, db_path) as (database, _):
+
+        def write(db: apsw.Connection) -> None:
+            for line in checks.export(db, after):
+                sys.stdout.buffer.write(line)
+
+        sys.stdout.flush()
+        database.read_aside(write)
+
+
+@click.command()
+@click.option("--older-than", "age_s", type=Age(), required=True, metavar="TIME", help="e.g. 90d")
+@click.option(
+    "--archive", type=click.Path(path_type=Path), help="Append the events taken to this file first."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@_db
+@click.pass_obj
+def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path: Path | None) -> None:
+    """Take requests that ended long ago, and their events, out of the database.
+
+    The log still verifies: it then begins at a signed checkpoint.
+    """
+    with _opened(home, db_path) as (database, where):
+        cut = database.read(lambda db: retention.plan(db, time.time() - age_s))
+        what = f"{cut.requests} requests and {cut.events} events"
+        if dry_run:
+            return click.echo(f"Would take {what}.")
+        if archive is not None:
+            with archive.open("ab") as file:
+                database.read_aside(lambda db: file.writelines(checks.export(db, 0, cut.size)))
+        _change(database, where, lambda tx: retention.note(tx, cut, _me()))
+        while database.write_now(lambda db: retention.take(db, cut)):
+            pass
+    click.echo(f"Took {what}.")
+
+
+@contextmanager
+def _opened_or_new(home: Home, db_path: Path | None) -> Generator[tuple[Database, Places]]:
+    """Open the files, made where they are not there: tokens may be made before the first start."""
+    home.ensure()
+    where = places(home, db_path)
+    is_new = not where.database.exists()
+    database = Database.open(where.database)
+    try:
+        load_key(where.key, may_make=is_new)
+        yield database, where
+    finally:
+        database.close()
+
+
+def _show_secret(token_id: str, secret: str, as_json: bool) -> None:
+    if as_json:
+        return emit_json({"id": token_id, "token": secret})
+    click.echo(secret)
+    click.echo(f"id {token_id}; it is not shown again.", err=True)
+
+
+def _state(row: tokens.TokenRow, now_s: float) -> str:
+    if row.revoked_at is not None:
+        return "revoked"
+    return "ended" if row.expires_at is not None and now_s >= row.expires_at else "in use"
+
+
+def _facts(action: str, details: dict[str, Any], who: tuple[str, str, str]) -> Facts:
+    key = action_key(action)
+    return Facts(key, *who, details, is_high_risk(key), time.time())
+
+
+def _show_judgement(policy: Policy, facts: Facts, as_json: bool) -> None:
+    found = policy.judge(facts)
+    fitting = [rule.name for rule in policy.rules if matches(rule, facts)]
+    if as_json:
+        return emit_json(
+            {
+                "effect": found.effect,
+                "why": found.why,
+                "rule": found.rule,
+                "matching": fitting,
+                "quorum": describe(found.plan.quorum),
+                "high_risk": facts.is_high_risk,
+                "version": policy.version,
+            }
+        )
+    click.echo(f"{styled(found.effect, 'bold')}: {found.why}")
+    click.echo(f"rules that fit: {', '.join(fitting) or 'none'}")
+    if found.effect == "ask":
+        click.echo(f"it takes: {describe(found.plan.quorum)}; {found.plan.deny_threshold} denial ends it")

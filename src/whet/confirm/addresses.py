@@ -1,0 +1,57 @@
+"""Where a webhook may go: resolve a host once, refuse private addresses, connect to what was checked.
+
+Because the connection goes to the address that was looked at, a name that resolves differently a moment
+later leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+import msgspec
+
+from whet.contract.errors import WhetError
+
+
+class AddressRefused(WhetError):
+    """A webhook address that may not be called."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A checked address: connect to `url`, say `host` in the Host header and to TLS."""
+
+    url: str
+    host_header: str
+    server_name: str
+
+
+async def resolve(url: str, *, allow_private: bool) -> Target:
+    """Check an address and give where to connect. Raises AddressRefused; OSError where it can't be found."""
+    parts = urlsplit(url)
+    host = parts.hostname
+    if parts.scheme not in ("http", "https") or not host or parts.username or parts.password:
+        raise AddressRefused("not an http or https address")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in found]
+    if not addresses:
+        raise AddressRefused(f"{host} has no address")
+    if not allow_private and not all(_is_public(address) for address in addresses):
+        raise AddressRefused(f"{host} is a private address; --allow-private-callbacks permits that")
+    first = addresses[0]
+    literal = f"[{first}]" if first.version == 6 else str(first)
+    path = parts.path or "/"
+    query = f"?{parts.query}" if parts.query else ""
+    return Target(f"{parts.scheme}://{literal}:{port}{path}{query}", parts.netloc, host)
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    judged = mapped or address
+    if isinstance(judged, ipaddress.IPv6Address) and (judged.sixtofour or judged.teredo):
+        return False  # tunnels may lead to any IPv4 address
+    return judged.is_global and not judged.is_multicast

@@ -1,0 +1,259 @@
+"""Check and export the audit log: the hash chain, the signed checkpoints, and that the records agree with it.
+
+What is found wrong is a list of lines for a person; an empty list means that nothing was altered, removed,
+reordered or cut off before the newest checkpoint that is known. Events after the newest checkpoint are
+protected by the chain alone. Needs the public key, no running service.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.config.files import read_small
+from whet.confirm.canonical import request_digest
+from whet.confirm.keys import PublicKey, unbase64
+from whet.confirm.ledger import GENESIS, checkpoint_message
+from whet.contract.errors import ConfigError, NotFound
+
+_ENOUGH = 20
+_STEP = 20_000
+_encode = msgspec.json.Encoder().encode
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A signed statement of how long the log was and what its newest hash was."""
+
+    size: int
+    head: str
+    at: float
+    key_id: str
+    signature: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a check found."""
+
+    events: int
+    records: int
+    checkpoints: int
+    head: str
+    problems: tuple[str, ...]
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+Keys = Mapping[str, PublicKey]
+Tell = Callable[[int], None]
+
+
+def read_keys(path: Path) -> dict[str, PublicKey]:
+    """Read public keys, one a line, by their id. Raises NotFound, ConfigError."""
+    text = read_small(path)
+    if text is None:
+        raise NotFound(f"there is no public key file {path}", hint="it is made by: whet confirm serve")
+    found = [PublicKey.parse(line) for line in text.splitlines() if line.strip()]
+    return {key.id: key for key in found}
+
+
+def read_checkpoints(path: Path) -> list[Checkpoint]:
+    """Read exported checkpoints, one JSON object a line. Raises ConfigError."""
+    try:
+        lines = path.read_bytes().splitlines()
+        return [msgspec.json.decode(line, type=Checkpoint) for line in lines if line.strip()]
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"can't read checkpoints from {path}: {error}") from error
+
+
+def verify(
+    db: apsw.Connection, keys: Keys, outside: Iterable[Checkpoint] = (), tell: Tell | None = None
+) -> Report:
+    """Check everything; `outside` are checkpoints that were kept elsewhere. Reads in one transaction."""
+    began = time.perf_counter()
+    problems: list[str] = []
+    base, before = _base(db)
+    inside = [Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size")]
+    marks: dict[int, list[Checkpoint]] = {}
+    for mark in [*inside, *outside]:
+        if problem := _signature_problem(mark, keys):
+            problems.append(problem)
+        marks.setdefault(mark.size, []).append(mark)
+    count, head = base, before
+    try:
+        count, head = _check_chain(db, (base, before), marks, problems, tell)
+        records = _check_records(db, problems) if len(problems) < _ENOUGH else 0
+    except (UnicodeDecodeError, TypeError) as error:
+        problems.append(f"a row after event {count} can't be read: {error}")
+        records = 0
+    for size in sorted(size for size in marks if size > count):
+        problems.append(
+            f"the log ends at event {count}, but a checkpoint is signed for {size}: it was cut off"
+        )
+        break
+    seconds = time.perf_counter() - began
+    return Report(count - base, records, len(marks), head.hex(), tuple(problems[:_ENOUGH]), seconds)
+
+
+def _base(db: apsw.Connection) -> tuple[int, bytes]:
+    """Where the log begins: at event 1, or after what `prune` took away up to a checkpoint."""
+    row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
+    if row is None:
+        return 0, GENESIS
+    size = int(row[0])
+    mark = db.execute("SELECT head FROM checkpoints WHERE size = ?", (size,)).fetchone()
+    return (size, bytes.fromhex(mark[0])) if mark else (0, GENESIS)
+
+
+def _signature_problem(mark: Checkpoint, keys: Keys) -> str:
+    key = keys.get(mark.key_id)
+    if key is None:
+        return f"the checkpoint at {mark.size} is signed with a key that is not known ({mark.key_id})"
+    message = checkpoint_message(mark.size, mark.head, mark.at)
+    try:
+        genuine = key.is_signed(message, unbase64(mark.signature))
+    except ValueError:
+        genuine = False
+    return "" if genuine else f"the checkpoint at {mark.size} has a signature that does not fit"
+
+
+def _check_chain(
+    db: apsw.Connection,
+    start: tuple[int, bytes],
+    marks: Mapping[int, list[Checkpoint]],
+    problems: list[str],
+    tell: Tell | None,
+) -> tuple[int, bytes]:
+    """Walk the log; gives the last event's number and hash."""
+    count, head = start
+    sha256 = hashlib.sha256
+    sql = "SELECT id, at, kind, request_id, principal, owner, data, hash FROM events WHERE id > ? ORDER BY id"
+    for row in db.execute(sql, (count,)):
+        count += 1
+        stored = row[7]
+        if row[0] != count:
+            problems.append(f"event {count} is missing")
+            count = row[0]
+        elif sha256(head + _encode(row[:7])).digest() != stored:
+            problems.append(f"event {count} was altered, or the one before it")
+        if type(stored) is not bytes:
+            raise TypeError("the hash is not a blob")
+        head = stored
+        if count in marks:
+            for mark in marks[count]:
+                if mark.head != head.hex():
+                    problems.append(f"event {count} is not what the checkpoint at {count} was signed for")
+        if len(problems) >= _ENOUGH:
+            break
+        if tell is not None and count % _STEP == 0:
+            tell(count)
+    return count, head
+
+
+_RECORD = (
+    "SELECT id, action, details, requester, session_key, expires_at, digest, status, resolved_by,"
+    " resolved_at, reason, consumed_at FROM requests"
+)
+_ENDS = ("decided", "expired", "cancelled")
+
+
+def _check_records(db: apsw.Connection, problems: list[str]) -> int:
+    """Compare every stored request with what the log says of it; gives how many there are."""
+    count = 0
+    for row in db.execute(_RECORD):
+        count += 1
+        if problem := _record_problem(db, row):
+            problems.append(f"request {row[0]}: {problem}")
+            if len(problems) >= _ENOUGH:
+                return count
+    pruned = db.execute("SELECT value FROM facts WHERE name = 'pruned_before'").fetchone()
+    missing = db.execute(
+        "SELECT e.request_id FROM events e LEFT JOIN requests r ON r.id = e.request_id"
+        " WHERE e.kind = 'submitted' AND r.id IS NULL AND e.at >= ? LIMIT ?",
+        (float(pruned[0]) if pruned else 0.0, _ENOUGH),
+    )
+    problems.extend(f"request {row[0]} is in the log, but its record is gone" for row in missing)
+    return count
+
+
+def _record_problem(db: apsw.Connection, row: tuple[Any, ...]) -> str:
+    request_id, *content, digest, status, by, at, reason, used = row
+    if problem := _content_problem(request_id, content, digest):
+        return problem
+    told = _told(db, request_id)
+    if not told.digest:
+        return "" if _is_pruned(db, request_id) else "the log says nothing of it"
+    if told.digest != digest:
+        return "its digest is not the one in the log"
+    if told.end is None:
+        return "" if status == "pending" else f"it says {status}, the log says pending"
+    if told.end != (status, by, at, reason):
+        return f"it says {status} by {by or 'nobody'}, the log says {told.end[0]} by {told.end[1]}"
+    return "" if told.is_used == (used is not None) else "whether it was consumed is not what the log says"
+
+
+def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
+    action, details, requester, session_key, expires_at = content
+    try:
+        read: object = msgspec.json.decode(details)
+        found = request_digest(request_id, action, read, requester, session_key, expires_at)
+    except (ValueError, msgspec.DecodeError):
+        return "its details were altered: they are not JSON"
+    return "" if found == digest else "its content was altered: it does not fit its digest"
+
+
+class _Told(msgspec.Struct):
+    """What the log says of a request: the digest last, how it ended, whether it was used."""
+
+    digest: str = ""
+    end: tuple[str, str, float, str] | None = None
+    is_used: bool = False
+
+
+def _told(db: apsw.Connection, request_id: str) -> _Told:
+    told = _Told()
+    sql = "SELECT kind, principal, data FROM events WHERE request_id = ? AND request_id != '' ORDER BY id"
+    for kind, principal, data in db.execute(sql, (request_id,)):
+        if kind in ("submitted", "amended", *_ENDS):
+            said: dict[str, Any] = msgspec.json.decode(data)
+            told.digest = said["digest"]
+            if kind in _ENDS:
+                told.end = (said["status"], principal, said["resolved_at"], said.get("reason", ""))
+        told.is_used = told.is_used or kind == "consumed"
+    return told
+
+
+def _is_pruned(db: apsw.Connection, request_id: str) -> bool:
+    """Whether the events of a request may have been pruned: it is older than what the log begins with."""
+    row = db.execute(
+        "SELECT r.created_at < e.at FROM requests r, events e WHERE r.id = ? ORDER BY e.id LIMIT 1",
+        (request_id,),
+    ).fetchone()
+    return bool(row and row[0]) and _base(db)[0] > 0
+
+
+def export(db: apsw.Connection, after_id: int = 0, until_id: int = 1 << 62) -> Iterator[bytes]:
+    """Give the log as JSON lines, one event each, whole and in order."""
+    sql = "SELECT * FROM events WHERE id > ? AND id <= ? ORDER BY id"
+    for row in db.execute(sql, (after_id, until_id)):
+        number, at_s, kind, request_id, principal, owner, data, digest = row
+        shown = {
+            "id": number,
+            "at": at_s,
+            "kind": kind,
+            "request_id": request_id,
+            "principal": principal,
+            "owner": owner,
+            "data": msgspec.Raw(data.encode()),
+            "hash": digest.hex(),
+        }
+        yield _encode(shown) + b"\n"

@@ -1,0 +1,112 @@
+"""Canonical JSON (RFC 8785) and the digest that binds a decision to exactly one action.
+
+Numbers: floats as ECMAScript prints them; whole numbers keep every digit, also beyond 2^53, where RFC 8785
+is silent and rounding would give two actions one digest. What is not JSON (NaN, lone surrogates) raises
+ValueError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from json import JSONEncoder
+from typing import cast
+
+# Of the standard library's encoder only the strings are used: it escapes as RFC 8785 asks.
+_quote = JSONEncoder(ensure_ascii=False).encode
+_EXACT_LIMIT = 1e21
+
+
+def canonical(value: object) -> bytes:
+    """Encode a JSON value (dicts, lists, strings, numbers, True, False, None) canonically as UTF-8."""
+    parts: list[str] = []
+    _write(value, parts)
+    return "".join(parts).encode("utf-8")
+
+
+def digest_of(fields: Mapping[str, object]) -> str:
+    """Give the SHA-256 of the canonical form, in hex."""
+    return hashlib.sha256(canonical(fields)).hexdigest()
+
+
+def request_digest(
+    request_id: str, action: str, details: object, requester: str, session_key: str, expiry_s: float
+) -> str:
+    """Give what a decision is bound to; `expiry_s` is the record's `expires_at`."""
+    return digest_of(
+        {
+            "action": action,
+            "details": details,
+            "requester": requester,
+            "session_key": session_key,
+            "id": request_id,
+            "expiry": expiry_s,
+        }
+    )
+
+
+def _write(value: object, parts: list[str]) -> None:
+    if isinstance(value, str):
+        parts.append(_quote(value))
+    elif value is None or isinstance(value, bool):
+        parts.append("null" if value is None else "true" if value else "false")
+    elif isinstance(value, int):
+        parts.append(str(value))
+    elif isinstance(value, float):
+        parts.append(_number(value))
+    elif isinstance(value, dict):
+        _write_object(cast("dict[str, object]", value), parts)
+    elif isinstance(value, list | tuple):
+        _write_array(cast("list[object]", value), parts)
+    else:
+        raise ValueError(f"{type(value).__name__} is not JSON")
+
+
+def _write_object(value: dict[str, object], parts: list[str]) -> None:
+    separator = "{"
+    for key in sorted(value) if all(map(str.isascii, value)) else sorted(value, key=_utf16):
+        parts.append(separator)
+        parts.append(_quote(key))
+        parts.append(":")
+        _write(value[key], parts)
+        separator = ","
+    parts.append("}" if value else "{}")
+
+
+def _write_array(value: list[object], parts: list[str]) -> None:
+    parts.append("[")
+    for index, item in enumerate(value):
+        if index:
+            parts.append(",")
+        _write(item, parts)
+    parts.append("]")
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be")
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        raise ValueError("NaN and infinities are not JSON")
+    if value == 0:
+        return "0"
+    if value.is_integer() and abs(value) < _EXACT_LIMIT:
+        return str(int(value))
+    return _ecmascript(value)
+
+
+def _ecmascript(value: float) -> str:
+    """Spell a float as ECMAScript does: exponents only below 1e-6 and from 1e21 on."""
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return mantissa
+    power = int(exponent)
+    if -7 < power < 0:
+        sign = "-" if mantissa.startswith("-") else ""
+        digits = mantissa.lstrip("-").replace(".", "")
+        if digits.endswith("0") and "." in mantissa:
+            digits = digits.rstrip("0")
+        return f"{sign}0.{'0' * (-power - 1)}{digits}"
+    return f"{mantissa.removesuffix('.0')}e{'+' if power > 0 else '-'}{abs(power)}"

@@ -1,0 +1,414 @@
+"""Ask a person before doing something: the client of the confirmation service.
+
+    async with ConfirmClient() as client:
+        approved = await client.confirm("deploy_production", "Deploy 1.4.2", {"version": "1.4.2"})
+        ...                      # approved for exactly that, and used up: run it once
+        await client.report(approved.id, "executed")
+
+`@requires_confirmation` does all of that around a function. Everything fails closed: no service, no answer in
+time, another digest, an approval used before, all raise ConfirmationRefused. `BlockingClient` has the same
+calls for programs without an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, cast
+
+import httpx2
+import msgspec
+
+from whet.config.files import read_small
+from whet.config.paths import find_home
+from whet.confirm.canonical import request_digest
+from whet.contract.errors import ConfigError, WhetError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+DEFAULT_URL = "http://127.0.0.1:6000"
+_WAIT_S = 60.0
+_TIMEOUT_S = 15.0
+_RETRY_S = 2.0
+_BEAT_S = 40.0
+
+
+class ConfirmationRefused(WhetError):
+    """The action may not run. `status` is denied, expired, cancelled, unavailable or refused."""
+
+    def __init__(self, message: str, *, status: str, request_id: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.request_id = request_id
+
+
+class Failed(WhetError):
+    """The service answered with an error: its HTTP status and body."""
+
+    def __init__(
+        self, message: str, *, status: int, body: dict[str, Any], retry_after_s: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+        self.retry_after_s = retry_after_s
+
+
+class Unreachable(WhetError):
+    """The service can't be reached or does not answer."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """How to ask. `idempotency_key` makes asking again after a crash find the same request."""
+
+    requester: str = "agent"
+    session_key: str = ""
+    timeout_s: int = 300
+    idempotency_key: str = ""
+    callback_url: str = ""
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """A request that was submitted, approved, or (with a grant) used up."""
+
+    id: str
+    status: str
+    digest: str
+    grant: str = ""
+    resolved_by: str = ""
+    page_url: str = ""
+
+
+_PLAIN = Ask()
+
+
+class ConfirmClient:
+    """Calls of the service. Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used;
+    without `url`, WHET_CONFIRM_URL or port 6000 on this machine."""
+
+    def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
+        self.url = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
+        token = token or os.environ.get("CONFIRMATION_TOKEN") or _stored_token(role)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        local = self.url.partition("://")[2].partition(":")[0] in ("127.0.0.1", "localhost")
+        self._http = httpx2.AsyncClient(
+            base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=not local
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    # --- asking
+
+    async def confirm(
+        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+    ) -> Ticket:
+        """Ask, wait for the decision and use it up; returns only where the action may run now, once.
+
+        Raises ConfirmationRefused in every other case. A cancelled wait takes the request back.
+        """
+        try:
+            ticket = await self.submit(action, description, details, ask)
+            try:
+                record = await self.wait(ticket.id, ask.timeout_s + 10.0)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._take_back(ticket.id))
+                raise
+            return await self._use(ticket, record)
+        except (Failed, Unreachable) as error:
+            status = "unavailable" if isinstance(error, Unreachable) or error.status >= 500 else "refused"
+            raise ConfirmationRefused(error.message, status=status, hint=error.hint) from error
+
+    async def submit(
+        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+    ) -> Ticket:
+        """Submit and return at once. Raises Failed, Unreachable, ConfirmationRefused for a digest that is
+        not of what was asked."""
+        body: dict[str, Any] = {
+            "action": action,
+            "description": description,
+            "details": details or {},
+            "requester": ask.requester,
+            "session_key": ask.session_key,
+            "timeout_seconds": ask.timeout_s,
+        }
+        if ask.callback_url:
+            body["callback_url"] = ask.callback_url
+        headers = {"idempotency-key": ask.idempotency_key} if ask.idempotency_key else {}
+        answer = await self.call("POST", "/confirm", body, headers=headers)
+        ticket = Ticket(
+            answer["id"], answer["status"], answer["digest"], page_url=str(answer.get("page_url", ""))
+        )
+        if "expires_at" in answer:
+            expected = request_digest(
+                ticket.id,
+                action.strip(),
+                details or {},
+                ask.requester,
+                ask.session_key,
+                answer["expires_at"],
+            )
+            if expected != ticket.digest:
+                raise ConfirmationRefused("the service recorded something else", status="refused")
+        return ticket
+
+    async def status(self, request_id: str) -> dict[str, Any]:
+        """Give the record."""
+        return await self.call("GET", f"/confirm/{request_id}")
+
+    async def wait(self, request_id: str, timeout_s: float) -> dict[str, Any]:
+        """Give the record once it has ended, or as it is after `timeout_s`. A service that restarts meanwhile
+        is waited for; raises Unreachable when the time is up without an answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            left_s = deadline - loop.time()
+            wait_s = max(0.0, min(_WAIT_S, left_s))
+            try:
+                record = await self.call(
+                    "GET", f"/confirm/{request_id}?wait={wait_s:.1f}", timeout_s=wait_s + _TIMEOUT_S
+                )
+                if record["status"] != "pending" or left_s <= 0:
+                    return record
+            except Unreachable:
+                if left_s <= _RETRY_S:
+                    raise
+                await asyncio.sleep(_RETRY_S)
+
+    async def consume(self, request_id: str, digest: str, *, idempotency_key: str = "") -> Ticket:
+        """Use an approval up. Raises Failed where it is used, another action's, or none; the same
+        `idempotency_key` gets the same answer again."""
+        headers = {"idempotency-key": idempotency_key} if idempotency_key else {}
+        answer = await self.call(
+            "POST", f"/confirm/{request_id}/consume", {"digest": digest}, headers=headers
+        )
+        return Ticket(request_id, "consumed", digest, answer["grant"])
+
+    async def report(self, request_id: str, result: str, note: str = "") -> None:
+        """Say what came of it: executed or failed."""
+        await self.call("POST", f"/confirm/{request_id}/report", {"result": result, "note": note[:4000]})
+
+    async def cancel(self, request_id: str, reason: str = "") -> dict[str, Any]:
+        """Take a request back."""
+        return await self.call("POST", f"/confirm/{request_id}/cancel", {"reason": reason})
+
+    # --- deciding
+
+    async def decide(
+        self, request_id: str, verdict: str, *, reason: str = "", digest: str = ""
+    ) -> dict[str, Any]:
+        """Approve or deny; `digest` refuses when the request is not what was looked at."""
+        body = {name: value for name, value in (("reason", reason), ("digest", digest)) if value}
+        return await self.call("POST", f"/confirm/{request_id}/{verdict}", body)
+
+    async def list(self, status: str = "pending", limit: int = 50) -> list[dict[str, Any]]:
+        """Give requests, newest first."""
+        found = await self.call("GET", f"/confirm?status={status}&limit={limit}")
+        return cast("list[dict[str, Any]]", found["requests"])
+
+    async def events(self, after_id: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Give events as they come, from `after_id` or from now; a lost connection goes on where it ended."""
+        while True:
+            headers = {} if after_id is None else {"last-event-id": str(after_id)}
+            try:
+                async with self._http.stream(
+                    "GET", "/events", headers=headers, timeout=httpx2.Timeout(_TIMEOUT_S, read=_BEAT_S)
+                ) as answer:
+                    if answer.status_code >= 400:
+                        body = msgspec.json.decode(await answer.aread(), type=dict[str, Any])
+                        raise Failed(str(body.get("error")), status=answer.status_code, body=body)
+                    async for line in answer.aiter_lines():
+                        if line.startswith("data: "):
+                            event = msgspec.json.decode(line[6:], type=dict[str, Any])
+                            after_id = int(event["id"])
+                            yield event
+            except (httpx2.HTTPError, OSError) as error:
+                if after_id is None:
+                    raise self._unreachable(error) from error
+            await asyncio.sleep(_RETRY_S)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> dict[str, Any]:
+        """Make one call and give its JSON. Raises Failed for an answer of 400 or more, Unreachable."""
+        try:
+            answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
+            read: object = msgspec.json.decode(answer.content)
+        except (httpx2.HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"{self.url} is not a confirmation service") from error
+        shown = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+        if answer.status_code >= 400:
+            message = str(shown.get("error") or f"answered {answer.status_code}")
+            wait = answer.headers.get("retry-after", "0")
+            raise Failed(
+                message,
+                status=answer.status_code,
+                body=shown,
+                retry_after_s=float(wait) if wait.isdigit() else 0.0,
+            )
+        return shown
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f"the confirmation service at {self.url} can't be reached ({type(error).__name__})",
+            hint="start it with: whet confirm serve",
+        )
+
+    async def _use(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
+        status = str(record["status"])
+        if status not in ("approved", "auto_approved"):
+            raise ConfirmationRefused(_why(record), status=status, request_id=ticket.id)
+        used = await self.consume(ticket.id, ticket.digest)
+        return msgspec.structs.replace(used, resolved_by=str(record.get("resolved_by", "")))
+
+    async def _take_back(self, request_id: str) -> None:
+        try:
+            await self.cancel(request_id, "the caller stopped waiting")
+        except (Failed, Unreachable):
+            return  # it will run out by itself
+
+
+class BlockingClient:
+    """The same calls for programs without an event loop: `client.run(client.calls.confirm(...))`, and the
+    three that most programs need as plain methods."""
+
+    def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
+        self.calls = ConfirmClient(url, token, role=role)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run(self.calls.close())
+        self._runner.close()
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run one call to its end. Raises RuntimeError inside a running event loop."""
+        return self._runner.run(call)
+
+    def confirm(
+        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+    ) -> Ticket:
+        """Ask and wait; see ConfirmClient.confirm."""
+        return self.run(self.calls.confirm(action, description, details, ask))
+
+    def submit(
+        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+    ) -> Ticket:
+        """Ask and return at once; see ConfirmClient.submit."""
+        return self.run(self.calls.submit(action, description, details, ask))
+
+    def report(self, request_id: str, result: str, note: str = "") -> None:
+        """Say what came of it; see ConfirmClient.report."""
+        self.run(self.calls.report(request_id, result, note))
+
+
+def requires_confirmation(
+    action: str, *, describe: str = "", ask: Ask = _PLAIN, url: str = "", token: str = ""
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function, plain or async, run only after a person approved this very call.
+
+    The call's arguments are the details; those that are not JSON are shown by their repr. `describe` may name
+    them in braces. Raises ConfirmationRefused instead of running; what came of the run is reported.
+    """
+
+    def wrap(function: Callable[P, T]) -> Callable[P, T]:
+        shape = inspect.signature(function)
+
+        async def guarded(call: Callable[[], Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+            details = _arguments(shape, args, kwargs)
+            text = describe.format_map(details) if describe else f"{function.__qualname__}{shape}"
+            async with ConfirmClient(url, token) as client:
+                ticket = await client.confirm(action, text, details, ask)
+                try:
+                    result = call()
+                    if inspect.isawaitable(result):
+                        result = await result
+                except BaseException as error:
+                    await _report(client, ticket, "failed", type(error).__name__)
+                    raise
+                await _report(client, ticket, "executed", "")
+                return result
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def waiting(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await guarded(functools.partial(function, *args, **kwargs), *args, **kwargs)
+
+            return cast("Callable[P, T]", waiting)
+
+        @functools.wraps(function)
+        def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
+            call = functools.partial(function, *args, **kwargs)
+            return cast("T", asyncio.run(guarded(call, *args, **kwargs)))
+
+        return blocking
+
+    return wrap
+
+
+async def _report(client: ConfirmClient, ticket: Ticket, result: str, note: str) -> None:
+    try:
+        await client.report(ticket.id, result, note)
+    except (Failed, Unreachable):
+        return  # the action has run; a report that can't be filed must not change its outcome
+
+
+def _arguments(shape: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
+    bound = shape.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return {name: _plain(value) for name, value in bound.arguments.items()}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    return repr(value)
+
+
+def _why(record: dict[str, Any]) -> str:
+    status, by = record["status"], record.get("resolved_by") or "nobody"
+    reason = f": {record['reason']}" if record.get("reason") else ""
+    if status == "pending":
+        return "nobody has decided yet"
+    if status == "expired":
+        return "nobody decided in time; silence is a denial"
+    return f"{status} by {by}{reason}"
+
+
+def _stored_token(role: str) -> str:
+    path: Path = find_home(os.environ.get("WHET_PROFILE", "")).root / "confirm" / f"{role}.token"
+    try:
+        return (read_small(path) or "").strip()
+    except ConfigError:
+        return ""

@@ -1,0 +1,72 @@
+"""Grants: a signed statement that exactly this action was approved, checked without asking the service.
+
+A grant is a compact JWS (EdDSA). It says what was approved, by whom and until when it may be used. That it
+is used once only the service can say (`consume`); an executor that stays offline must remember the ids that
+it has run.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from whet.confirm.keys import PublicKey, SigningKey, base64url, unbase64
+from whet.confirm.records import Request
+from whet.contract.errors import WhetError
+
+ISSUER = "whet-confirm"
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What a grant says; times are Unix seconds."""
+
+    sub: str  # the request's id
+    action: str
+    digest: str
+    approved_by: str
+    iat: int
+    exp: int
+    iss: str = ISSUER
+
+
+class GrantRefused(WhetError):
+    """A grant that is not genuine, not for this action, or too old."""
+
+
+def sign_grant(key: SigningKey, request: Request, valid_s: float) -> str:
+    """Give the grant of an approved request, usable until `valid_s` after the decision."""
+    decided = request.resolved_at or request.created_at
+    grant = Grant(
+        sub=request.id,
+        action=request.action,
+        digest=request.digest,
+        approved_by=request.resolved_by,
+        iat=int(decided),
+        exp=int(decided + valid_s),
+    )
+    head = base64url(msgspec.json.encode({"alg": "EdDSA", "typ": "JWT", "kid": key.id}))
+    body = base64url(msgspec.json.encode(grant))
+    return f"{head}.{body}.{base64url(key.sign(f'{head}.{body}'.encode()))}"
+
+
+def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> Grant:
+    """Give what `text` grants if it is signed by `key`, made for `digest`, and not too old.
+
+    Raises GrantRefused. `digest` must be computed by the executor from what it is about to run
+    (`canonical.request_digest`), never taken from the grant.
+    """
+    try:
+        head, body, signature = text.split(".")
+        header = msgspec.json.decode(unbase64(head), type=dict[str, str])
+        genuine = header.get("alg") == "EdDSA" and key.is_signed(
+            f"{head}.{body}".encode(), unbase64(signature)
+        )
+        grant = msgspec.json.decode(unbase64(body), type=Grant)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise GrantRefused("this is not a grant") from error
+    if not genuine or grant.iss != ISSUER:
+        raise GrantRefused("the grant is not signed by this service's key")
+    if grant.digest != digest:
+        raise GrantRefused("the grant is for another action or other details")
+    if now_s >= grant.exp:
+        raise GrantRefused("the grant is too old to be used")
+    return grant

@@ -1,0 +1,102 @@
+"""Who may speak at all: the address that a request names, where a browser says it comes from, and its token.
+
+A browser can be made to send requests to a port on this machine. So a Host that is not ours (DNS rebinding),
+a foreign Origin and a cross-site fetch are refused before anything else, also in open mode.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from whet.confirm.http.wire import Refusal, Scope, header
+from whet.confirm.records import Principal, Role
+from whet.confirm.service import Service
+
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_FAILURES, _WINDOW_S = 10, 60.0
+_ADDRESSES = 10_000
+
+
+class Throttle:
+    """Counts failed logins by address; ten within a minute and further ones have to wait."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def failed(self, address: str, now_s: float) -> float:
+        """Count one more; gives how long the address must wait, 0.0 while it need not."""
+        stamps = self._failures.setdefault(address, deque(maxlen=_FAILURES))
+        self._failures.move_to_end(address)
+        if len(self._failures) > _ADDRESSES:
+            self._failures.popitem(last=False)
+        if len(stamps) == _FAILURES and stamps[0] > now_s - _WINDOW_S:
+            return max(1.0, stamps[0] + _WINDOW_S - now_s)
+        stamps.append(now_s)
+        return 0.0
+
+
+class Guard:
+    """Lets a request through with its principal, or refuses it."""
+
+    def __init__(self, service: Service, *, hosts: frozenset[str], is_open: bool) -> None:
+        self._service = service
+        self._hosts = _LOCAL | hosts
+        self._any_host = "*" in hosts
+        self.is_open = is_open
+        self._throttle = Throttle()
+
+    def check_origin(self, scope: Scope) -> None:
+        """Refuse (403) foreign hosts, origins and cross-site fetches."""
+        host = origin = site = b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+        if not self._any_host and host and _name(host.decode("latin-1")) not in self._hosts:
+            raise Refusal(403, "this Host is not served here; name it with --allow-host")
+        if origin and origin.partition(b"://")[2] != host:
+            raise Refusal(403, "requests from other sites are refused")
+        if site and site not in (b"same-origin", b"none"):
+            raise Refusal(403, "cross-site requests are refused")
+
+    async def principal(self, scope: Scope) -> Principal:
+        """Give who is calling. Raises Refusal: 401 without a valid token, 429 after many tries."""
+        if self.is_open:
+            return Principal("anonymous", "admin", is_open=True)
+        scheme, _, secret = header(scope, b"authorization").partition(" ")
+        if scheme.lower() == "bearer" and secret:
+            who = self._service.authenticate(secret.strip())
+            if who is not None:
+                return who
+        elif not scheme:
+            raise Refusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
+        client = scope.get("client")
+        address = client[0] if client else "unknown"
+        wait_s = self._throttle.failed(address, self._service.timeline.now_s())
+        if wait_s:
+            raise Refusal(429, "too many failed logins", headers=[retry_after(wait_s)])
+        await self._service.record("login_failed", data={"address": address})
+        raise Refusal(401, "this token is not valid", headers=_CHALLENGE)
+
+
+_CHALLENGE = [(b"www-authenticate", b'Bearer realm="whet confirm"')]
+
+
+def need(who: Principal, *roles: Role) -> None:
+    """Refuse (403) a principal without one of `roles`."""
+    if not who.may(*roles):
+        raise Refusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {who.role}")
+
+
+def retry_after(wait_s: float) -> tuple[bytes, bytes]:
+    """Give the header that says when to come again, whole seconds, at least one."""
+    return (b"retry-after", str(max(1, int(wait_s + 0.999))).encode())
+
+
+def _name(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()

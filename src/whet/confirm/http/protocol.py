@@ -1,0 +1,90 @@
+"""uvicorn's connection with limits on slow and oversized requests.
+
+A request's head must be whole within ten seconds and 64 KiB, the whole request within thirty seconds; whoever
+is slower is answered once and cut off. How large a body may be is `wire.py`'s business.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+HEAD_LIMIT_BYTES = 64 * 1024
+HEAD_TIME_S = 10.0
+REQUEST_TIME_S = 30.0
+_JSON = "content-type: application/json\r\nconnection: close\r\n"
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. A timer runs only while a request has not come whole."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._in_head = True
+        self._is_whole = False
+        self._head_bytes = 0
+        self._timer: TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the clock: a connection that says nothing is closed too."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HEAD_TIME_S, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; what is still incomplete afterwards is on the clock."""
+        if self.parser is None or self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._is_whole:
+            if self._timer is not None:
+                self._stop_timer()
+        elif self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT_BYTES:
+                self._refuse(431, "the request's head is larger than 64 KiB")
+            elif self._timer is None:
+                self._timer = self.loop.call_later(HEAD_TIME_S, self._too_slow)
+        elif self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_TIME_S, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._in_head, self._is_whole, self._head_bytes = True, False, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its head is whole."""
+        self._in_head = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """It is whole."""
+        self._is_whole = True
+        super().on_message_complete()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        self._refuse(408, "the request came too slowly")
+
+    def _refuse(self, status: int, message: str) -> None:
+        if self.transport.is_closing():
+            return
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            body = f'{{"error":"{message}"}}'
+            head = f"HTTP/1.1 {status} \r\n{_JSON}content-length: {len(body)}\r\n\r\n"
+            self.transport.write((head + body).encode())
+        self.transport.close()

@@ -1,0 +1,104 @@
+"""Wakes those who wait: for one request's end (long poll) or for every event (streams).
+
+Used on the event loop's thread only. Events are published in the order of their ids; what another process
+wrote is fetched from the database by whoever calls `publish` after a gap was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from whet.confirm.records import Event
+
+_KEPT = 2048
+ENDINGS = frozenset({"decided", "expired", "cancelled"})
+
+
+class Hub:
+    """Waiters by request, and the newest events for those who stream."""
+
+    def __init__(self, last_id: int, fetch: Callable[[int, int], list[Event]]) -> None:
+        self.last_id = last_id
+        self.recent: deque[Event] = deque(maxlen=_KEPT)
+        self.is_closed = False
+        self._fetch = fetch
+        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._streams: set[asyncio.Future[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for one request's end."""
+        return sum(len(group) for group in self._waiters.values())
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Make committed events known; those that are known already are skipped, gaps are filled first."""
+        for event in events:
+            if event.id <= self.last_id:
+                continue
+            if event.id > self.last_id + 1:
+                for missed in self._fetch(self.last_id, event.id):
+                    self._add(missed)
+            if event.id > self.last_id:
+                self._add(event)
+        if self._streams:
+            streams, self._streams = self._streams, set()
+            _wake(streams)
+
+    def after(self, event_id: int) -> list[Event] | None:
+        """Give what is kept after `event_id`; None where that is not kept any more (read the database)."""
+        if event_id >= self.last_id:
+            return []
+        if not self.recent or self.recent[0].id > event_id + 1:
+            return None
+        return [event for event in self.recent if event.id > event_id]
+
+    def begin(self, request_id: str) -> asyncio.Future[None]:
+        """Start listening for a request's end; what ends from now on is not missed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_closed:
+            future.set_result(None)
+        else:
+            self._waiters.setdefault(request_id, set()).add(future)
+        return future
+
+    def drop(self, future: asyncio.Future[None], request_id: str) -> None:
+        """Stop listening."""
+        group = self._waiters.get(request_id)
+        if group is not None:
+            group.discard(future)
+            if not group:
+                del self._waiters[request_id]
+
+    def next_event(self) -> asyncio.Future[None]:
+        """A future that is done when there is a newer event or the hub closes."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_closed:
+            future.set_result(None)
+        else:
+            self._streams.add(future)
+        return future
+
+    def forget(self, future: asyncio.Future[None]) -> None:
+        """Stop waiting for `next_event`."""
+        self._streams.discard(future)
+
+    def close(self) -> None:
+        """Wake everybody: the service stops."""
+        self.is_closed = True
+        for group in self._waiters.values():
+            _wake(group)
+        _wake(self._streams)
+
+    def _add(self, event: Event) -> None:
+        self.last_id = event.id
+        self.recent.append(event)
+        if event.kind in ENDINGS and (group := self._waiters.pop(event.request_id, None)):
+            _wake(group)
+
+
+def _wake(futures: set[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

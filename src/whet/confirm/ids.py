@@ -1,0 +1,30 @@
+"""Ids of requests: 22 letters and digits that sort by time and can't be guessed.
+
+Seven digits of base 62 hold the milliseconds since the epoch, fifteen hold 89 random bits.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_TIME_DIGITS = 7
+_RANDOM_DIGITS = 15
+_RANDOM_LIMIT = 62**_RANDOM_DIGITS
+SHAPE = re.compile(r"[0-9A-Za-z]{22}")
+
+
+def new_request_id(now_s: float) -> str:
+    """Give a new id for a request that is submitted at `now_s` (Unix seconds)."""
+    return _base62(int(now_s * 1000), _TIME_DIGITS) + _base62(
+        secrets.randbelow(_RANDOM_LIMIT), _RANDOM_DIGITS
+    )
+
+
+def _base62(number: int, width: int) -> str:
+    digits: list[str] = []
+    for _ in range(width):
+        number, digit = divmod(number, 62)
+        digits.append(_DIGITS[digit])
+    return "".join(reversed(digits))

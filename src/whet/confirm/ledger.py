@@ -1,0 +1,77 @@
+"""One write transaction: the rows it changes and the events that say so, chained by hash.
+
+The hash of an event covers its fields and the hash before it. Every hundredth event brings a signed
+checkpoint (how many events, the newest hash) in the same transaction. This module does not know what events
+mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import apsw
+import msgspec
+
+from whet.confirm.keys import SigningKey, base64url
+from whet.confirm.records import Event
+
+GENESIS = bytes(32)
+CHECKPOINT_EVERY = 100
+_encode = msgspec.json.Encoder().encode
+_INSERT = (
+    "INSERT INTO events (id, at, kind, request_id, principal, owner, data, hash) VALUES (?,?,?,?,?,?,?,?)"
+)
+
+
+def event_hash(before: bytes, fields: tuple[object, ...]) -> bytes:
+    """Give the hash of an event whose columns but the last are `fields`, after an event hashed `before`."""
+    return hashlib.sha256(before + _encode(fields)).digest()
+
+
+def checkpoint_message(size: int, head: str, at_s: float) -> bytes:
+    """Give the bytes that a checkpoint's signature covers."""
+    return f"whet-checkpoint/1\n{size}\n{head}\n{at_s!r}".encode()
+
+
+class Tx:
+    """What a work is given: the connection inside a transaction, the time, and the audit log's end."""
+
+    __slots__ = ("_head", "_size", "connection", "events", "key", "now_s")
+
+    def __init__(self, connection: apsw.Connection, now_s: float, key: SigningKey) -> None:
+        self.connection = connection
+        self.now_s = now_s
+        self.key = key
+        self.events: list[Event] = []
+        row = connection.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
+        self._size: int = row[0] if row else 0
+        self._head: bytes = row[1] if row else GENESIS
+
+    def record(
+        self,
+        kind: str,
+        request_id: str = "",
+        principal: str = "",
+        owner: str = "",
+        data: dict[str, object] | None = None,
+    ) -> Event:
+        """Append an event. It is on disk when the transaction is."""
+        self._size += 1
+        text = _encode(data).decode() if data else "{}"
+        fields = (self._size, self.now_s, kind, request_id, principal, owner, text)
+        self._head = event_hash(self._head, fields)
+        self.connection.execute(_INSERT, (*fields, self._head))
+        event = Event(*fields, hash=self._head)
+        self.events.append(event)
+        if self._size % CHECKPOINT_EVERY == 0:
+            self.checkpoint()
+        return event
+
+    def checkpoint(self) -> None:
+        """Sign the log's length and newest hash; nothing where that was just done."""
+        head = self._head.hex()
+        signature = base64url(self.key.sign(checkpoint_message(self._size, head, self.now_s)))
+        self.connection.execute(
+            "INSERT OR IGNORE INTO checkpoints VALUES (?, ?, ?, ?, ?)",
+            (self._size, head, self.now_s, self.key.id, signature),
+        )

@@ -1,0 +1,51 @@
+"""The circuit breaker of one channel: after failures in a row it is left alone for a while.
+
+Pure: time comes in as seconds.
+"""
+
+from __future__ import annotations
+
+_THRESHOLD = 4
+_FIRST_PAUSE_S = 15.0
+_LONGEST_PAUSE_S = 300.0
+
+
+class Breaker:
+    """Closed: calls go through. Open: none until `opens_again_s`. Then one call decides."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._pause_s = _FIRST_PAUSE_S
+        self.open_until_s = 0.0
+        self.reason = ""
+
+    def wait_s(self, now_s: float) -> float:
+        """How long no call may be made; 0 when one may."""
+        return max(0.0, self.open_until_s - now_s)
+
+    def succeeded(self) -> None:
+        """A call went well: everything is forgotten."""
+        self._failures = 0
+        self._pause_s = _FIRST_PAUSE_S
+        self.open_until_s = 0.0
+        self.reason = ""
+
+    def failed(self, now_s: float, reason: str, retry_after_s: float | None = None) -> None:
+        """A call failed; `retry_after_s` is the vendor's own wish and is followed."""
+        self._failures += 1
+        self.reason = reason
+        if retry_after_s is not None:
+            self.open_until_s = max(self.open_until_s, now_s + min(retry_after_s, 3600.0))
+        if self._failures >= _THRESHOLD:
+            self.open_until_s = max(self.open_until_s, now_s + self._pause_s)
+            self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the channel counts as broken; the page shows it."""
+        return self._failures >= _THRESHOLD
+
+
+def retry_delay_s(attempts: int, spread: float) -> float:
+    """How long to wait after this many failures: 1, 2, 4 ... 60 s, less up to a quarter by `spread`."""
+    return min(2.0 ** max(attempts - 1, 0), 60.0) * (1 - 0.25 * spread)

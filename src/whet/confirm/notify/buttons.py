@@ -1,0 +1,94 @@
+"""Buttons: what each carries, and how a press is read back.
+
+A button carries `verb:id:mac`. The mac binds verb, id, digest, channel and deny reason under a key of this
+service, so that a press made up elsewhere, moved to another request or channel, or older than a change of
+the settings is refused. No state is kept for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from whet.confirm.notify.notice import Notice
+
+MOST_BYTES = 64  # Telegram's limit for callback_data; the others allow more
+DENY_REASONS = ("too broad", "wrong target", "not now")
+_MAC_BYTES = 16
+
+Verdict = Literal["approve", "deny"]
+
+
+class Button(msgspec.Struct, frozen=True):
+    """A button: its label, its data, and which way it decides."""
+
+    label: str
+    data: str
+    verdict: Verdict
+
+
+class Pressed(msgspec.Struct, frozen=True):
+    """What a press says; believed only after `Buttons.is_ours`."""
+
+    verb: str
+    request_id: str
+    mac: str
+
+
+class Buttons:
+    """Makes the buttons of one channel and checks what comes back."""
+
+    def __init__(self, key: bytes, channel: str, reasons: Sequence[str] = DENY_REASONS) -> None:
+        self._key = key
+        self._channel = channel
+        self._reasons = tuple(reasons)[:3]
+
+    def of(self, notice: Notice) -> list[Button]:
+        """Give the buttons of an open request: approve where that is allowed, deny, deny with a reason."""
+        if not notice.is_open:
+            return []
+        found: list[Button] = []
+        if notice.may_approve:
+            found.append(Button("✓ Approve", self._data("a", notice), "approve"))
+        found.append(Button("✗ Deny", self._data("d", notice), "deny"))
+        for number, reason in enumerate(self._reasons):
+            found.append(Button(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "deny"))
+        return found
+
+    def read(self, data: str) -> Pressed | None:
+        """Take a press apart; None for what no button of ours looks like."""
+        parts = data.split(":")
+        if len(data) > MOST_BYTES or len(parts) != 3 or not all(parts):
+            return None
+        verb, request_id, mac = parts
+        return Pressed(verb, request_id, mac) if verb == "a" or self._reason(verb) is not None else None
+
+    def is_ours(self, pressed: Pressed, digest: str) -> bool:
+        """Whether this button was made by us, on this channel, for a request with this digest."""
+        expected = self._mac(pressed.verb, pressed.request_id, digest)
+        return hmac.compare_digest(expected.encode(), pressed.mac.encode("utf-8", "replace"))
+
+    def meaning(self, pressed: Pressed) -> tuple[Verdict, str]:
+        """Give the verdict and the deny reason."""
+        if pressed.verb == "a":
+            return "approve", ""
+        return "deny", self._reason(pressed.verb) or ""
+
+    def _reason(self, verb: str) -> str | None:
+        if verb == "d":
+            return ""
+        number = "012".find(verb[1:]) if len(verb) == 2 and verb[0] == "d" else -1
+        return self._reasons[number] if 0 <= number < len(self._reasons) else None
+
+    def _data(self, verb: str, notice: Notice) -> str:
+        return f"{verb}:{notice.request_id}:{self._mac(verb, notice.request_id, notice.digest)}"
+
+    def _mac(self, verb: str, request_id: str, digest: str) -> str:
+        text = "\n".join((self._channel, verb, self._reason(verb) or "", request_id, digest))
+        mac = hmac.digest(self._key, text.encode(), hashlib.sha256)[:_MAC_BYTES]
+        return base64.urlsafe_b64encode(mac).rstrip(b"=").decode()

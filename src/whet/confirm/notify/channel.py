@@ -1,0 +1,75 @@
+"""What a channel is: it sends a notice, changes it later, and may hear presses.
+
+A channel keeps no state that must survive: what was sent, and where, is in the deliveries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from whet.confirm.notify.notice import Notice
+
+CALL_TIMEOUT_S = 15.0
+
+
+class SendFailed(Exception):
+    """A message did not get through. Final: trying again can't help. People see the reason."""
+
+    def __init__(self, reason: str, *, is_final: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_final = is_final
+        self.retry_after_s = retry_after_s
+
+
+class Press(msgspec.Struct, frozen=True):
+    """A button somebody pressed: on which channel, who (the vendor's user id and shown name), which."""
+
+    channel: str
+    kind: str
+    user_id: str
+    user_name: str
+    data: str
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What the person who pressed is told, and whether the press decided something."""
+
+    text: str
+    did_count: bool = False
+
+
+OnPress = Callable[[Press], Awaitable[Reply]]
+
+
+class Channel(Protocol):
+    """One configured way to people."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the settings."""
+        ...
+
+    @property
+    def can_update(self) -> bool:
+        """Whether a sent message can be changed; otherwise only requests are sent, no outcomes."""
+        ...
+
+    async def send(self, notice: Notice) -> str:
+        """Send it; give where it is, for `update`. Raises SendFailed."""
+        ...
+
+    async def update(self, where: str, notice: Notice) -> None:
+        """Make the sent message say this instead. Raises SendFailed."""
+        ...
+
+    async def listen(self, on_press: OnPress) -> None:
+        """Hear presses until cancelled; return at once where there are none. Raises SendFailed for good."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        ...

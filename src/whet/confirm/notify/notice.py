@@ -1,0 +1,53 @@
+"""What a message to a person says, before any vendor's format: short, exact, nothing hidden in it.
+
+What the agent wrote (action, requester, description, details) is kept apart from what we say, so that every
+channel can mark it and none of it can pass for a line of ours. Knows neither channels nor the database.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+State = Literal["pending", "approved", "denied", "expired", "cancelled"]
+AGENT_MARK = "Written by the agent, not checked:"
+NO_PAGE_HOSTS = ("localhost", "127.", "[::1]")
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One request as people are told of it. Texts are visible, redacted and within their limits."""
+
+    request_id: str
+    digest: str
+    state: State
+    headline: str
+    action: str
+    requester: str
+    principal: str
+    description: str
+    details: str
+    is_high_risk: bool
+    expires_s: float
+    deadline: str
+    link: str
+    was_cut: bool = False
+    outcome: str = ""
+    progress: str = ""
+    may_approve: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody may still decide."""
+        return self.state == "pending"
+
+    @property
+    def has_public_link(self) -> bool:
+        """Whether the link works on another device."""
+        host = self.link.partition("://")[2]
+        return bool(host) and not host.startswith(NO_PAGE_HOSTS)
+
+
+def agent_lines(text: str, mark: str = "| ") -> str:
+    """Put a mark before each line, so that no line of the agent's can look like one of ours."""
+    return "\n".join(mark + line for line in text.split("\n"))

@@ -1,0 +1,269 @@
+"""The notifier: takes news from the outbox to every channel, outside every request's way.
+
+One task spreads outbox items into deliveries, one per channel sends them, one per channel hears presses. So a
+channel that hangs holds up nothing but itself. It runs in the service's process and event loop, and several
+processes may run one each on the same database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Mapping, Sequence
+
+import apsw
+import msgspec
+
+from whet.confirm import requests
+from whet.confirm.ledger import Tx
+from whet.confirm.notify import deliveries
+from whet.confirm.notify.breaker import Breaker, retry_delay_s
+from whet.confirm.notify.channel import CALL_TIMEOUT_S, Channel, SendFailed
+from whet.confirm.notify.deliveries import Delivery
+from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.one_way import Log
+from whet.confirm.notify.presses import Presses
+from whet.confirm.notify.settings import ChannelsText, People, open_channels
+from whet.confirm.notify.telling import notice_of
+from whet.confirm.quorum import groups_in
+from whet.confirm.records import Request
+from whet.confirm.service import Service
+from whet.contract.errors import StoreError
+
+_LOG = logging.getLogger(__name__)
+_BATCH = 200
+_POLL_S = 1.0  # news that another process wrote, and whatever a lost wake-up would leave lying
+_GATHER_S = 0.02  # news that come together are spread together
+_MOST_TRIES = 8  # for outcomes; a pending request is tried for as long as it is pending
+_NEWS = ("submitted", "escalated")
+
+
+class ChannelState(msgspec.Struct, frozen=True):
+    """How a channel does: `problem` is "" while it works, `hearing` whether presses can come in."""
+
+    name: str
+    is_open: bool
+    problem: str
+    retry_in_s: float
+    deaf: str
+
+
+class Notifier:
+    """All channels of one service. `run` it next to the server; close it after."""
+
+    def __init__(
+        self, service: Service, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
+    ) -> None:
+        # A signature is as secret as its key and always the same: a key of its own for the buttons.
+        key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
+        self._service = service
+        self._page_url = page_url.rstrip("/")
+        self._seats = open_channels(channels, secrets, key)
+        buttons = {seat.channel.name: seat.buttons for seat in self._seats}
+        self._presses = Presses(service, People(channels.people), buttons)
+        self._log = Log(deliveries.LOG)
+        self._breakers = {name: Breaker() for name in (*buttons, deliveries.LOG)}
+        self._deaf: dict[str, str] = {}
+        self._wakes = {name: asyncio.Event() for name in self._breakers}
+
+    async def run(self) -> None:
+        """Work until cancelled; then close every connection."""
+        # It logs every address, and Telegram's holds the bot's token.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
+        channels: list[Channel] = [*(seat.channel for seat in self._seats), self._log]
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._spread())
+                for channel in channels:
+                    group.create_task(self._send(channel))
+                    group.create_task(self._hear(channel))
+        finally:
+            for channel in channels:
+                await channel.aclose()
+
+    def states(self) -> list[ChannelState]:
+        """Say how each channel does."""
+        now_s = asyncio.get_running_loop().time()
+        found: list[ChannelState] = []
+        for seat in self._seats:
+            name = seat.channel.name
+            breaker = self._breakers[name]
+            found.append(
+                ChannelState(
+                    name, breaker.is_open, breaker.reason, breaker.wait_s(now_s), self._deaf.get(name, "")
+                )
+            )
+        return found
+
+    # --- from the outbox to deliveries
+
+    async def _spread(self) -> None:
+        while True:
+            future = self._service.hub.next_event()
+            try:
+                done = await self._spread_once()
+                if not done:
+                    await asyncio.wait((future,), timeout=_POLL_S)
+                    await asyncio.sleep(_GATHER_S)
+            except StoreError as error:
+                _LOG.error("notices can't be stored: %s", error.message)
+                await asyncio.sleep(_POLL_S)
+            finally:
+                self._service.hub.forget(future)
+
+    async def _spread_once(self) -> int:
+        if self._service.database.read_one("SELECT 1 FROM outbox LIMIT 1", ()) is None:
+            return 0
+        count = await self._service.change(
+            lambda tx: deliveries.spread(tx.connection, tx.now_s, _BATCH, self._channels_of)
+        )
+        for wake in self._wakes.values():
+            wake.set()
+        return count
+
+    def _channels_of(self, db: apsw.Connection, kind: str, request_id: str) -> Sequence[str]:
+        request = requests.find(db, request_id, 0.0)
+        if request is None:
+            return ()
+        plan = request.plan
+        groups = groups_in(plan.quorum)
+        if request.escalated_at is not None or kind == "escalated":
+            groups |= {plan.escalate_to}
+        return [s.channel.name for s in self._seats if not s.groups or s.groups & groups]
+
+    # --- from deliveries to people
+
+    async def _send(self, channel: Channel) -> None:
+        name = channel.name
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                pause_s = self._breakers[name].wait_s(loop.time())
+                delivery = None if pause_s else await self._take(name)
+                if delivery is None:
+                    await self._rest(name, pause_s)
+                else:
+                    await self._deliver(channel, delivery)
+            except StoreError as error:
+                _LOG.error("channel %s: %s", name, error.message)
+                await asyncio.sleep(_POLL_S)
+
+    async def _take(self, name: str) -> Delivery | None:
+        due_s = self._service.database.read(lambda db: deliveries.next_due(db, name))
+        if due_s is None or due_s > self._service.timeline.now_s():
+            return None
+        return await self._service.change(lambda tx: deliveries.take(tx.connection, name, tx.now_s))
+
+    async def _rest(self, name: str, pause_s: float) -> None:
+        """Wait for news, for the next try to be due, or for the breaker to close; a poll at the latest."""
+        wake = self._wakes[name]
+        if pause_s:
+            await asyncio.sleep(min(pause_s, _POLL_S))
+            return
+        wake.clear()
+        due_s = self._service.database.read(lambda db: deliveries.next_due(db, name))
+        wait_s = _POLL_S if due_s is None else due_s - self._service.timeline.now_s()
+        try:
+            async with asyncio.timeout(min(max(wait_s, 0.001), _POLL_S)):
+                await wake.wait()
+        except TimeoutError:
+            return
+
+    async def _deliver(self, channel: Channel, delivery: Delivery) -> None:
+        service = self._service
+        request = service.get(delivery.request_id)
+        places = service.database.read(
+            lambda db: deliveries.where_sent(db, delivery.request_id, channel.name)
+        )
+        if request is None or not _is_news(delivery, request, places, channel):
+            await service.change(lambda tx: deliveries.end(tx.connection, delivery, "dropped", tx.now_s))
+            return
+        notice = self.notice(request, delivery.kind)
+        breaker = self._breakers[channel.name]
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S * 2 + 5):
+                ref = await _hand_over(channel, notice, delivery, places)
+        except (SendFailed, TimeoutError) as error:
+            failure = error if isinstance(error, SendFailed) else SendFailed("it did not come back in time")
+            # A message that can't be taken says nothing about the channel; a token that is refused does.
+            breaker.failed(asyncio.get_running_loop().time(), failure.reason, failure.retry_after_s)
+            await self._failed(channel, delivery, failure, request)
+            return
+        breaker.succeeded()
+        await service.change(lambda tx: _sent(tx, delivery, request, ref))
+
+    def notice(self, request: Request, kind: str) -> Notice:
+        """Write down what people are told of a request as it is now."""
+        service = self._service
+        link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
+        redacted = service.policy_file.policy.redact
+        return notice_of(request, service.votes(request.id), link=link, redacted=redacted, kind=kind)
+
+    async def _failed(
+        self, channel: Channel, delivery: Delivery, failure: SendFailed, request: Request
+    ) -> None:
+        _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
+        gives_up = failure.is_final or (delivery.kind not in _NEWS and delivery.attempts >= _MOST_TRIES)
+        wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
+
+        def note(tx: Tx) -> None:
+            db = tx.connection
+            if gives_up:
+                deliveries.end(db, delivery, "dead", tx.now_s, error=failure.reason)
+                data: dict[str, object] = {
+                    "channel": channel.name,
+                    "kind": delivery.kind,
+                    "why": failure.reason,
+                }
+                tx.record("notify_failed", request.id, "system:notify", request.principal, data)
+            else:
+                deliveries.again(db, delivery, tx.now_s + wait_s, tx.now_s, failure.reason)
+            _fall_back(db, delivery, request, tx.now_s)
+
+        await self._service.change(note)
+        self._wakes[deliveries.LOG].set()
+
+    # --- from people back
+
+    async def _hear(self, channel: Channel) -> None:
+        try:
+            await channel.listen(self._presses)
+        except SendFailed as error:
+            # The others go on; the page shows it.
+            self._deaf[channel.name] = error.reason
+            _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
+
+
+def _is_news(delivery: Delivery, request: Request, places: Sequence[str], channel: Channel) -> bool:
+    if delivery.kind in _NEWS:
+        return request.is_pending
+    # An outcome is told where the request was told.
+    return channel.can_update and bool(places)
+
+
+async def _hand_over(channel: Channel, notice: Notice, delivery: Delivery, places: Sequence[str]) -> str:
+    if delivery.kind in _NEWS:
+        return await channel.send(notice)
+    for where in places:
+        await channel.update(where, notice)
+    return ""
+
+
+def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
+    deliveries.end(tx.connection, delivery, "sent", tx.now_s, ref=ref)
+    if delivery.kind in _NEWS:
+        data: dict[str, object] = {
+            "channel": delivery.channel,
+            "kind": delivery.kind,
+            "digest": request.digest,
+        }
+        tx.record("notified", request.id, "system:notify", request.principal, data)
+
+
+def _fall_back(db: apsw.Connection, delivery: Delivery, request: Request, now_s: float) -> None:
+    """Put a request that no channel got through into the log, once."""
+    is_news = delivery.channel != deliveries.LOG and delivery.kind in _NEWS and request.is_pending
+    if is_news and deliveries.nobody_was_told(db, delivery.outbox_id):
+        deliveries.add(db, (delivery.outbox_id, delivery.kind, request.id, deliveries.LOG), now_s)

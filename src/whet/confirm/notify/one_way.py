@@ -1,0 +1,156 @@
+"""One-way channels: e-mail and the many others through Apprise, a signed webhook, and the log.
+
+They carry the page's link, or everything a program needs; nobody can decide in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib
+import logging
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from whet.confirm.notify import plain
+from whet.confirm.notify.channel import CALL_TIMEOUT_S, OnPress, SendFailed
+from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.vendor_http import VendorHttp, refused
+from whet.contract.errors import ConfigError
+from whet.lanes import Lane, LaneTimeout
+
+_LOG = logging.getLogger(__name__)
+_SECRET_PREFIX = "whsec_"
+
+
+class OneWay:
+    """What the channels here share: nothing comes back."""
+
+    can_update = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def update(self, where: str, notice: Notice) -> None:
+        """Do nothing: what was sent stays as it is."""
+
+    async def listen(self, on_press: OnPress) -> None:
+        """Return: no presses come from here."""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Log(OneWay):
+    """The service's own log: the last resort, and the only channel where none is configured."""
+
+    async def send(self, notice: Notice) -> str:
+        """Write one record."""
+        text = plain.body(notice).replace("\n", " / ")
+        _LOG.warning("no channel reached a person: %s / %s", plain.title(notice), text)
+        return ""
+
+
+class Apprise(OneWay):
+    """Everything Apprise can reach, by its URLs; it is synchronous and gets a thread of its own."""
+
+    def __init__(self, name: str, urls: Sequence[str]) -> None:
+        super().__init__(name)
+        self._lane = Lane(f"apprise-{name}")
+        try:
+            apprise: Any = importlib.import_module("apprise")
+        except ImportError as error:
+            raise ConfigError(
+                f"channel {name} needs Apprise, which is not installed", hint="pip install 'whet[notify]'"
+            ) from error
+        self._sender: Any = apprise.Apprise()
+        for number, url in enumerate(urls, start=1):
+            if not self._sender.add(url):
+                raise ConfigError(f"channel {name}: Apprise does not understand URL {number} of its list")
+        if not urls:
+            raise ConfigError(f"channel {name} has no Apprise URL", hint="name a variable with urls_env")
+
+    async def send(self, notice: Notice) -> str:
+        """Send to all URLs. Raises SendFailed where one of them failed; Apprise does not say which."""
+        body = plain.body(notice)
+
+        def notify() -> Any:
+            return self._sender.notify(title=plain.title(notice)[:200], body=body, body_format="text")
+
+        try:
+            outcome = await self._lane.run(notify, CALL_TIMEOUT_S * 2)
+        except LaneTimeout as error:
+            raise SendFailed("Apprise did not come back in time") from error
+        if outcome.error is not None:
+            raise SendFailed(f"Apprise failed: {type(outcome.error).__name__}")
+        if outcome.value is not True:
+            raise SendFailed("Apprise could not deliver to every address")
+        return ""
+
+    async def aclose(self) -> None:
+        """End the thread when it is done."""
+        self._lane.close()
+
+
+class Webhook(OneWay):
+    """A POST of JSON, signed as Standard Webhooks 1.0 says."""
+
+    can_update = True  # outcomes are sent as messages of their own
+
+    def __init__(self, name: str, url: str, secret: str) -> None:
+        super().__init__(name)
+        self._http = VendorHttp("the webhook", url)
+        self._key = webhook_key(name, secret)
+
+    async def send(self, notice: Notice) -> str:
+        """Post the request. Raises SendFailed unless it is answered with 2xx."""
+        await self._post(notice)
+        return notice.request_id
+
+    async def update(self, where: str, notice: Notice) -> None:
+        """Post what became of it."""
+        await self._post(notice)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def _post(self, notice: Notice) -> None:
+        at_s = int(time.time())
+        body = msgspec.json.encode(
+            {"type": f"confirmation.{notice.state}", "timestamp": at_s, "data": msgspec.to_builtins(notice)}
+        )
+        # The same id for the same news, so that a receiver can drop what it has had.
+        message_id = f"msg_{notice.request_id}_{notice.state}_{notice.digest[:8]}"
+        headers = {"content-type": "application/json", **signed(self._key, message_id, at_s, body)}
+        answer = await self._http.raw("POST", "", body, headers, CALL_TIMEOUT_S)
+        if not 200 <= answer.status < 300:
+            raise refused("the webhook", answer, "")
+
+
+def signed(key: bytes, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
+    """Give the three headers of a signed message."""
+    mac = hmac.digest(key, f"{message_id}.{at_s}.".encode() + body, hashlib.sha256)
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": f"v1,{b64encode(mac).decode()}",
+    }
+
+
+def webhook_key(name: str, secret: str) -> bytes:
+    """Read a `whsec_` secret of 24 to 64 bytes. Raises ConfigError."""
+    try:
+        key = b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
+    except ValueError:
+        key = b""
+    if not secret.startswith(_SECRET_PREFIX) or not 24 <= len(key) <= 64:
+        raise ConfigError(
+            f"channel {name}: the webhook's secret is not usable",
+            hint="`whsec_` and 24 to 64 bytes in base64, e.g. whsec_$(openssl rand -base64 32)",
+        )
+    return key

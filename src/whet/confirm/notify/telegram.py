@@ -1,0 +1,171 @@
+"""Telegram: a bot that sends to one chat and hears its buttons by long polling.
+
+Long polling, because it needs no address that the internet can reach; a webhook would. Texts are HTML, where
+three characters are special; what the agent wrote stands in `<pre>`, where Telegram makes no links, mentions
+or commands of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import logging
+from typing import Any
+
+import msgspec
+
+from whet.confirm.notify.buttons import Buttons
+from whet.confirm.notify.channel import OnPress, Press, Reply, SendFailed
+from whet.confirm.notify.notice import AGENT_MARK, Notice
+from whet.confirm.notify.vendor_http import VendorHttp, read, refused
+
+BASE_URL = "https://api.telegram.org"
+_POLL_S = 50
+_RETRY_S = 5.0
+_LOG = logging.getLogger(__name__)
+
+
+class _Chat(msgspec.Struct):
+    id: int
+
+
+class _Message(msgspec.Struct):
+    message_id: int
+    chat: _Chat
+
+
+class _User(msgspec.Struct):
+    id: int
+    username: str = ""
+    first_name: str = ""
+
+
+class _Query(msgspec.Struct):
+    id: str
+    user: _User = msgspec.field(name="from")
+    data: str = ""
+
+
+class _Update(msgspec.Struct):
+    update_id: int
+    callback_query: _Query | None = None
+
+
+class _Parameters(msgspec.Struct):
+    retry_after: float | None = None
+
+
+class _Answer(msgspec.Struct):
+    ok: bool = False
+    description: str = ""
+    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
+    result: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Telegram:
+    """One bot in one chat."""
+
+    can_update = True
+
+    def __init__(self, name: str, token: str, chat: str, buttons: Buttons, base_url: str = BASE_URL) -> None:
+        self.name = name
+        self._chat = chat
+        self._buttons = buttons
+        self._http = VendorHttp("Telegram", f"{base_url.rstrip('/')}/bot{token}")
+
+    async def send(self, notice: Notice) -> str:
+        """Send the message; give its number. Raises SendFailed."""
+        body = {"chat_id": self._chat, **self._message(notice)}
+        sent = read(await self._call("sendMessage", body), _Message)
+        return f"{sent.chat.id}/{sent.message_id}" if sent else ""
+
+    async def update(self, where: str, notice: Notice) -> None:
+        """Change the message, buttons included. Raises SendFailed."""
+        chat, _, number = where.partition("/")
+        body = {"chat_id": chat, "message_id": int(number), **self._message(notice)}
+        try:
+            await self._call("editMessageText", body)
+        except SendFailed as error:
+            if "message is not modified" not in error.reason:
+                raise
+
+    async def listen(self, on_press: OnPress) -> None:
+        """Poll for presses until cancelled. A failure waits and tries again; a wrong token ends it."""
+        offset = 0
+        while True:
+            try:
+                answer = await self._call(
+                    "getUpdates",
+                    {"offset": offset, "timeout": _POLL_S, "allowed_updates": ["callback_query"]},
+                    timeout_s=_POLL_S + 10.0,
+                )
+            except SendFailed as error:
+                if error.is_final and "409" not in error.reason:
+                    raise
+                _LOG.warning("channel %s hears no presses: %s", self.name, error.reason)
+                await asyncio.sleep(error.retry_after_s or _RETRY_S)
+                continue
+            for update in read(answer, list[_Update]) or []:
+                # Confirmed by the next poll: a press that a crash interrupts comes again and decides once.
+                offset = max(offset, update.update_id + 1)
+                if update.callback_query is not None:
+                    await self._answer(update.callback_query, on_press)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def _answer(self, query: _Query, on_press: OnPress) -> None:
+        user = query.user
+        press = Press(self.name, "telegram", str(user.id), user.username or user.first_name, query.data)
+        reply = Reply("Something went wrong here; the request is undecided. Use the page.")
+        try:
+            reply = await on_press(press)
+        finally:
+            # Always, or the button spins for the person; too old a query can't be answered, which is no harm.
+            with contextlib.suppress(SendFailed):
+                body = {"callback_query_id": query.id, "text": reply.text[:200], "show_alert": True}
+                await self._call("answerCallbackQuery", body)
+
+    async def _call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
+        answer = await self._http.call("POST", f"/{method}", body, timeout_s=timeout_s)
+        said = answer.read(_Answer) or _Answer()
+        if answer.status == 200 and said.ok:
+            return bytes(said.result)
+        raise refused("Telegram", answer, said.description, said.parameters.retry_after)
+
+    def _message(self, notice: Notice) -> dict[str, Any]:
+        row = [{"text": b.label, "callback_data": b.data} for b in self._buttons.of(notice)]
+        keyboard = [row[:2], *([button] for button in row[2:])] if notice.may_approve else [[b] for b in row]
+        if notice.has_public_link:
+            keyboard.append([{"text": "Open the page", "url": notice.link}])
+        return {
+            "text": text(notice),
+            "parse_mode": "HTML",
+            "link_preview_options": {"is_disabled": True},
+            "reply_markup": {"inline_keyboard": [line for line in keyboard if line]},
+        }
+
+
+def text(notice: Notice) -> str:
+    """Write a notice as Telegram's HTML."""
+    risk = "  ⚠️ HIGH RISK" if notice.is_high_risk else ""
+    lines = [f"<b>{_e(notice.headline)}</b>{risk}", f"<code>{_e(notice.action)}</code>"]
+    if notice.is_open:
+        lines.append(f"Decide before <b>{_e(notice.deadline)}</b>; silence is a denial.")
+    lines += [_e(line) for line in (notice.progress, notice.outcome) if line]
+    lines.append(f"Token: {_e(notice.principal or 'none (open mode)')}")
+    lines.append(f"Request <code>{_e(notice.request_id)}</code> digest <code>{_e(notice.digest[:12])}</code>")
+    if notice.was_cut and notice.is_open:
+        lines.append("<b>Too long for a message: read it whole on the page to approve it.</b>")
+    if notice.link and not notice.has_public_link:
+        lines.append(f"Page (on that machine): {_e(notice.link)}")
+    lines += ["", f"<i>{_e(AGENT_MARK)}</i>"]
+    said = [f"{notice.requester}: {notice.description}", notice.details]
+    lines += [f"<pre>{_e(part)}</pre>" for part in said if part]
+    return "\n".join(lines)
+
+
+def _e(part: str) -> str:
+    return html.escape(part, quote=False)

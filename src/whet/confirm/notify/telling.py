@@ -1,0 +1,94 @@
+"""From a stored request to the notice that people get: what is said in which state, and how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from whet.confirm.notify.notice import Notice, State
+from whet.confirm.quorum import describe
+from whet.confirm.records import Request, Vote
+from whet.confirm.shown import fit, one_line, pretty, redact
+
+ACTION_LIMIT, REQUESTER_LIMIT, DESCRIPTION_LIMIT, DETAILS_LIMIT, REASON_LIMIT = 150, 80, 700, 1_500, 300
+_HEADLINES: dict[State, str] = {
+    "pending": "Approval needed",
+    "approved": "Approved",
+    "denied": "Denied",
+    "expired": "Expired: denied by silence",
+    "cancelled": "Cancelled by the requester",
+}
+
+
+def notice_of(
+    request: Request,
+    votes: Sequence[Vote],
+    *,
+    link: str,
+    redacted: Sequence[str] = (),
+    kind: str = "submitted",
+) -> Notice:
+    """Write down what people are told of `request` as it is now; `kind` is the outbox item's."""
+    details: dict[str, Any] = msgspec.json.decode(request.details_json)
+    action, cut_action = one_line(request.action, ACTION_LIMIT)
+    requester, cut_requester = one_line(request.requester, REQUESTER_LIMIT)
+    description, cut_description = fit(request.description, DESCRIPTION_LIMIT)
+    body, cut_details = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
+    was_cut = cut_action or cut_requester or cut_description or cut_details
+    state: State = "approved" if request.status == "auto_approved" else request.status
+    return Notice(
+        request_id=request.id,
+        digest=request.digest,
+        state=state,
+        headline=_headline(state, kind),
+        action=action,
+        requester=requester,
+        principal=one_line(request.principal, REQUESTER_LIMIT)[0],
+        description=description,
+        details=body,
+        is_high_risk=request.is_high_risk,
+        expires_s=request.expires_at,
+        deadline=clock_time(request.expires_at),
+        link=link,
+        was_cut=was_cut,
+        outcome=_outcome(request),
+        progress=_progress(request, votes),
+        may_approve=not was_cut and not request.plan.needs_web,
+    )
+
+
+def clock_time(at_s: float) -> str:
+    """Write Unix seconds as a time of day in UTC, with the date."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S UTC on %d %b")
+
+
+def _headline(state: State, kind: str) -> str:
+    if state == "pending" and kind == "escalated":
+        return "Still unanswered: approval needed"
+    if state == "pending" and kind == "amended":
+        return "Changed: approval needed"
+    return _HEADLINES[state]
+
+
+def _outcome(request: Request) -> str:
+    if request.is_pending:
+        return ""
+    by = one_line(request.resolved_by, REQUESTER_LIMIT)[0]
+    who = f" by {by}" if by and not by.startswith("system:") else ""
+    at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""
+    reason = f"; reason: {one_line(request.reason, REASON_LIMIT)[0]}" if request.reason else ""
+    return f"{request.status.replace('_', ' ').capitalize()}{who}{at}{reason}."
+
+
+def _progress(request: Request, votes: Sequence[Vote]) -> str:
+    plan = request.plan
+    if not request.is_pending or describe(plan.quorum) == "1 of anyone":
+        return ""
+    said = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in votes]
+    return f"Takes {describe(plan.quorum)}. So far: {', '.join(said) or 'nobody'}."
+
+
+_WORDS = {"approve": "approved", "deny": "denied"}

@@ -1,0 +1,110 @@
+"""JSON calls to a vendor's API: one client per channel, short limits, failures as SendFailed.
+
+Tokens are part of addresses and headers; no error text here quotes either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from whet.confirm.notify.channel import CALL_TIMEOUT_S, SendFailed
+from whet.log import mask
+
+T = TypeVar("T")
+_MOST_BYTES = 1_000_000
+
+
+class VendorAnswer(msgspec.Struct, frozen=True):
+    """What the vendor said: its status, its body, and Retry-After."""
+
+    status: int
+    body: bytes
+    retry_after_s: float | None
+
+    def read(self, shape: type[T]) -> T | None:
+        """Read the body as this shape; None where it is not."""
+        return read(self.body, shape)
+
+
+class VendorHttp:
+    """The way to one vendor."""
+
+    def __init__(self, vendor: str, base_url: str, headers: Mapping[str, str] | None = None) -> None:
+        self._vendor = vendor
+        self._base_url = base_url.rstrip("/")
+        self._host = urlsplit(base_url).hostname or base_url
+        self._headers = {"user-agent": "whet (confirmation service)", **(headers or {})}
+        self._client: httpx2.AsyncClient | None = None
+
+    async def call(
+        self, method: str, path: str, body: object | None = None, *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> VendorAnswer:
+        """Make one call and give the answer, whatever its status. Raises SendFailed where there was none."""
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {"content-type": "application/json; charset=utf-8"} if content else {}
+        return await self.raw(method, path, content, headers, timeout_s)
+
+    async def raw(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> VendorAnswer:
+        """Make one call with this body. Raises SendFailed where there was no answer."""
+        try:
+            response = await self.client.request(
+                method,
+                self._base_url + path,
+                content=content,
+                headers=headers,
+                timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, 10.0)),
+            )
+        except httpx2.TimeoutException as error:
+            raise SendFailed(f"{self._vendor}: {self._host} did not answer in time") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise SendFailed(f"{self._vendor}: can't reach {self._host} ({type(error).__name__})") from error
+        return VendorAnswer(
+            response.status_code,
+            response.content[:_MOST_BYTES],
+            _seconds(response.headers.get("retry-after")),
+        )
+
+    @property
+    def client(self) -> httpx2.AsyncClient:
+        """The connections, made at the first use."""
+        if self._client is None:
+            self._client = httpx2.AsyncClient(headers=self._headers, follow_redirects=False)
+        return self._client
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+
+def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float | None = None) -> SendFailed:
+    """Say why the vendor did not take it. Final but for 429, 408 and its own trouble."""
+    status = answer.status
+    is_final = 400 <= status < 500 and status not in (408, 429)
+    after_s = retry_after_s if retry_after_s is not None else answer.retry_after_s
+    text = mask(str(reason))[:200] or "no reason given"
+    return SendFailed(f"{vendor} answered {status}: {text}", is_final=is_final, retry_after_s=after_s)
+
+
+def read(body: bytes | str, shape: type[T]) -> T | None:
+    """Read JSON as a shape whose unknown fields don't matter; None where it does not fit."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < 1e6 else None

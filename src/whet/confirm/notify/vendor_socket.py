@@ -1,0 +1,73 @@
+"""A websocket that a channel keeps open to its vendor, so that presses come in without a listener of ours.
+
+Imported only for channels that use it: it needs wsproto, which the extras `discord` and `slack` bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import httpx2
+import msgspec
+from httpx2 import websockets
+from wsproto.utilities import LocalProtocolError
+
+_MOST_BYTES = 4_000_000
+_BROKEN = (websockets.HTTPXWSException, httpx2.HTTPError, httpx2.InvalidURL, LocalProtocolError, OSError)
+
+
+class SocketClosed(Exception):
+    """The other side hung up or went away; `code` is the close code, 0 where there was none."""
+
+    def __init__(self, code: int = 0, reason: str = "") -> None:
+        super().__init__(f"the connection was closed ({code} {reason})".strip())
+        self.code = code
+
+
+class Socket:
+    """Text in, JSON objects out."""
+
+    def __init__(self, session: websockets.AsyncWebSocketSession) -> None:
+        self._session = session
+
+    async def receive(self, timeout_s: float | None = None) -> str:
+        """Give the next message. Raises SocketClosed, TimeoutError."""
+        try:
+            return await self._session.receive_text(timeout_s)
+        except _BROKEN as error:
+            if isinstance(error, TimeoutError):  # an OSError too
+                raise
+            raise _closed(error) from error
+
+    async def send(self, value: object) -> None:
+        """Send an object. Raises SocketClosed."""
+        try:
+            await self._session.send_text(msgspec.json.encode(value).decode())
+        except _BROKEN as error:
+            raise _closed(error) from error
+
+
+async def converse(client: httpx2.AsyncClient, url: str, talk: Callable[[Socket], Awaitable[None]]) -> None:
+    """Connect, and talk until `talk` returns or raises; its errors come out plain, never in a group.
+
+    Raises SocketClosed where the connection can't be made or breaks.
+    """
+    failure: Exception | None = None
+    try:
+        async with client.websocket(url, max_message_size_bytes=_MOST_BYTES) as session:
+            try:
+                await talk(Socket(session))
+            except Exception as error:  # noqa: BLE001 raised below: a task group would wrap it
+                failure = error
+    except* _BROKEN as group:
+        failure = failure or _closed(group.exceptions[0])
+    if failure is not None:
+        raise failure
+
+
+def _closed(error: BaseException) -> SocketClosed:
+    if isinstance(error, websockets.WebSocketDisconnect):
+        return SocketClosed(int(error.code or 0), error.reason)
+    if isinstance(error, websockets.WebSocketUpgradeError):
+        return SocketClosed(0, f"HTTP {error.response.status_code}")
+    return SocketClosed(0, type(error).__name__)

@@ -1,0 +1,228 @@
+"""The policy: which actions are denied, asked about or allowed, and what a yes takes.
+
+Of the rules that match, deny wins over ask, ask over allow; of several with the winning effect the first
+gives the conditions. What no rule matches is asked about. High-risk actions are never allowed without a
+person, whatever the rules say. Reading the file is `policy_file.py`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, Literal, cast
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from whet.confirm.names import action_key
+from whet.confirm.records import Plan
+
+Effect = Literal["deny", "ask", "allow"]
+CONTRACT_LIMIT_S = 3600
+LONGEST_S = 7 * 86_400
+BUILT_IN = "builtin"
+_STRENGTH: dict[str, int] = {"deny": 2, "ask": 1, "allow": 0}
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a rule may look at; `now_s` is Unix time."""
+
+    action_key: str
+    principal: str
+    requester: str
+    session_key: str
+    details: dict[str, Any]
+    is_high_risk: bool
+    now_s: float
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A test of one place in the details: `path` as steps, `wanted` as in the file."""
+
+    path: tuple[str | int, ...]
+    wanted: Any
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule, ready to match; empty patterns match anything."""
+
+    name: str
+    effect: Effect
+    actions: tuple[str, ...]
+    principals: tuple[str, ...]
+    requesters: tuple[str, ...]
+    sessions: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    minutes: tuple[int, int] | None
+    days: frozenset[int]
+    timezone: str
+    plan: Plan
+    timeout_s: int | None
+    max_timeout_s: int
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What the policy says of a request, and why, as a line for a person."""
+
+    effect: Effect
+    plan: Plan
+    rule: str
+    why: str
+    timeout_s: int | None
+    max_timeout_s: int
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """All rules, the groups they name, and a hash of the file as their version."""
+
+    version: str = BUILT_IN
+    rules: tuple[Rule, ...] = ()
+    groups: dict[str, tuple[str, ...]] = {}
+    redact: tuple[str, ...] = ()
+    approval_valid_s: float = 86_400.0
+
+    def judge(self, facts: Facts) -> Judgement:
+        """Decide on a request."""
+        if not self.rules:
+            return _DEFAULT
+        matching = [rule for rule in self.rules if matches(rule, facts)]
+        if facts.is_high_risk:
+            allowed = [rule for rule in matching if rule.effect == "allow"]
+            matching = [rule for rule in matching if rule.effect != "allow"]
+            if allowed and not matching:
+                return msgspec.structs.replace(
+                    _DEFAULT, why=f"rule {allowed[0].name!r} would allow it, but it is a high-risk action"
+                )
+        if not matching:
+            return _DEFAULT
+        rule = max(matching, key=lambda found: _STRENGTH[found.effect])
+        return Judgement(
+            effect=rule.effect,
+            plan=rule.plan,
+            rule=rule.name,
+            why=f"rule {rule.name!r} says {rule.effect}",
+            timeout_s=rule.timeout_s,
+            max_timeout_s=rule.max_timeout_s,
+        )
+
+    def may_approve(self, plan: Plan, name: str) -> bool:
+        """Whether a plan lets `name` decide at all; entries are names or `group:NAME`."""
+        if not plan.approvers:
+            return True
+        for entry in plan.approvers:
+            if entry == name or (
+                entry.startswith("group:") and name in self.groups.get(entry.removeprefix("group:"), ())
+            ):
+                return True
+        return False
+
+
+_DEFAULT = Judgement("ask", Plan(), "", "no rule matches, so a person is asked", None, CONTRACT_LIMIT_S)
+
+
+def matches(rule: Rule, facts: Facts) -> bool:
+    """Whether every part of a rule fits."""
+    return (
+        _any_glob(rule.actions, facts.action_key)
+        and _any_glob(rule.principals, facts.principal)
+        and _any_glob(rule.requesters, facts.requester)
+        and _any_glob(rule.sessions, facts.session_key)
+        and all(_holds(condition, facts.details) for condition in rule.conditions)
+        and _is_time(rule, facts.now_s)
+    )
+
+
+def _any_glob(patterns: Sequence[str], text: str) -> bool:
+    return not patterns or any(_glob(pattern).fullmatch(text) for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _glob(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+def fold_pattern(pattern: str) -> str:
+    """Fold an action's glob as names are folded, so that `Deploy_*` fits `deploy_x`."""
+    return action_key(pattern)
+
+
+def _is_time(rule: Rule, now_s: float) -> bool:
+    if not rule.days and rule.minutes is None:
+        return True
+    now = datetime.fromtimestamp(now_s, ZoneInfo(rule.timezone) if rule.timezone else None)
+    if rule.days and now.weekday() not in rule.days:
+        return False
+    if rule.minutes is None:
+        return True
+    begin, end = rule.minutes
+    minute = now.hour * 60 + now.minute
+    return begin <= minute < end if begin <= end else minute >= begin or minute < end
+
+
+def parse_path(text: str) -> tuple[str | int, ...]:
+    """Read a JSON path: `$.a.b[0]`, `$.items[*].name`, `$["odd key"]`. Raises ValueError."""
+    steps: list[str | int] = []
+    rest = text.removeprefix("$")
+    if rest and rest[0] not in ".[":
+        rest = f".{rest}"
+    pattern = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\[\*\]|\["([^"]*)"\]|\['([^']*)'\]""")
+    at = 0
+    while at < len(rest):
+        match = pattern.match(rest, at)
+        if match is None:
+            raise ValueError(f"{text!r} is not a path like $.a.b[0] or $.items[*].name")
+        if match[2] is not None:
+            steps.append(int(match[2]))
+        else:
+            steps.append(match[1] or match[3] or match[4] or "*")
+        at = match.end()
+    if not steps:
+        raise ValueError(f"{text!r} names nothing")
+    return tuple(steps)
+
+
+def _values(value: Any, path: Sequence[str | int]) -> list[Any]:
+    """Give every value that a path leads to."""
+    if not path:
+        return [value]
+    step, rest = path[0], path[1:]
+    if step == "*":
+        inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
+        items = list(inner) if isinstance(value, dict | list) else []
+        return [found for item in items for found in _values(item, rest)]
+    if isinstance(step, int):
+        if isinstance(value, list) and step < len(cast("list[Any]", value)):
+            return _values(value[step], rest)
+        return []
+    if isinstance(value, dict) and step in value:
+        return _values(value[step], rest)
+    return []
+
+
+def _holds(condition: Condition, details: dict[str, Any]) -> bool:
+    found = _values(details, condition.path)
+    wanted = condition.wanted
+    if isinstance(wanted, dict) and "exists" in wanted:
+        return bool(found) is bool(cast("dict[str, Any]", wanted)["exists"])
+    return any(_fits(value, wanted) for value in found)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return all(_compares(value, sign, bound) for sign, bound in cast("dict[str, Any]", wanted).items())
+    if isinstance(wanted, list):
+        return any(_fits(value, one) for one in cast("list[Any]", wanted))
+    if isinstance(wanted, str) and isinstance(value, str):
+        return _glob(wanted).fullmatch(value) is not None
+    return type(value) is type(wanted) and value == wanted
+
+
+def _compares(value: Any, sign: str, bound: Any) -> bool:
+    if sign == "not":
+        return not _fits(value, bound)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return {"gt": value > bound, "ge": value >= bound, "lt": value < bound, "le": value <= bound}[sign]

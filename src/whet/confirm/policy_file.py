@@ -1,0 +1,222 @@
+"""The policy file, TOML or YAML: read, checked, and read again when it changes.
+
+A file that is broken when it changes leaves the old policy in force and says so; at the start it stops the
+service. The version is the first 16 hex digits of the SHA-256 of the file's bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+import yaml
+
+from whet.config.files import read_small
+from whet.confirm.policy import (
+    CONTRACT_LIMIT_S,
+    LONGEST_S,
+    Condition,
+    Effect,
+    Policy,
+    Rule,
+    fold_pattern,
+    parse_path,
+)
+from whet.confirm.quorum import groups_in, parse_quorum
+from whet.confirm.records import Plan
+from whet.contract.errors import ConfigError
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
+_SIGNS = {"gt", "ge", "lt", "le", "not", "exists"}
+Patterns = str | list[str]
+
+
+class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule as it stands in the file."""
+
+    effect: Effect
+    name: str = ""
+    action: Patterns = ()  # type: ignore[assignment]
+    principal: Patterns = ()  # type: ignore[assignment]
+    requester: Patterns = ()  # type: ignore[assignment]
+    session: Patterns = ()  # type: ignore[assignment]
+    details: dict[str, Any] = {}
+    hours: str = ""
+    days: list[str] = []
+    timezone: str = ""
+    quorum: str | int = 1
+    deny_threshold: int = 1
+    approvers: list[str] = []
+    min_review_s: float = 0.0
+    timeout_s: int | None = None
+    max_timeout_s: int = CONTRACT_LIMIT_S
+    escalate_to: str = ""
+    escalate_after: float = 0.5
+    web_only: bool = False
+
+
+class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    rules: list[RuleText] = []
+    groups: dict[str, list[str]] = {}
+    redact: list[str] = []
+    approval_valid_s: float = 86_400.0
+
+
+def load_policy(path: Path | None) -> Policy:
+    """Read the policy; without a file, the built-in one that asks about everything. Raises ConfigError."""
+    if path is None:
+        return Policy()
+    text = read_small(path)
+    if text is None:
+        raise ConfigError(
+            f"there is no policy file {path}", hint="whet confirm policy --help shows an example"
+        )
+    return parse_policy(text, path)
+
+
+def parse_policy(text: str, path: Path) -> Policy:
+    """Read a policy's text; the file's ending says TOML or YAML. Raises ConfigError that names the place."""
+    try:
+        raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
+        read = msgspec.convert(raw or {}, PolicyText)
+        groups = {name: tuple(people) for name, people in read.groups.items()}
+        rules = tuple(_rule(rule, number, groups) for number, rule in enumerate(read.rules, 1))
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
+        line = " ".join(str(error).split())
+        raise ConfigError(f"{path}: {line}", hint=f"whet confirm policy check {path}") from error
+    version = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Policy(version, rules, groups, tuple(read.redact), read.approval_valid_s)
+
+
+def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Rule:
+    name = text.name or f"rule {number}"
+    try:
+        _check_bounds(text)
+        quorum = parse_quorum(text.quorum)
+        named = groups_in(quorum) | {e[6:] for e in text.approvers if e.startswith("group:")}
+        named |= {text.escalate_to} - {""}
+        if unknown := sorted(named - set(groups)):
+            raise ValueError(f"there is no group {unknown[0]!r} under [groups]")
+        plan = Plan(
+            rule=name,
+            quorum=quorum,
+            deny_threshold=text.deny_threshold,
+            approvers=tuple(text.approvers),
+            min_review_s=text.min_review_s,
+            escalate_to=text.escalate_to,
+            escalate_after=text.escalate_after,
+            needs_web=text.web_only,
+        )
+        return Rule(
+            name=name,
+            effect=text.effect,
+            actions=tuple(fold_pattern(pattern) for pattern in _many(text.action)),
+            principals=_many(text.principal),
+            requesters=_many(text.requester),
+            sessions=_many(text.session),
+            conditions=tuple(_condition(path, wanted) for path, wanted in text.details.items()),
+            minutes=_minutes(text.hours),
+            days=frozenset(_DAYS.index(day.lower()[:3]) for day in text.days),
+            timezone=_zone(text.timezone),
+            plan=plan,
+            timeout_s=text.timeout_s,
+            max_timeout_s=text.max_timeout_s,
+        )
+    except ValueError as error:
+        raise ValueError(f"rule {number} ({name}): {error}") from error
+
+
+def _check_bounds(text: RuleText) -> None:
+    if not 30 <= text.max_timeout_s <= LONGEST_S:
+        raise ValueError(f"max_timeout_s must be from 30 to {LONGEST_S} (7 days)")
+    if text.timeout_s is not None and not 30 <= text.timeout_s <= text.max_timeout_s:
+        raise ValueError("timeout_s must be from 30 to max_timeout_s (3600 where that is not set)")
+    if not 1 <= text.deny_threshold <= 100:
+        raise ValueError("deny_threshold must be from 1 to 100")
+    if not 0 < text.escalate_after < 1:
+        raise ValueError("escalate_after is a part of the timeout, between 0 and 1")
+    if not 0 <= text.min_review_s <= 3600:
+        raise ValueError("min_review_s must be from 0 to 3600")
+    if wrong := [day for day in text.days if day.lower()[:3] not in _DAYS]:
+        raise ValueError(f"{wrong[0]!r} is not a day: mon, tue, wed, thu, fri, sat, sun")
+
+
+def _many(patterns: Patterns) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+
+
+def _condition(path: str, wanted: Any) -> Condition:
+    if isinstance(wanted, dict):
+        signs = set(cast("dict[str, Any]", wanted))
+        if not signs or not signs <= _SIGNS:
+            raise ValueError(f"a test of {path} takes {', '.join(sorted(_SIGNS))}")
+        for sign, bound in cast("dict[str, Any]", wanted).items():
+            if sign in ("gt", "ge", "lt", "le") and (
+                isinstance(bound, bool) or not isinstance(bound, int | float)
+            ):
+                raise ValueError(f"{path} {sign} takes a number")
+    return Condition(parse_path(path), wanted)
+
+
+def _minutes(hours: str) -> tuple[int, int] | None:
+    if not hours:
+        return None
+    match = _HOURS.fullmatch(hours)
+    if match is None:
+        raise ValueError(f"hours {hours!r} is not like 09:00-18:00")
+    return int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
+
+
+def _zone(name: str) -> str:
+    if name:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError(f"{name!r} is not a time zone like Europe/Berlin") from error
+    return name
+
+
+class PolicyFile:
+    """The policy in force, and the file it comes from."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.policy = load_policy(path)
+        self.error = ""
+        self._stamp = self._look()
+
+    def reload(self) -> bool:
+        """Read the file again if it has changed; True where a new policy is in force.
+
+        A broken or missing file changes nothing but `error`.
+        """
+        stamp = self._look()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            policy = load_policy(self.path)
+        except ConfigError as error:
+            self.error = error.message
+            return False
+        self.error = ""
+        changed = policy.version != self.policy.version
+        self.policy = policy
+        return changed
+
+    def _look(self) -> tuple[int, int, int] | None:
+        if self.path is None:
+            return None
+        try:
+            state = self.path.stat()
+        except OSError:
+            return None
+        return (state.st_mtime_ns, state.st_size, state.st_ino)

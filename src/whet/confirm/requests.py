@@ -1,0 +1,278 @@
+"""Requests, votes and views as rows. Each function is one or two statements on the connection it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.confirm.ledger import Tx
+from whet.confirm.records import BY_TIMEOUT, Plan, Principal, Request, Status, Verdict, Vote
+
+_COLUMNS = (
+    "seq, id, action, description, details, requester, session_key, principal, status, created_at,"
+    " expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan, policy_version,"
+    " is_high_risk, accepts_edits, original, edited_by, callback_url, escalated_at, consumed_at, consumed_by,"
+    " consume_key, executed_at, execution, execution_note"
+)
+ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
+_STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN = 8, 10, 12, 13, 16
+_RISK, _EDITS = 18, 19
+_decode_plan = msgspec.json.Decoder(Plan).decode
+_encode_plan = msgspec.json.Encoder(order="deterministic").encode
+
+
+@lru_cache(maxsize=256)
+def plan_of(text: str) -> Plan:
+    """Read a stored plan."""
+    return _decode_plan(text)
+
+
+@lru_cache(maxsize=256)
+def plan_text(plan: Plan) -> str:
+    """Write a plan as it is stored."""
+    return _encode_plan(plan).decode()
+
+
+def as_request(row: tuple[Any, ...], now_s: float) -> Request:
+    """Give a row as a request; past its deadline it is expired, whatever the row still says."""
+    cells = list(row)
+    if cells[_STATUS] == "pending" and now_s >= cells[_EXPIRES]:
+        cells[_STATUS], cells[_RESOLVED], cells[_RESOLVED_BY] = "expired", cells[_EXPIRES], BY_TIMEOUT
+    cells[_PLAN] = plan_of(cells[_PLAN])
+    cells[_RISK], cells[_EDITS] = bool(cells[_RISK]), bool(cells[_EDITS])
+    return Request(*cells)
+
+
+def find(db: apsw.Connection, request_id: str, now_s: float) -> Request | None:
+    """Give one request."""
+    row = db.execute(ONE, (request_id,)).fetchone()
+    return as_request(row, now_s) if row else None
+
+
+def insert(tx: Tx, request: Request, action_key: str, rate_number: int | None) -> None:
+    """Store a new request; `seq` is given by the database. `rate_number` counts it against its limit."""
+    plan, at_s = request.plan, request.created_at
+    escalates_at = (
+        at_s + plan.escalate_after * (request.expires_at - at_s)
+        if plan.escalate_to and request.status == "pending"
+        else None
+    )
+    tx.connection.execute(
+        "INSERT INTO requests (id, action, action_key, description, details, requester, session_key,"
+        " principal, status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason,"
+        " digest, plan,"
+        " policy_version, is_high_risk, accepts_edits, callback_url, escalates_at, rate_number)"
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            request.id,
+            request.action,
+            action_key,
+            request.description,
+            request.details_json,
+            request.requester,
+            request.session_key,
+            request.principal,
+            request.status,
+            at_s,
+            request.expires_at,
+            request.timeout_seconds,
+            request.resolved_at,
+            request.resolved_by,
+            request.reason,
+            request.digest,
+            plan_text(plan),
+            request.policy_version,
+            int(request.is_high_risk),
+            int(request.accepts_edits),
+            request.callback_url,
+            escalates_at,
+            rate_number,
+        ),
+    )
+
+
+def settle(tx: Tx, request: Request, status: Status, by: str, reason: str = "") -> Request:
+    """Compare and set: end a pending request, write the event, the outbox row and the callback.
+
+    The caller has read `request` in this transaction. Gives the request as it is now.
+    """
+    at_s = request.expires_at if status == "expired" else tx.now_s
+    tx.connection.execute(
+        "UPDATE requests SET status = ?, resolved_at = ?, resolved_by = ?, reason = ?"
+        " WHERE id = ? AND status = 'pending'",
+        (status, at_s, by, reason, request.id),
+    )
+    if tx.connection.changes() != 1:
+        raise RuntimeError(f"request {request.id} was not pending inside its own transaction")
+    kind = status if status in ("expired", "cancelled") else "decided"
+    data: dict[str, object] = {"status": status, "digest": request.digest, "resolved_at": at_s}
+    if reason:
+        data["reason"] = reason
+    tx.record(kind, request.id, by, request.principal, data)
+    tx.connection.execute(
+        "INSERT INTO outbox (kind, request_id, at) VALUES (?, ?, ?)", (kind, request.id, tx.now_s)
+    )
+    now = msgspec.structs.replace(request, status=status, resolved_at=at_s, resolved_by=by, reason=reason)
+    if request.callback_url:
+        _queue_callback(tx, now)
+    return now
+
+
+def _queue_callback(tx: Tx, request: Request) -> None:
+    body = msgspec.json.encode(
+        {
+            "type": f"confirmation.{request.status}",
+            "timestamp": tx.now_s,
+            "data": {
+                "id": request.id,
+                "action": request.action,
+                "status": request.status,
+                "resolved_by": request.resolved_by,
+                "resolved_at": request.resolved_at,
+                "reason": request.reason,
+                "digest": request.digest,
+            },
+        }
+    )
+    tx.connection.execute(
+        "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
+        " VALUES (?,?,?,?,?,?)",
+        (f"msg_{request.id}", request.id, request.callback_url, body.decode(), tx.now_s, tx.now_s),
+    )
+
+
+def cast_vote(tx: Tx, request: Request, who: Principal, verdict: Verdict, reason: str) -> list[Vote]:
+    """Count a vote (a person's newer one replaces the older) and give all of the request's votes."""
+    tx.connection.execute(
+        "INSERT OR REPLACE INTO votes VALUES (?, ?, ?, ?, ?)",
+        (request.id, who.name, verdict, tx.now_s, reason),
+    )
+    data: dict[str, object] = {"verdict": verdict, "digest": request.digest}
+    if reason:
+        data["reason"] = reason
+    tx.record("vote", request.id, who.name, request.principal, data)
+    return votes_of(tx.connection, request.id)
+
+
+def votes_of(db: apsw.Connection, request_id: str) -> list[Vote]:
+    """Give a request's votes, oldest first."""
+    rows = db.execute("SELECT * FROM votes WHERE request_id = ? ORDER BY at, principal", (request_id,))
+    return [Vote(*row) for row in rows]
+
+
+def viewed_at(db: apsw.Connection, request_id: str, principal: str) -> float | None:
+    """When `principal` first looked at the request."""
+    sql = "SELECT at FROM views WHERE request_id = ? AND principal = ?"
+    row = db.execute(sql, (request_id, principal)).fetchone()
+    return row[0] if row else None
+
+
+def add_view(tx: Tx, request: Request, principal: str) -> None:
+    """Note the first look of `principal` at the request."""
+    tx.connection.execute("INSERT OR IGNORE INTO views VALUES (?, ?, ?)", (request.id, principal, tx.now_s))
+    if tx.connection.changes():
+        tx.record("viewed", request.id, principal, request.principal)
+
+
+def replace_plan(tx: Tx, request: Request, plan: Plan, version: str) -> Request:
+    """Put the request under another plan; votes so far are void."""
+    tx.connection.execute(
+        "UPDATE requests SET plan = ?, policy_version = ? WHERE id = ?",
+        (plan_text(plan), version, request.id),
+    )
+    tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
+    tx.record("replanned", request.id, "system:policy", request.principal, {"policy_version": version})
+    return msgspec.structs.replace(request, plan=plan, policy_version=version)
+
+
+def replace_details(tx: Tx, request: Request, who: Principal, details_json: str, digest: str) -> Request:
+    """Change what is asked for; votes so far are void."""
+    original = request.original_json or request.details_json
+    tx.connection.execute(
+        "UPDATE requests SET details = ?, digest = ?, original = ?, edited_by = ? WHERE id = ?",
+        (details_json, digest, original, who.name, request.id),
+    )
+    tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
+    data: dict[str, object] = {"digest": digest, "was": request.digest}
+    tx.record("amended", request.id, who.name, request.principal, data)
+    tx.connection.execute(
+        "INSERT INTO outbox (kind, request_id, at) VALUES ('amended', ?, ?)", (request.id, tx.now_s)
+    )
+    return msgspec.structs.replace(
+        request, details_json=details_json, digest=digest, original_json=original, edited_by=who.name
+    )
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which requests: of a status and a principal ("" for any), below `before_seq` (0: newest)."""
+
+    status: str = ""
+    principal: str = ""
+    before_seq: int = 0
+    limit: int = 50
+
+
+def select(db: apsw.Connection, wanted: Filter, now_s: float) -> Iterator[Request]:
+    """Give requests, newest first. Pending means pending now: past the deadline is expired."""
+    where = ["seq < ?"] if wanted.before_seq else []
+    values: list[object] = [wanted.before_seq] if wanted.before_seq else []
+    if wanted.principal:
+        where.append("principal = ?")
+        values.append(wanted.principal)
+    if wanted.status == "pending":
+        where.append("status = 'pending' AND expires_at > ?")
+        values.append(now_s)
+    elif wanted.status == "expired":
+        where.append("(status = 'expired' OR (status = 'pending' AND expires_at <= ?))")
+        values.append(now_s)
+    elif wanted.status:
+        where.append("status = ?")
+        values.append(wanted.status)
+    sql = f"SELECT {_COLUMNS} FROM requests" + (f" WHERE {' AND '.join(where)}" if where else "")
+    values.append(wanted.limit)
+    for row in db.execute(f"{sql} ORDER BY seq DESC LIMIT ?", tuple(values)):  # type: ignore[arg-type]
+        yield as_request(row, now_s)
+
+
+def count_pending(db: apsw.Connection, now_s: float) -> int:
+    """How many requests can be decided now."""
+    sql = "SELECT count(*) FROM requests WHERE status = 'pending' AND expires_at > ?"
+    row = db.execute(sql, (now_s,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def due(db: apsw.Connection, now_s: float, limit: int) -> list[Request]:
+    """Give requests whose deadline has passed and whose row still says pending, as they were."""
+    where = "status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE {where}"
+    return [as_request(row, 0.0) for row in db.execute(sql, (now_s, limit))]
+
+
+def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[Request]:
+    """Give pending requests that the next group should hear of."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM requests WHERE status = 'pending' AND escalates_at IS NOT NULL"
+        " AND escalated_at IS NULL AND escalates_at <= ? AND expires_at > ? LIMIT ?"
+    )
+    return [as_request(row, now_s) for row in db.execute(sql, (now_s, now_s, limit))]
+
+
+def latest_rate(db: apsw.Connection, principal: str, action_key: str, back: int) -> tuple[int, float]:
+    """Give the number of the principal's newest counted submission of an action, and the time of the one
+    `back` before it (0.0 where there is none)."""
+    row = db.execute(
+        "SELECT rate_number FROM requests WHERE principal = ? AND action_key = ? AND rate_number IS NOT NULL"
+        " ORDER BY rate_number DESC LIMIT 1",
+        (principal, action_key),
+    ).fetchone()
+    if row is None:
+        return 0, 0.0
+    earlier = db.execute(
+        "SELECT created_at FROM requests WHERE principal = ? AND action_key = ? AND rate_number = ?",
+        (principal, action_key, row[0] - back),
+    ).fetchone()
+    return row[0], earlier[0] if earlier else 0.0

@@ -1,0 +1,60 @@
+"""Take old requests and old events away, without breaking what the audit log proves.
+
+Events are taken up to a signed checkpoint; that checkpoint then stands for them, and they can be kept in an
+archive of JSON lines first. Pending requests and everything younger stay.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.confirm.ledger import Tx
+
+_BATCH = 1000
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What would be taken: requests that ended before `before_s`, events up to `size` (a checkpoint)."""
+
+    before_s: float
+    size: int
+    events: int
+    requests: int
+
+
+def plan(db: apsw.Connection, before_s: float) -> Cut:
+    """Find what is older than `before_s`."""
+    row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
+    base = int(row[0]) if row else 0
+    mark = db.execute("SELECT max(size) FROM checkpoints WHERE at < ?", (before_s,)).fetchone()
+    size = max(base, (mark[0] or 0) if mark else 0)
+    count = db.execute(
+        "SELECT count(*) FROM requests WHERE status != 'pending' AND resolved_at < ?", (before_s,)
+    ).fetchone()
+    return Cut(before_s, size, size - base, int(count[0]) if count else 0)
+
+
+def note(tx: Tx, cut: Cut, by: str) -> None:
+    """Say in the log what is about to be taken, before it is."""
+    data: dict[str, object] = {"before": cut.before_s, "events_to": cut.size, "requests": cut.requests}
+    tx.record("pruned", principal=by, data=data)
+    tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_to', ?)", (str(cut.size),))
+    tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_before', ?)", (repr(cut.before_s),))
+
+
+def take(db: apsw.Connection, cut: Cut) -> int:
+    """Take one batch; gives how many rows went, 0 when all is done."""
+    ids = db.execute(
+        "SELECT id FROM requests WHERE status != 'pending' AND resolved_at < ? LIMIT ?",
+        (cut.before_s, _BATCH),
+    ).fetchall()
+    for table in ("votes", "views", "deliveries", "callbacks", "outbox"):
+        db.executemany(f"DELETE FROM {table} WHERE request_id = ?", ids)
+    db.executemany("DELETE FROM requests WHERE id = ?", ids)
+    db.execute(
+        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id <= ? LIMIT ?)", (cut.size, _BATCH)
+    )
+    gone = db.changes()
+    db.execute("DELETE FROM checkpoints WHERE size < ?", (cut.size,))
+    return len(ids) + gone

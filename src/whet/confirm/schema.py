@@ -1,0 +1,126 @@
+"""The tables of confirmations.db, and their numbered steps.
+
+`user_version` is the number of the last step. A file from a newer version is refused before anything is
+written to it.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from whet.contract.errors import SchemaTooNew
+
+_FIRST = """
+CREATE TABLE requests (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    action TEXT NOT NULL, action_key TEXT NOT NULL, description TEXT NOT NULL, details TEXT NOT NULL,
+    requester TEXT NOT NULL, session_key TEXT NOT NULL, principal TEXT NOT NULL,
+    status TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
+    timeout_seconds INTEGER NOT NULL,
+    resolved_at REAL, resolved_by TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
+    digest TEXT NOT NULL, plan TEXT NOT NULL, policy_version TEXT NOT NULL,
+    is_high_risk INTEGER NOT NULL, accepts_edits INTEGER NOT NULL,
+    original TEXT NOT NULL DEFAULT '', edited_by TEXT NOT NULL DEFAULT '',
+    callback_url TEXT NOT NULL DEFAULT '', escalates_at REAL, escalated_at REAL,
+    consumed_at REAL, consumed_by TEXT NOT NULL DEFAULT '', consume_key TEXT NOT NULL DEFAULT '',
+    executed_at REAL, execution TEXT NOT NULL DEFAULT '', execution_note TEXT NOT NULL DEFAULT '',
+    rate_number INTEGER
+) STRICT;
+CREATE INDEX pending_by_deadline ON requests (expires_at) WHERE status = 'pending';
+CREATE INDEX pending_to_escalate ON requests (escalates_at)
+    WHERE status = 'pending' AND escalates_at IS NOT NULL AND escalated_at IS NULL;
+CREATE INDEX by_rate ON requests (principal, action_key, rate_number) WHERE rate_number IS NOT NULL;
+
+CREATE TABLE votes (
+    request_id TEXT NOT NULL, principal TEXT NOT NULL, verdict TEXT NOT NULL, at REAL NOT NULL,
+    reason TEXT NOT NULL, PRIMARY KEY (request_id, principal)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE views (
+    request_id TEXT NOT NULL, principal TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (request_id, principal)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, request_id TEXT NOT NULL,
+    principal TEXT NOT NULL, owner TEXT NOT NULL, data TEXT NOT NULL, hash BLOB NOT NULL
+) STRICT;
+CREATE INDEX events_by_request ON events (request_id) WHERE request_id != '';
+CREATE TABLE checkpoints (
+    size INTEGER PRIMARY KEY, head TEXT NOT NULL, at REAL NOT NULL, key_id TEXT NOT NULL,
+    signature TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY, hash BLOB NOT NULL UNIQUE, name TEXT NOT NULL, role TEXT NOT NULL,
+    created_at REAL NOT NULL, expires_at REAL, revoked_at REAL
+) STRICT;
+CREATE TABLE whitelist (
+    id INTEGER PRIMARY KEY, action_key TEXT NOT NULL, principal TEXT NOT NULL, session_key TEXT NOT NULL,
+    created_by TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL, revoked_at REAL
+) STRICT;
+CREATE INDEX whitelisted ON whitelist (action_key, expires_at) WHERE revoked_at IS NULL;
+CREATE TABLE idempotency (
+    principal TEXT NOT NULL, key TEXT NOT NULL, body_hash BLOB NOT NULL, request_id TEXT NOT NULL,
+    at REAL NOT NULL, PRIMARY KEY (principal, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_age ON idempotency (at);
+
+-- What people are to be told. Written with what causes it; leased and done by the notifier. An id is never
+-- used again: deliveries outlive the item that they came from.
+CREATE TABLE outbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
+    attempts INTEGER NOT NULL DEFAULT 0, run_after REAL NOT NULL DEFAULT 0,
+    leased_until REAL NOT NULL DEFAULT 0, leased_by TEXT NOT NULL DEFAULT ''
+) STRICT;
+-- How far each channel got with an outbox item; `ref` is what the channel needs to edit its message (JSON).
+CREATE TABLE deliveries (
+    id INTEGER PRIMARY KEY, outbox_id INTEGER NOT NULL, kind TEXT NOT NULL, request_id TEXT NOT NULL,
+    channel TEXT NOT NULL, status TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+    run_after REAL NOT NULL DEFAULT 0, error TEXT NOT NULL DEFAULT '', ref TEXT NOT NULL DEFAULT '',
+    updated_at REAL NOT NULL, UNIQUE (outbox_id, channel)
+) STRICT;
+CREATE INDEX deliveries_by_request ON deliveries (request_id);
+-- Webhooks to the address that a submission named.
+CREATE TABLE callbacks (
+    id INTEGER PRIMARY KEY, message_id TEXT NOT NULL, request_id TEXT NOT NULL, url TEXT NOT NULL,
+    body TEXT NOT NULL, created_at REAL NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+    run_after REAL NOT NULL, status TEXT NOT NULL DEFAULT 'waiting', error TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX callbacks_due ON callbacks (run_after) WHERE status = 'waiting';
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+"""
+
+_PEOPLE = """
+CREATE INDEX deliveries_due ON deliveries (channel, run_after) WHERE status IN ('queued', 'failed');
+-- Who is signed in on the page. `id_hash` is the hash of the cookie's random number.
+CREATE TABLE web_sessions (
+    id_hash TEXT PRIMARY KEY, account_key TEXT NOT NULL, csrf TEXT NOT NULL,
+    created_at REAL NOT NULL, expires_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE)
+
+
+def is_current(connection: apsw.Connection, path: str) -> bool:
+    """Say whether nothing has to be applied. Raises SchemaTooNew; writes nothing."""
+    version = int(connection.pragma("user_version"))
+    if version > len(STEPS):
+        raise SchemaTooNew(
+            f"{path} was written by a newer Whet (schema {version}, this one knows {len(STEPS)})",
+            hint="upgrade Whet, or name another file with --db-path",
+        )
+    return version == len(STEPS)
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Apply what is missing, all or nothing; another process doing the same is waited for."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not is_current(connection, path):
+            for number in range(int(connection.pragma("user_version")) + 1, len(STEPS) + 1):
+                connection.execute(STEPS[number - 1])
+                connection.pragma("user_version", number)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

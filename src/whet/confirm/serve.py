@@ -1,0 +1,241 @@
+"""Run the service: two listeners on one event loop, the upkeep beside them, a clean end at SIGTERM.
+
+It knows how the parts are put together and nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from whet.confirm.callbacks import Callbacks, load_secret
+from whet.confirm.http.app import Api, ASGIApp
+from whet.confirm.http.guard import Guard
+from whet.confirm.http.protocol import LimitedProtocol
+from whet.confirm.notify.notifier import Notifier
+from whet.confirm.notify.settings import read_channels
+from whet.confirm.open import Places
+from whet.confirm.service import Service
+from whet.confirm.upkeep import Upkeep, follow
+from whet.confirm.web.app import make_page
+from whet.contract.errors import ConfigError
+from whet.web.guard import Place, place
+
+DRAIN_S = 10.0
+_BACKLOG = 4096
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host;
+    `public_url` is where people reach the page, if not on this machine; `channels` is the channels file."""
+
+    host: str = "127.0.0.1"
+    port: int = 6000
+    web_port: int = 6080
+    hosts: tuple[str, ...] = ()
+    is_open: bool = False
+    allow_private_callbacks: bool = False
+    public_url: str = ""
+    channels: Path | None = None
+    secrets: dict[str, str] = {}
+
+
+class Server(uvicorn.Server):
+    """uvicorn that ends with exit code 0 when told to stop, and wakes those who wait first."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._on_ready = on_ready
+        self.stopping = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Stop at SIGTERM and SIGINT; a second signal does not wait for anybody."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        handled = (signal.SIGTERM, signal.SIGINT)
+        for number in handled:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def main_loop(self) -> None:
+        """Serve until told to stop; the Date header is renewed every second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), 1.0)
+
+    def stop(self) -> None:
+        """Answer what is under way and end; called again, end at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self.stopping.set()
+        self._service.hub.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Raises ConfigError that says how to find who has the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} on {host} is taken",
+                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose --port and --web-port",
+            ) from error
+        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
+    sock.setblocking(False)
+    return sock
+
+
+def check(settings: Settings) -> None:
+    """Refuse (ConfigError) to run without tokens where others could reach it."""
+    if settings.is_open and settings.host not in _LOCAL:
+        raise ConfigError(
+            f"--insecure-no-auth is for this machine only, not for {settings.host}",
+            hint="leave --insecure-no-auth out, or listen on 127.0.0.1",
+        )
+
+
+async def serve(
+    service: Service,
+    where: Places,
+    settings: Settings,
+    on_ready: Callable[[Sequence[int]], None],
+    *,
+    stop: asyncio.Event | None = None,
+    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] | None = None,
+) -> None:
+    """Serve until told to stop; `on_ready` gets the ports once they listen. Raises ConfigError.
+
+    `stop` ends it as SIGTERM does. `beside` runs next to the listeners instead of what `background` gives.
+    """
+    check(settings)
+    sockets = [listen(settings.host, settings.port)]
+    if settings.web_port >= 0:
+        try:
+            sockets.append(listen(settings.host, settings.web_port))
+        except ConfigError:
+            sockets[0].close()
+            raise
+    ports = [int(sock.getsockname()[1]) for sock in sockets]
+    _raise_file_limit()
+    guard = Guard(service, hosts=frozenset({settings.host, *settings.hosts}), is_open=settings.is_open)
+    people = make_people(service, where, settings, ports[-1])
+    web = make_web(service, settings, people, ports[-1])
+    api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
+    config = uvicorn.Config(
+        api,
+        loop="none",
+        http=LimitedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(DRAIN_S),
+        backlog=_BACKLOG,
+    )
+    server = Server(config, service, lambda: on_ready(ports))
+    works = [*background(service, where, settings), people.run] if beside is None else beside
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work()) for work in works]
+        if stop is not None:
+            tasks.append(group.create_task(_stop_at(stop, server)))
+        try:
+            await server.serve(sockets=sockets)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _stop_at(stop: asyncio.Event, server: Server) -> None:
+    await stop.wait()
+    server.stop()
+
+
+def make_web(service: Service, settings: Settings, people: Notifier, port: int) -> ASGIApp | None:
+    """Give the page, for everything on the web port that is not the API; None where there is none."""
+    if settings.web_port < 0:
+        return None
+    return make_page(service, people, _where(settings), port=port, is_open=settings.is_open)
+
+
+def make_people(service: Service, where: Places, settings: Settings, port: int) -> Notifier:
+    """Open the channels to people. Raises ConfigError."""
+    channels = read_channels(
+        settings.channels or where.folder / "channels.toml", settings.channels is not None
+    )
+    return Notifier(service, channels, settings.secrets, page_url(settings, port))
+
+
+def page_url(settings: Settings, port: int) -> str:
+    """Give the address of the page as people are sent it; "" where there is none."""
+    if settings.public_url or settings.web_port < 0:
+        return settings.public_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _where(settings: Settings) -> Place:
+    return place(settings.host, settings.public_url, settings.hosts)
+
+
+def background(
+    service: Service, where: Places, settings: Settings
+) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """Give what runs beside the listeners."""
+    secret = load_secret(where.folder / "webhook.secret")
+    callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
+    return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system lets us: each that waits is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+
+
+def first_lines(settings: Settings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:
+    """Give what is said when the service is ready."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    lines = [f"confirmation service: http://{host}:{ports[0]}"]
+    if len(ports) > 1:
+        lines.append(f"web page and browsers: http://{host}:{ports[1]}")
+    if settings.is_open:
+        lines.append("WARNING: --insecure-no-auth: anybody on this machine can approve anything")
+    for path in made:
+        lines.append(f"made a first token ({path.stem}): {path}")
+    return lines

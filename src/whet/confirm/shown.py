@@ -1,0 +1,62 @@
+"""What of a request people are shown: redacted, visible, and cut honestly. For the page and every message."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterable
+from typing import cast
+
+from whet.config.secrets import is_secret_name
+from whet.log import MASK
+from whet.visible import visible
+
+
+def fit(text: str, limit: int) -> tuple[str, bool]:
+    """Make text visible, cut at `limit` UTF-16 units, as vendors count; say whether it was cut."""
+    shown = visible(text, max(limit, 200) * 2)
+    if units(shown) <= limit:
+        return shown, "\n[... " in shown[-60:] and len(text) > max(limit, 200) * 2
+    room = limit - 44
+    kept = shown.encode("utf-16-le", "surrogatepass")[: room * 2].decode("utf-16-le", "ignore")
+    return f"{kept}\n[... cut, {len(text):,} characters in all]", True
+
+
+def units(text: str) -> int:
+    """Count UTF-16 units: what Telegram, Discord and Slack call characters."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def one_line(text: str, limit: int) -> tuple[str, bool]:
+    """Make text visible on one line: a line break is shown as one, and starts none."""
+    return fit(text.replace("\n", "⏎"), limit)
+
+
+def redact(value: object, names: Iterable[str] = ()) -> object:
+    """Replace what stands under a name that looks secret, or matches one of the `names` (with * and ?)."""
+    patterns = tuple(name.lower() for name in names)
+    return _redact(value, patterns)
+
+
+def _redact(value: object, patterns: tuple[str, ...]) -> object:
+    if isinstance(value, dict):
+        items = cast("dict[str, object]", value)
+        return {
+            key: MASK if _is_secret(key, inner, patterns) else _redact(inner, patterns)
+            for key, inner in items.items()
+        }
+    if isinstance(value, list):
+        return [_redact(inner, patterns) for inner in cast("list[object]", value)]
+    return value
+
+
+def _is_secret(name: str, value: object, patterns: tuple[str, ...]) -> bool:
+    lowered = name.lower()
+    if any(fnmatch.fnmatchcase(lowered, pattern) for pattern in patterns):
+        return True
+    return isinstance(value, str) and bool(value) and is_secret_name(lowered.replace("-", "_"))
+
+
+def pretty(details: object) -> str:
+    """Write details as indented JSON; what can't be seen in it is written as its code by `visible`."""
+    return json.dumps(details, indent=2, ensure_ascii=False, default=str)

@@ -1,0 +1,199 @@
+"""A submission becomes a stored request: policy, whitelist, rate limit, deadline, digest.
+
+The order of the checks is the contract's: the fields (before this module), the whitelist, the rate limit,
+the timeout. Reading HTTP is not known here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from whet.confirm import requests
+from whet.confirm.canonical import canonical, request_digest
+from whet.confirm.ids import new_request_id
+from whet.confirm.ledger import Tx
+from whet.confirm.names import action_key, is_high_risk
+from whet.confirm.policy import Facts, Judgement, Policy
+from whet.confirm.records import Principal, Request
+
+WINDOW_S = 3600
+DEFAULT_TIMEOUT_S = 300
+SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """What a caller asks for, fields checked; `timeout_s` None is the default."""
+
+    action: str
+    description: str
+    details: dict[str, Any] = {}
+    requester: str = "agent"
+    session_key: str = ""
+    timeout_s: int | None = None
+    callback_url: str = ""
+    accepts_edits: bool = False
+    idempotency_key: str = ""
+    body_hash: bytes = b""
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """What became of a submission. `refused` is a line for a person where nothing was stored."""
+
+    kind: Literal["pending", "auto_approved", "denied", "limited", "too_many_pending", "key_reused"]
+    request: Request | None = None
+    is_replay: bool = False
+    refused: str = ""
+    retry_after_s: float = 0.0
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A submission judged by the policy, ready to be stored in one transaction."""
+
+    request: Request
+    key: str
+    judgement: Judgement
+    submission: Submission
+
+
+def draft(submission: Submission, who: Principal, policy: Policy, now_s: float) -> Draft:
+    """Judge a submission and compute its id, deadline and digest. Raises ValueError for details that are
+    not JSON."""
+    key = action_key(submission.action)
+    high_risk = is_high_risk(key)
+    facts = Facts(
+        action_key=key,
+        principal=who.name,
+        requester=submission.requester,
+        session_key=submission.session_key,
+        details=submission.details,
+        is_high_risk=high_risk,
+        now_s=now_s,
+    )
+    judgement = policy.judge(facts)
+    request_id = new_request_id(now_s)
+    timeout_s = _timeout(submission.timeout_s, judgement)
+    expires_at = now_s + timeout_s
+    request = Request(
+        seq=0,
+        id=request_id,
+        action=submission.action,
+        description=submission.description,
+        details_json=canonical(submission.details).decode(),
+        requester=submission.requester,
+        session_key=submission.session_key,
+        principal=who.name,
+        status="pending",
+        created_at=now_s,
+        expires_at=expires_at,
+        timeout_seconds=timeout_s,
+        resolved_at=None,
+        resolved_by="",
+        reason="",
+        digest=request_digest(
+            request_id,
+            submission.action,
+            submission.details,
+            submission.requester,
+            submission.session_key,
+            expires_at,
+        ),
+        plan=judgement.plan,
+        policy_version=policy.version,
+        is_high_risk=high_risk,
+        accepts_edits=submission.accepts_edits,
+        callback_url=submission.callback_url,
+    )
+    return Draft(request, key, judgement, submission)
+
+
+def _timeout(asked_s: int | None, judgement: Judgement) -> int:
+    if asked_s is None:
+        return judgement.timeout_s or DEFAULT_TIMEOUT_S
+    return max(SHORTEST_S, min(asked_s, max(CONTRACT_LONGEST_S, judgement.max_timeout_s)))
+
+
+def store(tx: Tx, made: Draft, rate_limit: int) -> Submitted:
+    """Store a drafted request in the transaction, or say why not."""
+    request, given = made.request, made.submission
+    if given.idempotency_key and (replay := _replay(tx, made)):
+        return replay
+    verdict, by = made.judgement.effect, f"policy:{made.judgement.rule}"
+    if verdict == "ask" and not request.is_high_risk and (entry := _whitelist_entry(tx, made)):
+        verdict, by = "allow", f"whitelist:{entry}"
+    rate_number = None
+    if verdict != "allow":
+        count, earlier_at = requests.latest_rate(tx.connection, request.principal, made.key, rate_limit - 1)
+        if earlier_at > tx.now_s - WINDOW_S:
+            wait_s = earlier_at + WINDOW_S - tx.now_s
+            return Submitted(
+                "limited", refused=f"more than {rate_limit} an hour of {request.action}", retry_after_s=wait_s
+            )
+        rate_number = count + 1
+    if verdict != "ask":
+        status = "auto_approved" if verdict == "allow" else "denied"
+        request = msgspec.structs.replace(
+            request, status=status, resolved_at=tx.now_s, resolved_by=by, reason=made.judgement.why
+        )
+    requests.insert(tx, request, made.key, rate_number)
+    _record(tx, request)
+    if given.idempotency_key:
+        tx.connection.execute(
+            "INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)",
+            (request.principal, given.idempotency_key, given.body_hash, request.id, tx.now_s),
+        )
+    return Submitted(_kind(request), request)
+
+
+def _kind(request: Request) -> Literal["pending", "auto_approved", "denied"]:
+    if request.status == "auto_approved":
+        return "auto_approved"
+    return "denied" if request.status == "denied" and request.resolved_by.startswith("policy:") else "pending"
+
+
+def _record(tx: Tx, request: Request) -> None:
+    data: dict[str, object] = {
+        "action": request.action,
+        "digest": request.digest,
+        "created_at": request.created_at,
+        "expires_at": request.expires_at,
+        "policy_version": request.policy_version,
+    }
+    if request.plan.rule:
+        data["rule"] = request.plan.rule
+    tx.record("submitted", request.id, request.principal, request.principal, data)
+    if request.status != "pending":
+        settled: dict[str, object] = {
+            "status": request.status,
+            "digest": request.digest,
+            "resolved_at": request.resolved_at,
+            "reason": request.reason,
+        }
+        tx.record("decided", request.id, request.resolved_by, request.principal, settled)
+        return
+    tx.connection.execute(
+        "INSERT INTO outbox (kind, request_id, at) VALUES ('submitted', ?, ?)", (request.id, tx.now_s)
+    )
+
+
+def _replay(tx: Tx, made: Draft) -> Submitted | None:
+    row = tx.connection.execute(
+        "SELECT body_hash, request_id FROM idempotency WHERE principal = ? AND key = ?",
+        (made.request.principal, made.submission.idempotency_key),
+    ).fetchone()
+    if row is None:
+        return None
+    if row[0] != made.submission.body_hash:
+        return Submitted("key_reused", refused="this Idempotency-Key was used with another body")
+    request = requests.find(tx.connection, row[1], tx.now_s)
+    return Submitted(_kind(request), request, is_replay=True) if request else None
+
+
+def _whitelist_entry(tx: Tx, made: Draft) -> int:
+    row = tx.connection.execute(
+        "SELECT id FROM whitelist WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"
+        " AND principal IN ('*', ?) AND session_key IN ('', ?) LIMIT 1",
+        (made.key, tx.now_s, made.request.principal, made.request.session_key),
+    ).fetchone()
+    return row[0] if row else 0

@@ -1,0 +1,48 @@
+"""The service's time: the wall clock, but it never goes back.
+
+A deadline is a point on this line. While the process runs, a wall clock that is set back changes nothing,
+because the time that has passed is measured by a clock that also counts while the machine sleeps. After a
+restart the line goes on from the newest time in the database (`floor_s`), if the wall clock shows less. A
+wall clock that is set forward is followed: requests then expire early, which is the safe side.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def _elapsed_s() -> float:
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Timeline:
+    """Gives Unix seconds, rounded to milliseconds, that never decrease."""
+
+    def __init__(
+        self,
+        floor_s: float = 0.0,
+        *,
+        wall: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = _elapsed_s,
+    ) -> None:
+        self._wall = wall
+        self._elapsed = elapsed
+        self._base_s = max(wall(), floor_s)
+        self._began_s = elapsed()
+        self._last_s = 0.0
+
+    def now_s(self) -> float:
+        """The time now in Unix seconds."""
+        now_s = max(self._base_s + self._elapsed() - self._began_s, self._wall())
+        if now_s < self._last_s:
+            return self._last_s
+        if now_s > self._last_s + 1.0:
+            # Followed the wall clock forward (or a pause): from here on the elapsed time counts.
+            self._base_s, self._began_s = now_s, self._elapsed()
+        self._last_s = now_s = round(now_s, 3)
+        return now_s
+
+    def raise_floor(self, floor_s: float) -> None:
+        """Go on from `floor_s` at least: another process on the same database is ahead."""
+        self._last_s = max(self._last_s, floor_s)

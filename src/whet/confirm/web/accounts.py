@@ -1,0 +1,99 @@
+"""Tokens of the service as accounts of the page, and its sessions as rows of the service's database."""
+
+from __future__ import annotations
+
+from whet.confirm.ledger import Tx
+from whet.confirm.records import Principal, Role
+from whet.confirm.service import Service
+from whet.web.sessions import Account, SessionRow, TooManyAttempts
+
+OPEN = Principal("anonymous", "admin", is_open=True)
+_OPEN_KEY = "open"
+_FIND = "SELECT id, name, role, expires_at FROM tokens WHERE id = ? AND revoked_at IS NULL"
+_WINDOW_S, _MOST_FAILURES, _MOST_CLIENTS = 60.0, 10, 1_000
+
+
+class TokenAccounts:
+    """Signing in with an access token. In open mode there is nothing to check."""
+
+    def __init__(self, service: Service, *, is_open: bool) -> None:
+        self._service = service
+        self._is_open = is_open
+        self._failures: dict[str, list[float]] = {}
+
+    async def sign_in(self, token: str, client: str) -> Account | None:
+        """Give the account of a token that may approve, audit or administer. Raises TooManyAttempts."""
+        if self._is_open:
+            return Account(_OPEN_KEY, OPEN.name, frozenset((OPEN.role,)))
+        self._throttle(client)
+        who = self._service.authenticate(token.strip())
+        if who is None:
+            failures = self._failures.setdefault(client, [])
+            failures.append(self._service.timeline.now_s())
+            if len(failures) in (1, _MOST_FAILURES):  # the first and the last that counts: no flood of events
+                await self._service.record("login_failed", data={"client": client, "where": "page"})
+            return None
+        self._failures.pop(client, None)
+        if not who.may("approve", "audit"):
+            return Account("", who.name, frozenset((who.role,)))
+        await self._service.record(
+            "login", principal=who.name, data={"client": client, "token": who.token_id}
+        )
+        return Account(who.token_id, who.name, frozenset((who.role,)))
+
+    async def find(self, key: str) -> Account | None:
+        """Give the account again; None once its token was revoked or ran out."""
+        who = self.principal(key)
+        return Account(key, who.name, frozenset((who.role,))) if who else None
+
+    def principal(self, key: str) -> Principal | None:
+        """Give who an account is to the service."""
+        if self._is_open:
+            return OPEN if key == _OPEN_KEY else None
+        row = self._service.database.read_one(_FIND, (key,))
+        now_s = self._service.timeline.now_s()
+        if row is None or (isinstance(row[3], float | int) and now_s >= row[3]):
+            return None
+        role: Role = "admin" if row[2] == "admin" else "approve" if row[2] == "approve" else "audit"
+        return Principal(str(row[1]), role, str(row[0])) if row[2] != "submit" else None
+
+    def _throttle(self, client: str) -> None:
+        now_s = self._service.timeline.now_s()
+        if len(self._failures) > _MOST_CLIENTS:
+            self._failures.clear()
+        recent = [at for at in self._failures.get(client, ()) if at > now_s - _WINDOW_S]
+        if recent:
+            self._failures[client] = recent
+        else:
+            self._failures.pop(client, None)
+        if len(recent) >= _MOST_FAILURES:
+            raise TooManyAttempts(int(recent[0] + _WINDOW_S - now_s) + 1)
+
+
+class SessionRows:
+    """Sessions in the table `web_sessions`; those whose time is up go with the next sign-in."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def save(self, row: SessionRow) -> None:
+        """Keep a new session; durable on return."""
+        values = (row.id_hash, row.account_key, row.csrf, row.created_s, row.expires_s)
+
+        def write(tx: Tx) -> None:
+            tx.connection.execute("DELETE FROM web_sessions WHERE expires_at < ?", (tx.now_s,))
+            tx.connection.execute("INSERT INTO web_sessions VALUES (?, ?, ?, ?, ?)", values)
+
+        await self._service.change(write)
+
+    async def find(self, id_hash: str) -> SessionRow | None:
+        """Give a session by the hash of its id."""
+        sql = "SELECT id_hash, account_key, csrf, created_at, expires_at FROM web_sessions WHERE id_hash = ?"
+        row = self._service.database.read_one(sql, (id_hash,))
+        return None if row is None else SessionRow(*row)  # type: ignore[arg-type]
+
+    async def drop(self, id_hash: str) -> None:
+        """Forget a session; durable on return."""
+        await self._service.change(
+            lambda tx: tx.connection.execute("DELETE FROM web_sessions WHERE id_hash = ?", (id_hash,))
+        )

@@ -1,0 +1,149 @@
+"""The details of a request as rows to take in at a glance: changes as diffs, long texts folded.
+
+Everything is redacted and made visible. Nothing is left out: what is folded is there to unfold, and what is
+beyond any reading is cut with its size named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from whet.confirm.shown import pretty, redact
+from whet.visible import visible
+
+DiffKind = Literal["added", "removed", "same", "place"]
+
+_SHORT_CHARS, _SHORT_LINES = 600, 14
+_MOST_CHARS = 200_000
+_MOST_DIFF_LINES = 4_000
+_PAIRS = (
+    ("before", "after"),
+    ("old", "new"),
+    ("old_string", "new_string"),
+    ("old_text", "new_text"),
+    ("old_value", "new_value"),
+)
+_PATCHES = ("patch", "diff")
+_FIRST = (
+    "command",
+    "cmd",
+    "sql",
+    "query",
+    "code",
+    "path",
+    "file",
+    "file_path",
+    "url",
+    "to",
+    "amount",
+    "table",
+)
+_MARKS: Mapping[str, DiffKind] = {"+": "added", "-": "removed", "@": "place", " ": "same"}
+
+
+class DiffLine(msgspec.Struct, frozen=True):
+    """One line of a diff; `mark` says in a character what the colour says."""
+
+    kind: DiffKind
+    mark: str
+    text: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One argument: its name and its value as text, or as a diff."""
+
+    name: str
+    text: str = ""
+    is_block: bool = False
+    is_folded: bool = False
+    size: str = ""
+    diff: tuple[DiffLine, ...] = ()
+    added: int = 0
+    removed: int = 0
+
+
+def rows(details: Mapping[str, Any], redacted: Sequence[str]) -> list[Row]:
+    """Give the arguments, what matters most first: changes, then commands and places, then the rest."""
+    shown = cast("dict[str, Any]", redact(dict(details), redacted))
+    found: list[Row] = []
+    used: set[str] = set()
+    for before, after in _PAIRS:
+        old, new = shown.get(before), shown.get(after)
+        if isinstance(old, str) and isinstance(new, str) and not used & {before, after}:
+            found.append(_diff_row(f"{before} → {after}", changes(old, new)))
+            used |= {before, after}
+    for name in _PATCHES:
+        value = shown.get(name)
+        if isinstance(value, str) and ("\n+" in value or "\n-" in value):
+            found.append(_diff_row(name, _patch(value)))
+            used.add(name)
+    order = sorted((n for n in shown if n not in used), key=lambda n: (_rank(n), list(shown).index(n)))
+    return found + [_row(name, shown[name]) for name in order]
+
+
+def changes(old: str, new: str) -> tuple[DiffLine, ...]:
+    """Give the lines that differ, with three lines around them."""
+    before, after = visible(old, _MOST_CHARS).split("\n"), visible(new, _MOST_CHARS).split("\n")
+    if len(before) + len(after) > _MOST_DIFF_LINES:
+        # Comparing is quadratic at worst; so long a change is shown whole, old then new.
+        gone = [DiffLine("removed", "-", line) for line in before]
+        return (*gone, *(DiffLine("added", "+", line) for line in after))
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]
+    return tuple(_marked(line) for line in lines)
+
+
+def document(details: Mapping[str, Any], redacted: Sequence[str]) -> str:
+    """Give all details as indented JSON."""
+    return visible(pretty(redact(dict(details), redacted)), _MOST_CHARS)
+
+
+def _rank(name: str) -> int:
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
+
+
+def _row(name: str, value: object) -> Row:
+    text = value if isinstance(value, str) else _written(value)
+    shown = visible(text, _MOST_CHARS)
+    lines = shown.count("\n") + 1
+    is_long = len(shown) > _SHORT_CHARS or lines > _SHORT_LINES
+    is_block = lines > 1 or len(shown) > 70 or name in ("command", "cmd", "sql", "query", "code")
+    size = f"{lines:,} lines, {len(text):,} characters" if is_long else ""
+    return Row(visible(name, 200), shown, is_block=is_block, is_folded=is_long, size=size)
+
+
+def _written(value: object) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    return flat if len(flat) <= 70 else pretty(value)
+
+
+def _diff_row(name: str, lines: tuple[DiffLine, ...]) -> Row:
+    added = sum(line.kind == "added" for line in lines)
+    removed = sum(line.kind == "removed" for line in lines)
+    return Row(
+        visible(name, 200),
+        is_folded=len(lines) > 60,
+        size=f"{len(lines):,} lines",
+        diff=lines,
+        added=added,
+        removed=removed,
+    )
+
+
+def _patch(text: str) -> tuple[DiffLine, ...]:
+    found: list[DiffLine] = []
+    for line in visible(text, _MOST_CHARS).split("\n"):
+        is_head = line.startswith(("+++", "---", "diff ", "index "))
+        found.append(DiffLine("place", " ", line) if is_head else _marked(line))
+    return tuple(found)
+
+
+def _marked(line: str) -> DiffLine:
+    kind = _MARKS.get(line[:1], "same")
+    if kind == "place":
+        return DiffLine("place", " ", line)
+    return DiffLine(kind, line[:1] if line[:1] in _MARKS else " ", line[1:] if line[:1] in _MARKS else line)

@@ -1,0 +1,139 @@
+"""The two pages that matter: what is pending, and one request with everything needed to decide on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request as Http
+from starlette.responses import RedirectResponse, Response
+
+from whet.confirm.decide import Ballot
+from whet.confirm.ids import SHAPE
+from whet.confirm.notify import deliveries
+from whet.confirm.notify.notifier import ChannelState, Notifier
+from whet.confirm.records import Outcome, Principal, Request
+from whet.confirm.requests import Filter, viewed_at
+from whet.confirm.service import Service
+from whet.confirm.web import view
+from whet.confirm.web.accounts import TokenAccounts
+from whet.contract.errors import StoreError
+from whet.web.pages import Pages
+from whet.web.sessions import Visit
+
+MOST_PENDING = 200
+_MOST_REASON = 2_000
+_STATUS = {"not_found": 404, "not_allowed": 403, "own_request": 403, "too_early": 425}
+
+
+class Desk:
+    """Lists, shows, decides."""
+
+    def __init__(
+        self, service: Service, pages: Pages, accounts: TokenAccounts, notifier: Notifier | None
+    ) -> None:
+        self._service = service
+        self._pages = pages
+        self._accounts = accounts
+        self._notifier = notifier
+
+    async def home(self, request: Http, visit: Visit) -> Response:
+        """Show what is pending; on a wide screen with the most urgent one opened."""
+        return self._answer(visit, None)
+
+    async def record(self, request: Http, visit: Visit) -> Response:
+        """Show one request, pending or past, and note that it was looked at."""
+        found = self._find(request)
+        if found is None:
+            return self._problem(404, visit, "There is no such request.")
+        who = self._who(visit)
+        if found.is_pending and who.may("approve"):
+            await self._service.mark_viewed(found.id, who)
+        return self._answer(visit, found)
+
+    async def decide(self, request: Http, visit: Visit) -> Response:
+        """Take a decision from the form; high-risk approvals are asked for once more."""
+        found, form, who = self._find(request), request.state.form, self._who(visit)
+        verdict, reason, digest = form.get("verdict"), form.get("reason", "").strip(), form.get("digest", "")
+        if found is None:
+            return self._problem(404, visit, "There is no such request.")
+        if verdict not in ("approve", "deny") or len(digest) != 64 or len(reason) > _MOST_REASON:
+            return self._problem(400, visit, "Nothing was decided: the form is not complete.")
+        if not who.may("approve"):
+            return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
+        is_risky = verdict == "approve" and found.is_high_risk and found.is_pending
+        if is_risky and digest == found.digest and form.get("sure") != "yes":
+            return self._page("sure.html", visit, {"detail": self._detail(found, who), "reason": reason})
+        try:
+            ballot = Ballot(found.id, verdict, reason, digest, via_web=True)
+            outcome = await self._service.decide(ballot, who)
+        except StoreError as error:
+            return self._problem(503, visit, f"Nothing was decided: {error.message}")
+        return self._after(outcome, found, visit)
+
+    async def amend(self, request: Http, visit: Visit) -> Response:
+        """Change the details of a request whose submitter accepts that; it must be approved anew."""
+        found, who = self._find(request), self._who(visit)
+        if found is None or not who.may("approve"):
+            return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")
+        try:
+            details = msgspec.json.decode(request.state.form.get("details", ""), type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            return self._problem(400, visit, f"Nothing was changed: that is not a JSON object ({error}).")
+        if request.state.form.get("digest") != found.digest:
+            return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
+        outcome = await self._service.amend(found.id, who, details)
+        return self._after(outcome, found, visit)
+
+    def _after(self, outcome: Outcome, found: Request, visit: Visit) -> Response:
+        if outcome.kind in ("decided", "voted", "amended"):
+            return RedirectResponse(f"/r/{found.id}?done={outcome.kind}", 303)
+        status = _STATUS.get(outcome.kind, 409)
+        fresh = outcome.request or found
+        message = outcome.message[:1].upper() + outcome.message[1:]
+        return self._answer(visit, fresh, status=status, problem=f"Not decided. {message}.")
+
+    def _answer(
+        self, visit: Visit, chosen: Request | None, *, status: int = 200, problem: str = ""
+    ) -> Response:
+        now_s = self._service.timeline.now_s()
+        pending = self._service.list(Filter("pending", limit=MOST_PENDING))
+        pending.sort(key=lambda found: found.expires_at)
+        is_home = chosen is None
+        shown = chosen or (pending[0] if pending else None)
+        values: dict[str, object] = {
+            "cards": [view.card(found, now_s) for found in pending],
+            "count": self._service.count_pending(),
+            "detail": self._detail(shown, self._who(visit)) if shown else None,
+            "is_home": is_home,
+            "problem": problem,
+            "channels": self._channels(),
+        }
+        return self._page("desk.html", visit, values, status)
+
+    def _detail(self, request: Request, who: Principal) -> view.Detail:
+        service = self._service
+        seen_at = service.database.read(lambda db: viewed_at(db, request.id, who.name))
+        viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s(), seen_at)
+        told = service.database.read(lambda db: deliveries.of_request(db, request.id))
+        events = service.history(request_id=request.id)
+        return view.detail(request, viewer, service.votes(request.id), told, events)
+
+    def _page(self, template: str, visit: Visit, values: dict[str, object], status: int = 200) -> Response:
+        now_s = self._service.timeline.now_s()
+        last = self._service.hub.last_id
+        return self._pages.answer(template, status, visit=visit, now_s=now_s, last_event=last, **values)
+
+    def _problem(self, status: int, visit: Visit, text: str) -> Response:
+        return self._pages.answer("problem.html", status, text=text, visit=visit)
+
+    def _find(self, request: Http) -> Request | None:
+        request_id = request.path_params["id"]
+        return self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
+
+    def _who(self, visit: Visit) -> Principal:
+        who = self._accounts.principal(visit.account.key)
+        return who or Principal(visit.account.name, "audit")
+
+    def _channels(self) -> list[ChannelState]:
+        return self._notifier.states() if self._notifier else []

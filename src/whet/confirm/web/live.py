@@ -1,0 +1,79 @@
+"""Tells an open page that something changed, as server-sent events; the page then asks for itself again.
+
+An event carries a kind and a request id and no text of anybody's, so that there is one way to show things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from starlette.requests import Request as Http
+from starlette.responses import Response, StreamingResponse
+
+from whet.confirm.records import Event
+from whet.confirm.service import Service
+from whet.web.sessions import Sessions
+
+_BEAT_S = 15.0
+_MOST_STREAMS = 200
+_QUIET = frozenset(("login", "login_failed", "started", "viewed", "notified", "notify_failed"))
+
+
+class Live:
+    """The stream that open pages listen to."""
+
+    def __init__(self, service: Service, sessions: Sessions) -> None:
+        self._service = service
+        self._sessions = sessions
+        self._open = 0
+
+    async def serve(self, request: Http) -> Response:
+        """Answer GET /live?after=N with every event after number N; Last-Event-ID goes before `after`."""
+        if await self._sessions.visit(request) is None:
+            return Response(status_code=403)
+        if self._open >= _MOST_STREAMS:
+            return Response(status_code=503, headers={"retry-after": "5"})
+        asked = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        newest = self._service.hub.last_id
+        after = min(int(asked), newest) if asked.isascii() and asked.isdigit() and len(asked) < 16 else newest
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(
+            self._stream(request, after), media_type="text/event-stream", headers=headers
+        )
+
+    async def _stream(self, request: Http, after: int) -> AsyncIterator[bytes]:
+        self._open += 1
+        hub = self._service.hub
+        try:
+            yield b"retry: 2000\n\n"
+            while not hub.is_closed:
+                future = hub.next_event()
+                try:
+                    found = self._service.history(after_id=after)
+                    if found:
+                        after = found[-1].id
+                        yield _written(found)
+                    else:
+                        await asyncio.wait((future,), timeout=_BEAT_S)
+                        # A session that ended meanwhile hears no more.
+                        if await self._sessions.visit(request) is None:
+                            return
+                        yield b": still here\n\n"
+                finally:
+                    hub.forget(future)
+        finally:
+            self._open -= 1
+
+
+def _written(events: list[Event]) -> bytes:
+    """Write several events as one: the page looks once, however much happened."""
+    loud = [event for event in events if event.kind not in _QUIET]
+    data = msgspec.json.encode(
+        {
+            "requests": sorted({event.request_id for event in events if event.request_id})[:50],
+            "kinds": sorted({event.kind for event in loud}),
+        }
+    )
+    return b"id: %d\nevent: change\ndata: %s\n\n" % (events[-1].id, data)

@@ -1,0 +1,91 @@
+"""What was: the history with search, and the state of the audit log."""
+
+from __future__ import annotations
+
+import apsw
+from starlette.requests import Request as Http
+from starlette.responses import Response
+
+from whet.confirm import requests
+from whet.confirm.records import STATUSES, Request
+from whet.confirm.service import Service
+from whet.confirm.web import view
+from whet.confirm.web.audit import AuditWatch
+from whet.web.pages import Pages
+from whet.web.sessions import Visit
+
+_PAGE = 50
+_MOST_QUERY = 100
+_FIELDS = ("id", "action", "description", "requester", "principal", "resolved_by", "reason", "details")
+
+
+class Past:
+    """Pages that only look back."""
+
+    def __init__(self, service: Service, pages: Pages, audit: AuditWatch) -> None:
+        self._service = service
+        self._pages = pages
+        self._audit = audit
+
+    async def history(self, request: Http, visit: Visit) -> Response:
+        """Show requests, newest first: all, or those of a status, or with some words in them."""
+        asked = request.query_params
+        query = asked.get("q", "").strip()[:_MOST_QUERY]
+        status = asked.get("status", "")
+        status = status if status in STATUSES else ""
+        before = asked.get("before", "")
+        before_seq = int(before) if before.isascii() and before.isdigit() and len(before) < 16 else 0
+        now_s = self._service.timeline.now_s()
+        found = await self._service.database.read_long(
+            lambda db: search(db, query, requests.Filter(status, "", before_seq, _PAGE + 1), now_s)
+        )
+        return self._pages.answer(
+            "history.html",
+            visit=visit,
+            cards=[view.card(one, now_s) for one in found[:_PAGE]],
+            q=query,
+            wanted=status,
+            statuses=STATUSES,
+            more=found[_PAGE - 1].seq if len(found) > _PAGE else 0,
+            is_first=not before_seq,
+        )
+
+    async def log(self, request: Http, visit: Visit) -> Response:
+        """Show how far the audit log is verified, and its newest events; a POST verifies it now."""
+        verified = await self._audit.look(is_asked=request.method == "POST")
+        state = self._service.audit_state()
+        newest = self._service.history(after_id=max(state.size - 40, 0))
+        return self._pages.answer(
+            "log.html",
+            visit=visit,
+            state=state,
+            verified=verified.report if verified else None,
+            verified_at=view.moment(verified.at_s) if verified else "",
+            checkpoint_at=view.moment(state.checkpoint_at),
+            events=[(event.id, view.happened(event), event.request_id) for event in reversed(newest)],
+        )
+
+
+def search(db: apsw.Connection, query: str, wanted: requests.Filter, now_s: float) -> list[Request]:
+    """Give requests whose fields hold every word of `query`; upper and lower case are the same."""
+    words = query.casefold().split()[:8]
+    found: list[Request] = []
+    while len(found) < wanted.limit:
+        step = requests.Filter(
+            wanted.status, wanted.principal, wanted.before_seq, 500 if words else wanted.limit
+        )
+        page = list(requests.select(db, step, now_s))
+        found += [one for one in page if _has(one, words)]
+        if len(page) < step.limit or not words:
+            break
+        wanted = requests.Filter(wanted.status, wanted.principal, page[-1].seq, wanted.limit)
+    return found[: wanted.limit]
+
+
+def _has(request: Request, words: list[str]) -> bool:
+    if not words:
+        return True
+    details = request.details_json
+    parts = (getattr(request, name) for name in _FIELDS if name != "details")
+    text = "\n".join((*parts, details)).casefold()
+    return all(word in text for word in words)

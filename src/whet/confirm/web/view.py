@@ -1,0 +1,284 @@
+"""What the templates show of a request: texts made visible, times as numbers and as words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from whet.confirm.notify.deliveries import Delivery
+from whet.confirm.policy import Policy
+from whet.confirm.quorum import counts_for, describe
+from whet.confirm.records import BY_TIMEOUT, Event, Principal, Request, Vote
+from whet.confirm.shown import one_line
+from whet.confirm.web.arguments import DiffLine, Row, changes, document, rows
+from whet.visible import visible
+
+_STATUS_WORDS = {
+    "pending": "Pending",
+    "approved": "Approved",
+    "denied": "Denied",
+    "expired": "Expired",
+    "cancelled": "Cancelled",
+    "auto_approved": "Allowed by rule",
+}
+_DELIVERY_WORDS = {
+    "sent": "delivered",
+    "queued": "being sent",
+    "failed": "failing, will be tried again",
+    "dead": "not delivered",
+    "dropped": "no longer needed",
+}
+_EVENT_WORDS = {
+    "submitted": "submitted",
+    "notified": "a channel was told",
+    "notify_failed": "a channel could not be told",
+    "viewed": "looked at",
+    "vote": "voted",
+    "decided": "decided",
+    "expired": "ran out",
+    "cancelled": "cancelled",
+    "escalated": "passed to the next group",
+    "consumed": "approval used",
+    "consume_refused": "use of the approval refused",
+    "executed": "run reported",
+    "amended": "details changed",
+    "press_refused": "a button press refused",
+    "digest_mismatch": "decision on something else refused",
+    "refused": "decision refused",
+    "replanned": "policy changed; votes void",
+    "auto_approved": "allowed by rule",
+}
+
+
+class Card(msgspec.Struct, frozen=True):
+    """A request in a list. Times are Unix seconds."""
+
+    id: str
+    action: str
+    requester: str
+    principal: str
+    summary: str
+    status: str
+    status_word: str
+    is_pending: bool
+    is_high_risk: bool
+    created_s: float
+    expires_s: float
+    timeout_s: float
+    left_s: float
+    resolved: str
+    resolved_by: str
+    created: str
+
+
+class Ballot(msgspec.Struct, frozen=True):
+    """A vote as it is shown."""
+
+    name: str
+    verdict: str
+    at: str
+    reason: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """How far a channel is."""
+
+    channel: str
+    kind: str
+    status: str
+    word: str
+    error: str
+    attempts: int
+    at: str
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """One event of the record."""
+
+    at: str
+    word: str
+    who: str
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """Everything on a request's own page."""
+
+    card: Card
+    description: str
+    rows: list[Row]
+    json_text: str
+    digest: str
+    session_key: str
+    rule: str
+    needs: str
+    is_quorum: bool
+    votes: list[Ballot]
+    my_vote: str
+    barrier: str
+    min_review_s: float
+    review_left_s: float
+    accepts_edits: bool
+    edits: tuple[DiffLine, ...]
+    edited_by: str
+    reason: str
+    outcome: str
+    execution: str
+    told: list[Told]
+    events: list[Happened]
+
+
+class Viewer(msgspec.Struct, frozen=True):
+    """Who looks, under which policy, when, and since when they have had it before them."""
+
+    who: Principal
+    policy: Policy
+    now_s: float
+    seen_at: float | None = None
+
+
+def card(request: Request, now_s: float) -> Card:
+    """Give a request as it stands in a list."""
+    by = request.resolved_by
+    return Card(
+        id=request.id,
+        action=one_line(request.action, 120)[0],
+        requester=one_line(request.requester, 60)[0],
+        principal=one_line(request.principal, 60)[0],
+        summary=one_line(request.description, 160)[0],
+        status=request.status,
+        status_word=_STATUS_WORDS[request.status],
+        is_pending=request.is_pending,
+        is_high_risk=request.is_high_risk,
+        created_s=request.created_at,
+        expires_s=request.expires_at,
+        timeout_s=max(request.expires_at - request.created_at, 1.0),
+        left_s=max(request.expires_at - now_s, 0.0),
+        resolved=moment(request.resolved_at),
+        resolved_by="" if by == BY_TIMEOUT else one_line(by, 60)[0],
+        created=moment(request.created_at),
+    )
+
+
+def detail(
+    request: Request,
+    viewer: Viewer,
+    votes: Sequence[Vote],
+    told: Sequence[Delivery],
+    events: Sequence[Event],
+) -> Detail:
+    """Give a request as it stands on its own page."""
+    details: dict[str, Any] = msgspec.json.decode(request.details_json)
+    redacted = viewer.policy.redact
+    plan = request.plan
+    edits: tuple[DiffLine, ...] = ()
+    if request.original_json and request.original_json != request.details_json:
+        original: dict[str, Any] = msgspec.json.decode(request.original_json)
+        edits = changes(document(original, redacted), document(details, redacted))
+    return Detail(
+        card=card(request, viewer.now_s),
+        description=visible(request.description, 20_000),
+        rows=rows(details, redacted),
+        json_text=document(details, redacted),
+        digest=request.digest,
+        session_key=one_line(request.session_key, 200)[0],
+        rule=one_line(plan.rule, 80)[0],
+        needs=describe(plan.quorum),
+        is_quorum=describe(plan.quorum) != "1 of anyone",
+        votes=[_ballot(vote) for vote in votes],
+        my_vote=next((vote.verdict for vote in votes if vote.principal == viewer.who.name), ""),
+        barrier=barrier(request, viewer),
+        min_review_s=plan.min_review_s,
+        review_left_s=max((viewer.seen_at or viewer.now_s) + plan.min_review_s - viewer.now_s, 0.0),
+        accepts_edits=request.accepts_edits,
+        edits=edits,
+        edited_by=one_line(request.edited_by, 60)[0],
+        reason=visible(request.reason, 2_000),
+        outcome=_outcome(request),
+        execution=_execution(request),
+        told=[_told(delivery) for delivery in told],
+        events=[happened(event) for event in events],
+    )
+
+
+def barrier(request: Request, viewer: Viewer) -> str:
+    """Say why this person can't decide; "" where they can. The service decides anew when they try."""
+    who, plan = viewer.who, request.plan
+    if not request.is_pending:
+        return "It is over."
+    if not who.may("approve"):
+        return f"You are signed in as {who.name}, who may look but not decide."
+    if who.is_open:
+        return ""
+    if who.name == request.principal:
+        return "You asked for this yourself, so somebody else must decide."
+    if not (
+        viewer.policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, viewer.policy.groups)
+    ):
+        return f"This one is for others to decide: {describe(plan.quorum)}."
+    return ""
+
+
+def moment(at_s: float | None) -> str:
+    """Write Unix seconds as UTC; "" for none."""
+    return "" if at_s is None else datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def duration(seconds: float) -> str:
+    """Write a length of time short: 4:05, 2 h 10 min, 3 d."""
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d"
+
+
+def _ballot(vote: Vote) -> Ballot:
+    word = "approved" if vote.verdict == "approve" else "denied"
+    return Ballot(one_line(vote.principal, 60)[0], word, moment(vote.at), visible(vote.reason, 500))
+
+
+def _told(row: Delivery) -> Told:
+    return Told(
+        row.channel,
+        row.kind,
+        row.status,
+        _DELIVERY_WORDS.get(row.status, row.status),
+        visible(row.error, 300),
+        row.attempts,
+        moment(row.updated_at),
+    )
+
+
+def happened(event: Event) -> Happened:
+    """Write an event as a line for a person."""
+    word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
+    data: dict[str, Any] = msgspec.json.decode(event.data)
+    extra = [
+        str(data[name])
+        for name in ("verdict", "status", "channel", "why", "result", "reason")
+        if data.get(name)
+    ]
+    said = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
+    return Happened(moment(event.at), said, one_line(event.principal, 60)[0])
+
+
+def _outcome(request: Request) -> str:
+    if request.is_pending:
+        return ""
+    word = _STATUS_WORDS[request.status]
+    if request.status == "expired":
+        return f"Expired at {moment(request.resolved_at)}: nobody decided, which is a denial."
+    return f"{word} by {one_line(request.resolved_by, 60)[0]} at {moment(request.resolved_at)}."
+
+
+def _execution(request: Request) -> str:
+    if request.executed_at is not None:
+        note = f": {visible(request.execution_note, 500)}" if request.execution_note else ""
+        return f"Reported as {request.execution} at {moment(request.executed_at)}{note}"
+    if request.consumed_at is not None:
+        return f"Approval used by {one_line(request.consumed_by, 60)[0]} at {moment(request.consumed_at)}"
+    return "Approval not used yet" if request.status in ("approved", "auto_approved") else ""

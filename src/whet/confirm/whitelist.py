@@ -1,0 +1,77 @@
+"""Whitelist entries: an admin lets one action of one principal pass for a while. Never a high-risk action."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.confirm.ledger import Tx
+from whet.confirm.names import action_key, is_high_risk
+from whet.contract.errors import NotFound
+
+LONGEST_S = 24 * 3600
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What shall pass: an action of a principal ("*": of anybody), in a session ("": any), for a while."""
+
+    action: str
+    principal: str
+    session_key: str
+    seconds: float
+
+
+def add(tx: Tx, wanted: Wanted, by: str) -> dict[str, object]:
+    """Add an entry and give it. Raises ValueError for one that may not be."""
+    key = action_key(wanted.action)
+    if not key or not wanted.principal:
+        raise ValueError("action and principal are required (principal * is anybody)")
+    if is_high_risk(key):
+        raise ValueError(f"{wanted.action} is a high-risk action: it always needs a person")
+    if not 1 <= wanted.seconds <= LONGEST_S:
+        raise ValueError(f"seconds must be from 1 to {LONGEST_S}")
+    expires_at = tx.now_s + wanted.seconds
+    tx.connection.execute(
+        "INSERT INTO whitelist (action_key, principal, session_key, created_by, created_at, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (key, wanted.principal, wanted.session_key, by, tx.now_s, expires_at),
+    )
+    entry: dict[str, object] = {
+        "id": tx.connection.last_insert_rowid(),
+        "action": key,
+        "principal": wanted.principal,
+        "session_key": wanted.session_key,
+        "expires_at": expires_at,
+    }
+    tx.record("whitelist_added", principal=by, data=entry)
+    return entry
+
+
+def remove(tx: Tx, entry_id: int, by: str) -> None:
+    """Take an entry back. Raises NotFound."""
+    tx.connection.execute(
+        "UPDATE whitelist SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (tx.now_s, entry_id)
+    )
+    if not tx.connection.changes():
+        raise NotFound(f"there is no whitelist entry {entry_id} in force")
+    tx.record("whitelist_removed", principal=by, data={"id": entry_id})
+
+
+def entries(db: apsw.Connection) -> list[dict[str, Any]]:
+    """Give every entry, newest first."""
+    names = (
+        "id",
+        "action",
+        "principal",
+        "session_key",
+        "created_by",
+        "created_at",
+        "expires_at",
+        "revoked_at",
+    )
+    sql = (
+        f"SELECT {', '.join(names).replace('action', 'action_key')} FROM whitelist ORDER BY id DESC LIMIT 500"
+    )
+    return [dict(zip(names, row, strict=True)) for row in db.execute(sql)]

@@ -1,0 +1,1 @@
+"""What every SQLite file of ours shares: the writer lane with group commit, and SQLite's errors as ours."""

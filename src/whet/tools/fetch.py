@@ -1,0 +1,272 @@
+"""Fetches one URL of the public web, and nothing of this machine or its network.
+
+Every address is checked before it is connected to, and the connection goes to the very address that was
+checked, at each redirect anew; so neither a name that points inside nor one that changes its mind gets there
+(address blocks: IANA special-purpose registries, 2026). With a proxy set in the environment the proxy
+connects, and the guard can check only what the name means from here. Time, size and decompression are
+bounded. Knows nothing of pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+
+import httpx2
+
+from whet.config.proxies import proxy_for
+from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
+from whet.tools.web import Fetched, WebLimits
+
+MAX_BODY_BYTES = 5_000_000
+MAX_REDIRECTS = 5
+_HEADERS = {
+    "User-Agent": "Mozilla/5.0 (compatible; whet/0.1)",
+    "Accept": "text/html,application/xhtml+xml,text/plain,application/json;q=0.9,*/*;q=0.5",
+    "Accept-Encoding": "gzip, deflate",
+}
+
+_CLOSED_V4 = tuple(
+    ipaddress.IPv4Network(block)
+    for block in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
+        "168.63.129.16/32",  # Azure's host channel, inside public space
+    )
+)
+_OPEN_V6 = ipaddress.IPv6Network("2000::/3")
+_CLOSED_V6 = tuple(
+    ipaddress.IPv6Network(block)
+    for block in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "2620:4f:8000::/48")
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+IsOpen = Callable[[str], bool]
+
+
+class Fetcher:
+    """Fetches one URL at a time per call; keeps no connection, cookie or state but the trust store."""
+
+    def __init__(
+        self,
+        limits: WebLimits,
+        *,
+        resolve: Resolve | None = None,
+        trust: ssl.SSLContext | None = None,
+        is_open: IsOpen | None = None,
+    ) -> None:
+        """`is_open` says which addresses may be connected to; None takes the limits' word. `trust` None
+        loads the system's certificates at the first fetch (75 CPU ms once); pass one that exists already."""
+        self._limits = limits
+        self._resolve = resolve or resolve_name
+        self._trust = trust
+        self._is_open = is_open or (_any_address if limits.allow_private else is_public)
+
+    async def fetch(self, url: str) -> Fetched:
+        """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
+        target = _parsed(url)
+        host = target.host
+        silence_s = min(10.0, self._limits.timeout_s * 0.8)
+        if self._trust is None:
+            self._trust = httpx2.create_ssl_context()
+        guard = GuardedTransport(self._trust, self._resolve, self._is_open)
+        try:
+            async with (
+                asyncio.timeout(self._limits.timeout_s),
+                httpx2.AsyncClient(transport=guard, headers=_HEADERS, timeout=silence_s) as client,
+            ):
+                return await _follow(client, target)
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise ToolTimeout(f"{host} did not answer in time", hint="try again later") from error
+        except httpx2.UnsupportedProtocol as error:
+            raise ToolDenied(f"only http and https are fetched: {error}") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise ToolError(_failure(host, error)) from error
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends a request only to an address that it has checked, or through the environment's proxy."""
+
+    def __init__(self, trust: ssl.SSLContext, resolve: Resolve, is_open: IsOpen) -> None:
+        self._trust = trust
+        self._resolve = resolve
+        self._is_open = is_open
+        # A kept connection to an address would serve another name at the same address.
+        self._limits = httpx2.Limits(max_keepalive_connections=0)
+        self._direct = httpx2.AsyncHTTPTransport(verify=trust, limits=self._limits)
+        self._proxied: dict[str, httpx2.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Check the request's host, then send it. Raises ToolDenied and what httpx2 raises."""
+        url = request.url
+        if url.scheme not in ("http", "https"):
+            raise ToolDenied(f"only http and https are fetched, not {url.scheme}")
+        host = url.raw_host.decode("ascii").rstrip(".")
+        proxy = proxy_for(url.scheme, host)
+        addresses = await self._addresses(
+            host, url.port or (443 if url.scheme == "https" else 80), bool(proxy)
+        )
+        closed = [address for address in addresses if not self._is_open(address)]
+        if closed:
+            raise ToolDenied(f"{host} is at the private or reserved address {closed[0]}; not fetched")
+        if proxy:
+            return await self._through(proxy).handle_async_request(request)
+        return await self._send(request, host, addresses)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._direct.aclose()
+        for transport in self._proxied.values():
+            await transport.aclose()
+
+    async def _addresses(self, host: str, port: int, is_proxied: bool) -> Sequence[str]:
+        try:
+            addresses = await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            if is_proxied:
+                return ()  # only the proxy knows this name
+            raise ToolError(f"the host name {host} can't be resolved", hint="check the address") from error
+        if not addresses and not is_proxied:
+            raise ToolError(f"the host name {host} has no address")
+        return addresses
+
+    async def _send(self, request: httpx2.Request, host: str, addresses: Sequence[str]) -> httpx2.Response:
+        failure: Exception | None = None
+        for address in addresses:
+            pinned = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            try:
+                return await self._direct.handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpx2.ConnectError(f"{host} has no address")
+
+    def _through(self, proxy: str) -> httpx2.AsyncHTTPTransport:
+        if proxy not in self._proxied:
+            try:
+                self._proxied[proxy] = httpx2.AsyncHTTPTransport(
+                    verify=self._trust, limits=self._limits, proxy=proxy
+                )
+            except (ImportError, ValueError, httpx2.InvalidURL) as error:
+                raise ToolError("the proxy in the environment can't be used", hint=str(error)) from error
+        return self._proxied[proxy]
+
+
+async def resolve_name(host: str, port: int) -> list[str]:
+    """Give the addresses of a host as the system resolves it, odd spellings such as 0x7f.1 included."""
+    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(row[4][0]) for row in found))
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is of the public internet; an IPv6 form that holds an IPv4 one counts as that."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address):
+        inner = parsed.ipv4_mapped
+        if inner is None and parsed in _NAT64:
+            inner = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
+        if inner is None:
+            return parsed in _OPEN_V6 and not any(parsed in block for block in _CLOSED_V6)
+        parsed = inner
+    return not any(parsed in block for block in _CLOSED_V4)
+
+
+class Inflater:
+    """Undoes a body's content encoding piece by piece, never giving more than asked for."""
+
+    def __init__(self, encoding: str) -> None:
+        name = encoding.strip().lower()
+        if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise ToolError(f"the server sent the content encoding {name!r}, which is not supported")
+        self._is_deflate = name == "deflate"
+        self._zlib = None if name in ("", "identity") else zlib.decompressobj(47)
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        """Give at most `room` decoded bytes of `data`. Raises ToolError when it is no such encoding."""
+        if self._zlib is None:
+            return data[:room]
+        try:
+            return self._zlib.decompress(data, room)
+        except zlib.error as error:
+            if not self._is_deflate:
+                raise ToolError(f"the page's compression is broken: {error}") from error
+        # Some servers send deflate without the zlib header.
+        self._is_deflate, self._zlib = False, zlib.decompressobj(-15)
+        return self.feed(data, room)
+
+
+def _any_address(_address: str) -> bool:
+    return True
+
+
+def _parsed(url: str) -> httpx2.URL:
+    text = url.strip()
+    if ":" not in text.split("/", 1)[0]:
+        text = "https://" + text
+    try:
+        target = httpx2.URL(text)
+    except httpx2.InvalidURL as error:
+        raise BadInput(f"{url[:200]!r} is no URL: {error}") from error
+    if target.scheme not in ("http", "https") or not target.host:
+        raise BadInput(f"only http and https URLs are fetched, not {url[:200]!r}")
+    if target.userinfo:
+        raise BadInput("a URL with a user name or password in it is not fetched")
+    return target
+
+
+async def _follow(client: httpx2.AsyncClient, url: httpx2.URL) -> Fetched:
+    request = client.build_request("GET", url)
+    for _ in range(MAX_REDIRECTS + 1):
+        response = await client.send(request, stream=True, follow_redirects=False)
+        try:
+            if response.next_request is None:
+                return await _read_body(response)
+        finally:
+            await response.aclose()
+        request = response.next_request
+    raise ToolError(f"{url.host} redirected more than {MAX_REDIRECTS} times")
+
+
+async def _read_body(response: httpx2.Response) -> Fetched:
+    inflater = Inflater(response.headers.get("content-encoding", ""))
+    body = bytearray()
+    received = 0
+    is_cut = False
+    async for chunk in response.aiter_raw():
+        received += len(chunk)
+        body += inflater.feed(chunk, MAX_BODY_BYTES + 1 - len(body))
+        if len(body) > MAX_BODY_BYTES or received > MAX_BODY_BYTES:
+            is_cut = True
+            break
+    return Fetched(
+        url=str(response.url),
+        status=response.status_code,
+        content_type=response.headers.get("content-type", ""),
+        body=bytes(body[:MAX_BODY_BYTES]),
+        is_cut=is_cut,
+    )
+
+
+def _failure(host: str, error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the TLS certificate of {host} is not valid: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):
+            return f"no secure connection to {host}: {cause.reason or cause}"
+        cause = cause.__cause__ or cause.__context__
+    return f"{host} could not be read: {error or type(error).__name__}"

@@ -1,0 +1,80 @@
+"""Stops the commands that are left when Whet is killed: a small shell that outlives it by a second.
+
+It reads from a pipe which process groups run. When the pipe ends, because Whet closed it or died of whatever
+cause, it stops the groups that were not taken off the list. So no process id is written down that could mean
+another process later. It does not know what a command is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+
+log = logging.getLogger("whet.guardian")
+
+_SCRIPT = """
+groups=
+while read -r sign group; do
+  case $sign in
+    +) groups="$groups $group" ;;
+    -) left=
+       for one in $groups; do [ "$one" = "$group" ] || left="$left $one"; done
+       groups=$left ;;
+  esac
+done
+[ -n "$groups" ] || exit 0
+for one in $groups; do kill -TERM "-$one" 2>/dev/null; done
+sleep 1
+for one in $groups; do kill -KILL "-$one" 2>/dev/null; done
+"""
+
+
+class Guardian:
+    """Watches over process groups from the first `add` to `close`. Without a shell it watches nothing."""
+
+    def __init__(self) -> None:
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._is_broken = False
+
+    def add(self, group: int) -> None:
+        """Have this group stopped should this process die."""
+        if self._shell is None and not self._is_broken:
+            self._shell = self._start()
+        self._tell(b"+ %d\n" % group)
+
+    def drop(self, group: int) -> None:
+        """Take a group off the list: it has ended, or may go on."""
+        self._tell(b"- %d\n" % group)
+
+    def close(self) -> None:
+        """End the watch; groups that are still on the list are stopped."""
+        shell, self._shell = self._shell, None
+        if shell is None:
+            return
+        with contextlib.suppress(OSError):
+            assert shell.stdin
+            shell.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            shell.wait(2)
+
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        try:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            self._is_broken = True
+            log.warning("commands would outlive a crash: %s", error)
+            return None
+
+    def _tell(self, line: bytes) -> None:
+        if self._shell is not None and self._shell.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._shell.stdin.write(line)

@@ -1,0 +1,62 @@
+"""Scripts, styles and icons under names that hold their hash, so that browsers may keep them for good.
+
+Files are read once; nothing that a request says reaches the file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources.abc import Traversable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "webmanifest": "application/manifest+json",
+}
+
+
+class Asset(msgspec.Struct, frozen=True):
+    """One file: what it holds and what it is."""
+
+    body: bytes
+    content_type: str
+
+
+class Assets:
+    """The files of one folder below one path."""
+
+    def __init__(self, folder: Traversable, path: str = "/static") -> None:
+        self._path = path
+        self._by_name: dict[str, Asset] = {}
+        self._hashed: dict[str, str] = {}
+        for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+            stem, _, kind = file.name.rpartition(".")
+            if kind not in _TYPES:
+                continue
+            body = file.read_bytes()
+            hashed = f"{stem}.{hashlib.sha256(body).hexdigest()[:16]}.{kind}"
+            self._by_name[hashed] = Asset(body, _TYPES[kind])
+            self._hashed[file.name] = f"{path}/{hashed}"
+
+    def url(self, name: str) -> str:
+        """Give the address of a file by its plain name. Raises KeyError for a name that is not there."""
+        return self._hashed[name]
+
+    async def serve(self, request: Request) -> Response:
+        """Answer GET {path}/{name}."""
+        asset = self._by_name.get(request.path_params["name"])
+        if asset is None:
+            return Response("not found", 404, media_type="text/plain")
+        return Response(
+            asset.body,
+            headers={
+                "content-type": asset.content_type,
+                "cache-control": "public, max-age=31536000, immutable",
+            },
+        )

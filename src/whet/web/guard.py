@@ -1,0 +1,181 @@
+"""What stands before every page and every call of a server that browsers can reach.
+
+Refuses requests whose Host is not ours (DNS rebinding) and requests that another site's page makes (Origin,
+Sec-Fetch-Site), and puts the security headers on every answer. Plain ASGI, so that it costs hot routes next
+to nothing. Does not know who is signed in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from whet.contract.errors import ConfigError
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types whet",
+    )
+)
+# Not `no-referrer`: with it a browser sends `Origin: null` with its own form, and we could not tell it apart.
+HEADERS: tuple[tuple[bytes, bytes], ...] = tuple(
+    (name.encode(), value.encode())
+    for name, value in (
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    )
+)
+_SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+_LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a site may be called: host names in lower case without port, and a public address if any."""
+
+    names: frozenset[str] = _LOCAL_NAMES
+    public_url: str = ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether people reach it by https, so that cookies may be marked so."""
+        return self.public_url.startswith("https://")
+
+
+def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ()) -> Place:
+    """Say which Host headers are ours: loopback, the bind address, the public address, `extra_names`.
+
+    Raises ConfigError for a public address that is no http(s) URL or has a path.
+    """
+    names = {*_LOCAL_NAMES, *(name.lower() for name in extra_names)}
+    if bind_host not in ("", "0.0.0.0", "::"):
+        names.add(bind_host.lower())
+    public_url = public_url.rstrip("/")
+    if public_url:
+        try:
+            parts = urlsplit(public_url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.path
+        except ValueError:
+            parts, usable = None, False
+        if parts is None or not usable or parts.query or parts.fragment or parts.username:
+            raise ConfigError(
+                f"public URL {public_url!r} is not usable", hint="for example https://confirm.example.org"
+            )
+        names.add((parts.hostname or "").lower())
+    return Place(frozenset(names), public_url)
+
+
+class Guard:
+    """An ASGI app around another: refuses what is not meant for this site.
+
+    A wrong Host gets 421, another site's request 403, both as JSON `{"error"}` for programs and readable for
+    people. Requests without an Origin pass, as programs send none; a form must ask for one (`has_origin`).
+    """
+
+    def __init__(self, app: ASGIApp, where: Place) -> None:
+        self._app = app
+        self._place = where
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = _headers(scope)
+        refusal = self._refusal(scope, headers)
+        if refusal:
+            await _refuse(send, *refusal)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = list(message.get("headers", ()))
+                named = {name.lower() for name, _ in sent}
+                sent += [pair for pair in HEADERS if pair[0] not in named]
+                message = {**message, "headers": sent}
+            await send(message)
+
+        await self._app(scope, receive, guarded)
+
+    def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._is_ours(host, scope):
+            return 421, "this server does not answer under that host name"
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and not self._is_own_origin(origin, host):
+            return 403, "requests from other sites are refused"
+        site = headers.get(b"sec-fetch-site", b"")
+        if site in (b"cross-site", b"same-site") and scope["method"] not in _SAFE:
+            return 403, "requests from other sites are refused"
+        return None
+
+    def _is_ours(self, host: str, scope: Scope) -> bool:
+        name = host_name(host)
+        if name in self._place.names:
+            return True
+        # An address that stands in the Host header can't have been rebound; it must still be the one called.
+        server = scope.get("server")
+        try:
+            return bool(server) and ipaddress.ip_address(name) == ipaddress.ip_address(server[0])
+        except ValueError:
+            return False
+
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        return origin in (f"http://{host}", f"https://{host}", self._place.public_url)
+
+
+def has_origin(headers: Mapping[str, str]) -> bool:
+    """Whether a browser said where a form was sent from; the guard has compared it already."""
+    return bool(headers.get("origin"))
+
+
+def host_name(host: str) -> str:
+    """Give the name of a Host header in lower case without port and brackets; "" where it is none."""
+    if not host or any(c in host for c in "/@\\?# \t"):
+        return ""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower().rstrip(".")
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        # Two Host or Origin headers: whichever a proxy reads, neither is believed.
+        found[name] = b"\0" if name in found and name in (b"host", b"origin") else value
+    return found
+
+
+async def _refuse(send: Send, status: int, reason: str) -> None:
+    body = msgspec.json.encode({"error": reason})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (b"cache-control", b"no-store"),
+                *HEADERS,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})

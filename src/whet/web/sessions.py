@@ -1,0 +1,154 @@
+"""Who is signed in on a browser: a cookie with a random number, and a row that only knows its hash.
+
+The row names the account (an access token) that signed in; the account is asked for again at every request,
+so that a revoked token ends its sessions at once. Does not know where rows are kept and what accounts are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import Protocol
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.clock import Clock
+from whet.web.guard import Place
+
+LIFETIME_S = 7 * 24 * 3600
+_COOKIE_CHARS = 43  # 32 bytes, URL-safe
+
+
+class Account(msgspec.Struct, frozen=True):
+    """Who signed in: a key that finds the account again, the name to show, and what it may do."""
+
+    key: str
+    name: str
+    roles: frozenset[str] = frozenset()
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """What is kept of a session. Times are Unix seconds; `id_hash` and `csrf` are hex and URL-safe text."""
+
+    id_hash: str
+    account_key: str
+    csrf: str
+    created_s: float
+    expires_s: float
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """One request of somebody who is signed in."""
+
+    account: Account
+    session: SessionRow
+
+
+class TooManyAttempts(Exception):
+    """Too many wrong tokens came from this address; it may try again after `retry_after_s`."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+class Accounts(Protocol):
+    """The product's own accounts."""
+
+    async def sign_in(self, token: str, client: str) -> Account | None:
+        """Give the account that this secret opens, None for a wrong one. Raises TooManyAttempts."""
+        ...
+
+    async def find(self, key: str) -> Account | None:
+        """Give the account again; None once it was revoked or has expired."""
+        ...
+
+
+class SessionStore(Protocol):
+    """Where sessions are kept."""
+
+    async def save(self, row: SessionRow) -> None:
+        """Keep a new session; durable on return."""
+        ...
+
+    async def find(self, id_hash: str) -> SessionRow | None:
+        """Give a session by the hash of its id."""
+        ...
+
+    async def drop(self, id_hash: str) -> None:
+        """Forget a session; durable on return."""
+        ...
+
+
+class Sessions:
+    """Signing in, staying signed in, signing out."""
+
+    def __init__(
+        self, accounts: Accounts, store: SessionStore, clock: Clock, where: Place, cookie: str
+    ) -> None:
+        self._accounts = accounts
+        self._store = store
+        self._clock = clock
+        self._is_secure = where.is_secure
+        # Cookies ignore ports: the caller puts the port into the name, so that two sites don't overwrite each
+        # other's. The prefix makes browsers refuse it from other hosts and without TLS.
+        self._cookie = f"__Host-{cookie}" if where.is_secure else cookie
+
+    async def sign_in(self, request: Request, token: str, response: Response) -> Account | None:
+        """Check a secret and, if it is right, start a fresh session in `response`. Raises TooManyAttempts."""
+        client = request.client.host if request.client else ""
+        account = await self._accounts.sign_in(token, client)
+        if account is None:
+            return None
+        await self.sign_out(request)
+        number = secrets.token_urlsafe(32)
+        now_s = self._clock.now().timestamp()
+        row = SessionRow(_hash(number), account.key, secrets.token_urlsafe(32), now_s, now_s + LIFETIME_S)
+        await self._store.save(row)
+        response.set_cookie(
+            self._cookie,
+            number,
+            max_age=LIFETIME_S,
+            httponly=True,
+            samesite="strict",
+            secure=self._is_secure,
+            path="/",
+        )
+        return account
+
+    async def visit(self, request: Request) -> Visit | None:
+        """Give who makes this request; None: not signed in, the time is up, or the token was revoked."""
+        number = self._number(request)
+        if number is None:
+            return None
+        row = await self._store.find(_hash(number))
+        if row is None or self._clock.now().timestamp() >= row.expires_s:
+            return None
+        account = await self._accounts.find(row.account_key)
+        return Visit(account, row) if account else None
+
+    async def sign_out(self, request: Request, response: Response | None = None) -> None:
+        """End this browser's session; durable on return."""
+        number = self._number(request)
+        if number is not None:
+            await self._store.drop(_hash(number))
+        if response is not None:
+            response.delete_cookie(
+                self._cookie, path="/", httponly=True, samesite="strict", secure=self._is_secure
+            )
+
+    def _number(self, request: Request) -> str | None:
+        number = request.cookies.get(self._cookie, "")
+        return number if len(number) == _COOKIE_CHARS and number.isascii() else None
+
+
+def is_own_form(visit: Visit, given: str) -> bool:
+    """Whether a form carries this session's CSRF token; compared in constant time."""
+    return hmac.compare_digest(visit.session.csrf.encode(), given.encode("utf-8", "replace"))
+
+
+def _hash(number: str) -> str:
+    return hashlib.sha256(number.encode()).hexdigest()

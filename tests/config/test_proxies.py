@@ -1,0 +1,35 @@
+"""Which proxy the environment names, and which hosts it leaves out."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.config.proxies import proxy_for
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "proxy"),
+    [
+        ("https", "api.example.com", "http://proxy.test:3128"),
+        ("http", "api.example.com", "http://any.test:1"),
+        ("https", "192.168.7.9", ""),
+        ("https", "192.169.7.9", "http://proxy.test:3128"),
+        ("https", "[fd00::7]", ""),
+        ("https", "deep.inside.example.org", ""),
+        ("https", "localhost", ""),
+    ],
+)
+def test_a_proxy_is_taken_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, host: str, proxy: str
+) -> None:
+    monkeypatch.setenv("https_proxy", "proxy.test:3128")
+    monkeypatch.setenv("all_proxy", "http://any.test:1")
+    monkeypatch.setenv("no_proxy", "localhost, 192.168.0.0/16,fd00::/8,inside.example.org,not/a/network")
+    assert proxy_for(scheme, host) == proxy
+
+
+def test_without_a_setting_the_way_is_direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    assert proxy_for("https", "api.example.com") == ""

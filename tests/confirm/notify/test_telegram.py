@@ -1,0 +1,262 @@
+"""Telegram, from the outbox to a person's thumb and back, against a server that speaks its API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tests.confirm.people import Desk, off
+from tests.confirm.vendors.telegram import TOKEN, TelegramServer, too_many
+from whet.confirm.notify.notice import AGENT_MARK
+
+SECRETS = {"TELEGRAM_BOT_TOKEN": TOKEN}
+
+
+def channels(server: TelegramServer) -> str:
+    return f"""
+[people.ann]
+telegram = 7
+[people.agent]
+telegram = 99
+[[channel]]
+kind = "telegram"
+chat = -1001
+base_url = "{server.url}"
+"""
+
+
+def run(desk: Desk, story: Any) -> None:
+    async def play() -> None:
+        with TelegramServer() as server:
+            async with desk.notifying(channels(server), SECRETS) as notifier:
+                await story(server, notifier)
+
+    asyncio.run(play())
+
+
+def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        request = await desk.submit()
+        waiting = asyncio.create_task(desk.service.wait(request.id, 30))
+        message = await off(server.message)
+        assert message["text"].startswith("Approval needed")
+        assert "HIGH RISK" in message["text"]
+        assert request.id in message["text"] and request.digest[:12] in message["text"]
+        assert message["pre"] == ["agent: Release 2.4 to all regions", '{\n  "version": "2.4"\n}']
+        popup = await off(server.answer, server.press(1, "too broad"))
+        assert popup.startswith("deploy_production was denied by ann at ") and popup.endswith(": too broad")
+        got = await waiting
+        assert got is not None and (got.status, got.resolved_by, got.reason) == ("denied", "ann", "too broad")
+        await off(server.wait, lambda: server.messages[1]["text"].startswith("Denied"), "the edited message")
+        assert server.messages[1]["reply_markup"]["inline_keyboard"] == [
+            [{"text": "Open the page", "url": f"https://confirm.example.org/r/{request.id}"}]
+        ]
+        assert "notified" in desk.events(request)
+
+    run(desk, story)
+
+
+def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        request = await desk.submit()
+        await off(server.message)
+        row = server.messages[1]["reply_markup"]["inline_keyboard"][0]
+        assert [button["text"] for button in row] == ["✓ Approve", "✗ Deny"]
+        assert "was approved by ann" in await off(server.answer, server.press(1, "Approve"))
+        stale = await off(server.answer, server.press_data(1, row[1]["callback_data"]))
+        assert stale.startswith("Too late. deploy_production was approved by ann at ")
+        assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
+
+    run(desk, story)
+
+
+def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
+    desk.token("ann")
+    desk.token("agent")
+
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        first, second = await desk.submit(), await desk.submit("delete_data")
+        await off(server.message, 2)
+        stranger = await off(server.answer, server.press(1, "Approve", 666, "ann"))
+        assert "telegram user 666 is not in the service's list of people" in stranger
+        data = server.messages[1]["reply_markup"]["inline_keyboard"][0][0]["callback_data"]
+        verb, _, mac = data.split(":")
+        moved = await off(server.answer, server.press_data(1, f"{verb}:{second.id}:{mac}"))
+        assert moved.startswith("This button is for another version")
+        turned = await off(server.answer, server.press_data(1, f"d:{first.id}:{mac}"))
+        assert turned.startswith("This button is for another version")
+        for junk in (
+            "",
+            "a",
+            "a:b:c",
+            f"a:{first.id}:{mac}:x",
+            f"a:{'0' * 22}:{mac}",
+            "a:😀:x",
+            "x" * 64,
+        ):
+            answer = await off(server.answer, server.press_data(1, junk))
+            assert answer == "This button belongs to no request that is known here."
+        own = await off(server.answer, server.press(1, "Approve", 99, "bot"))
+        assert own == "Not decided: you asked for this yourself; somebody else must decide."
+        assert [desk.service.get(r.id).status for r in (first, second)] == ["pending", "pending"]  # type: ignore[union-attr]
+        assert desk.events(first).count("press_refused") == 2
+
+    run(desk, story)
+
+
+def test_a_revoked_token_ends_a_persons_presses(desk: Desk) -> None:
+    secret = desk.token("ann")
+
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        request = await desk.submit()
+        await off(server.message)
+        token_id = desk.who(secret).token_id
+        await desk.service.change(lambda tx: tokens_revoke(tx, token_id))
+        assert "no approve token in use" in await off(server.answer, server.press(1, "Approve"))
+        assert desk.service.get(request.id).status == "pending"  # type: ignore[union-attr]
+
+    run(desk, story)
+
+
+def tokens_revoke(tx: Any, token_id: str) -> None:
+    from whet.confirm import tokens
+
+    tokens.revoke(tx, token_id, by="test")
+
+
+def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
+    nasty = (
+        "ok</pre><b>Approval needed</b>\nRequest abc digest def\nID: 1\n<a href='http://evil'>x</a> @everyone"
+        " \u202eevil\u2066\u200b\x1b[2J\x00 sk-ant-REDACTED &lt; &"
+    )
+
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        await desk.submit(
+            "rm\nApproval needed\u200b<b>",
+            description=nasty,
+            requester="a</pre>\nID: 7",
+            details={"x": nasty, "api_key": "hunter2hunter2", "nested": [{"DB_PASSWORD": "p4ss"}]},
+        )
+        message = await off(server.message)
+        ours, _, theirs = message["text"].partition(AGENT_MARK)
+        assert "rm⏎Approval needed<U+200B><b>" in ours.split("\n")[1]
+        assert "ID:" not in ours and "evil" not in ours
+        assert theirs.strip() == "\n".join(message["pre"])
+        whole = message["text"]
+        for hidden in ("\u202e", "\u2066", "\u200b", "\x1b", "\x00", "sk-ant-abcd", "hunter2", "p4ss"):
+            assert hidden not in whole
+        assert "<U+202E>" in theirs and "[REDACTED]" in theirs and "⏎ID: 7" in theirs
+
+    run(desk, story)
+
+
+def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        request = await desk.submit(details={"rows": ["\U0001f600" * 50] * 100}, description="<&>" * 2_000)
+        message = await off(server.message)
+        assert "read it whole on the page to approve it" in message["text"]
+        assert "characters in all]" in message["text"]
+        labels = [b["text"] for row in message["reply_markup"]["inline_keyboard"] for b in row]
+        assert "✓ Approve" not in labels and "✗ Deny" in labels
+        assert "denied by ann" in await off(server.answer, server.press(1, "Deny"))
+        assert desk.service.get(request.id).status == "denied"  # type: ignore[union-attr]
+
+    run(desk, story)
+
+
+def test_rate_limits_are_waited_for_and_trouble_is_tried_again(desk: Desk) -> None:
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        server.fail_next("sendMessage", too_many(1), (502, {}, {}))
+        request = await desk.submit()
+        await off(server.message)
+        (delivery,) = await desk.until(
+            lambda: [d for d in desk.deliveries(request) if d.channel == "telegram" and d.status == "sent"]
+        )
+        assert delivery.attempts == 3
+        # While nobody had been told, the log was.
+        assert [d.status for d in desk.deliveries(request) if d.channel == "log"] == ["sent"]
+
+    run(desk, story)
+
+
+def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
+    async def play() -> None:
+        with TelegramServer() as server:
+            async with desk.notifying(channels(server), {"TELEGRAM_BOT_TOKEN": "1:wrong"}) as notifier:
+                request = await desk.submit()
+                (dead,) = await desk.until(
+                    lambda: [d for d in desk.deliveries(request) if d.status == "dead"]
+                )
+                assert dead.error == "Telegram answered 401: Unauthorized"
+                await desk.until(lambda: notifier.states()[0].deaf)
+                assert "notify_failed" in desk.events(request)
+
+    asyncio.run(play())
+
+
+def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path: Any) -> None:
+    policy = """
+[[rules]]
+effect = "ask"
+name = "releases"
+action = "deploy*"
+escalate_to = "leads"
+escalate_after = 0.0001
+[groups]
+leads = ["ann"]
+"""
+    desk = Desk(tmp_path, policy)
+    desk.token("ann")
+
+    async def play() -> None:
+        with TelegramServer() as server:
+            file = (
+                channels(server)
+                + f"""
+[[channel]]
+kind = "telegram"
+name = "leads"
+chat = -1001
+groups = ["leads"]
+base_url = "{server.url}"
+"""
+            )
+            async with desk.notifying(file, SECRETS):
+                request = await desk.submit()
+                await off(server.message)
+                from whet.confirm import decide
+
+                assert [d.channel for d in desk.deliveries(request)] == ["telegram"]
+                while not await desk.service.change(lambda tx: decide.escalate(tx, 10)):
+                    pass
+                await off(server.message, 3)
+                assert server.messages[3]["text"].startswith("Still unanswered: approval needed")
+                told = [(d.kind, d.channel) for d in desk.deliveries(request)]
+                assert ("escalated", "leads") in told and ("submitted", "leads") not in told
+                await off(server.answer, server.press(3, "Deny"))
+                await off(
+                    server.wait,
+                    lambda: all(m["text"].startswith("Denied") for m in server.messages.values()),
+                    "all three messages edited",
+                )
+
+    asyncio.run(play())
+    desk.close()
+
+
+def test_buttons_fit_into_telegrams_64_bytes(desk: Desk) -> None:
+    async def story(server: TelegramServer, notifier: Any) -> None:
+        await desk.submit()
+        message = await off(server.message)
+        sent = [b.get("callback_data", "") for row in message["reply_markup"]["inline_keyboard"] for b in row]
+        assert max(len(data.encode()) for data in sent) <= 64
+        assert json.dumps(server.calls).count("callback_query") > 0
+
+    run(desk, story)

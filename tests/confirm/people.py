@@ -1,0 +1,109 @@
+"""A service in a temporary folder, its people, and a running notifier: what tests of channels share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from whet.confirm import tokens
+from whet.confirm.decide import Ballot
+from whet.confirm.ledger import Tx
+from whet.confirm.notify import deliveries
+from whet.confirm.notify.deliveries import Delivery
+from whet.confirm.notify.notifier import Notifier
+from whet.confirm.notify.settings import read_channels
+from whet.confirm.open import Places, open_service
+from whet.confirm.records import Outcome, Principal, Request, Verdict
+from whet.confirm.service import Limits, Service
+from whet.confirm.submit import Submission
+
+T = TypeVar("T")
+AGENT = Principal("agent", "submit")
+PAGE = "https://confirm.example.org"
+
+
+class Desk:
+    """The service and what tests do with it."""
+
+    def __init__(self, folder: Path, policy: str = "") -> None:
+        policy_path = folder / "policy.toml"
+        if policy:
+            policy_path.write_text(policy)
+        where = Places(folder / "c.db", folder / "confirm")
+        self.folder = folder
+        self.service: Service = open_service(
+            where, policy=policy_path if policy else None, limits=Limits(rate=10_000)
+        )
+
+    def token(self, name: str, role: str = "approve") -> str:
+        """Make a token; gives the secret."""
+
+        def make(db: apsw.Connection) -> str:
+            tx = Tx(db, self.service.timeline.now_s(), self.service.key)
+            return tokens.create(tx, name, role, by="test")[1]
+
+        return self.service.database.write_now(make)
+
+    def who(self, secret: str) -> Principal:
+        found = self.service.authenticate(secret)
+        assert found is not None
+        return found
+
+    async def submit(self, action: str = "deploy_production", **fields: Any) -> Request:
+        """Submit as the agent."""
+        fields = {"description": "Release 2.4 to all regions", "details": {"version": "2.4"}, **fields}
+        made = await self.service.submit(AGENT, Submission(action, **fields))
+        assert made.request is not None, made
+        return made.request
+
+    async def decide(self, request: Request, who: Principal, verdict: Verdict, reason: str = "") -> Outcome:
+        return await self.service.decide(Ballot(request.id, verdict, reason, request.digest), who)
+
+    def deliveries(self, request: Request) -> list[Delivery]:
+        return self.service.database.read(lambda db: deliveries.of_request(db, request.id))
+
+    def events(self, request: Request) -> list[str]:
+        return [event.kind for event in self.service.history(request_id=request.id)]
+
+    async def until(self, condition: Callable[[], T], what: str = "it", timeout_s: float = 10.0) -> T:
+        """Wait for an event after which `condition` gives something true."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                future = self.service.hub.next_event()
+                try:
+                    if found := condition():
+                        return found
+                    # Not every change of a delivery is an event.
+                    await asyncio.wait((future,), timeout=0.05)
+                finally:
+                    self.service.hub.forget(future)
+
+    @contextlib.asynccontextmanager
+    async def notifying(
+        self, channels: str = "", secrets: dict[str, str] | None = None
+    ) -> AsyncIterator[Notifier]:
+        """Run a notifier with this channels file."""
+        path = self.folder / "channels.toml"
+        path.write_text(channels)
+        notifier = Notifier(self.service, read_channels(path), secrets or {}, PAGE)
+        task = asyncio.create_task(notifier.run())
+        try:
+            yield notifier
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def close(self) -> None:
+        self.service.hub.close()
+        self.service.database.close()
+
+
+async def off(function: Callable[..., T], *args: Any) -> T:
+    """Call what blocks (a vendor's server, seen by a person) off the event loop."""
+    return await asyncio.to_thread(function, *args)

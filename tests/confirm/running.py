@@ -1,0 +1,148 @@
+"""A confirmation service on a thread of its own, spoken to over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx2
+
+from whet.confirm import tokens
+from whet.confirm.ledger import Tx
+from whet.confirm.open import Places, open_service
+from whet.confirm.serve import Settings, serve
+from whet.confirm.service import Limits
+from whet.confirm.timeline import Timeline
+
+SUBMIT = {"action": "deploy", "description": "Deploy 1.4.2", "details": {"version": "1.4.2"}}
+
+
+class Hands:
+    """A wall clock and an elapsed-time clock that move only when told to."""
+
+    def __init__(self) -> None:
+        self.wall_s = 1_790_000_000.0
+        self.elapsed_s = 100.0
+
+    def timeline(self, floor_s: float = 0.0) -> Timeline:
+        return Timeline(floor_s, wall=lambda: self.wall_s, elapsed=lambda: self.elapsed_s)
+
+    def pass_by(self, seconds: float) -> None:
+        self.wall_s += seconds
+        self.elapsed_s += seconds
+
+
+class Running:
+    """A service in `folder`; `hands` gives it a clock for tests. Use as a context manager."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rate: int = 10,
+        policy: Path | None = None,
+        is_open: bool = False,
+        hands: Hands | None = None,
+        upkeep: bool = True,
+        private_callbacks: bool = False,
+        pending: int = 0,
+    ) -> None:
+        self.places = Places(folder / "confirmations.db", folder / "confirm")
+        self.service = open_service(self.places, policy=policy, limits=Limits(rate, pending))
+        if hands is not None:
+            self.service.timeline = hands.timeline(self.service.timeline.now_s() if hands.wall_s < 0 else 0.0)
+        self.settings = Settings(
+            port=0, web_port=0, is_open=is_open, allow_private_callbacks=private_callbacks
+        )
+        self._upkeep = upkeep
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.port = 0
+        self._clients: list[httpx2.Client] = []
+
+    def token(self, role: str, name: str) -> str:
+        """Make a token, before or while it runs."""
+
+        def make(db: Any) -> str:
+            tx = Tx(db, self.service.timeline.now_s(), self.service.key)
+            return tokens.create(tx, name, role, by="test")[1]
+
+        return self.service.database.write_now(make)
+
+    def client(self, role: str = "", name: str = "") -> httpx2.Client:
+        """A client with a token of `role` for the principal `name` (else the role's name); none for ""."""
+        headers = {"authorization": f"Bearer {self.token(role, name or role)}"} if role else {}
+        made = httpx2.Client(
+            base_url=f"http://127.0.0.1:{self.port}", headers=headers, trust_env=False, timeout=20
+        )
+        self._clients.append(made)
+        return made
+
+    def run(self, coroutine: Any) -> Any:
+        """Run a call of the service on its loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+
+    def raw(self, data: bytes, *, wait_s: float = 5.0) -> bytes:
+        """Send bytes and give everything that comes back until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=wait_s) as sock:
+            sock.sendall(data)
+            parts = []
+            while part := sock.recv(65_536):
+                parts.append(part)
+            return b"".join(parts)
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return self.service.database.read_aside(lambda db: db.execute(sql, values).fetchall())
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        assert self._ready.wait(20), "the service did not start"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self._clients:
+            client.close()
+        assert self._loop is not None and self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(20)
+        self.service.database.close()
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._stop = asyncio.Event()
+            await self._serve()
+
+        asyncio.run(main())
+
+    async def _serve(self) -> None:
+        def ready(ports: Any) -> None:
+            self.port = ports[0]
+            self._ready.set()
+
+        beside = None if self._upkeep else []
+        await serve(self.service, self.places, self.settings, ready, stop=self._stop, beside=beside)
+
+
+def request(port: int, method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
+    """The bytes of a request that closes its connection."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close", *headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+def answered(raw: bytes) -> tuple[int, Any]:
+    """Status and JSON of the first answer in `raw`."""
+    head, _, rest = raw.partition(b"\r\n\r\n")
+    return int(head.split(b" ", 2)[1]), json.loads(rest) if rest.strip().startswith((b"{", b"[")) else rest

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.confirm.running import Hands
+from whet.confirm import audit, retention
+from whet.confirm.decide import Ballot, cancel, consume, decide
+from whet.confirm.ledger import Tx
+from whet.confirm.open import Places, open_service
+from whet.confirm.policy import Policy
+from whet.confirm.records import Principal
+from whet.confirm.service import Limits
+from whet.confirm.submit import Submission, draft, store
+
+AGENT, ALICE = Principal("agent", "submit"), Principal("alice", "approve")
+POLICY = Policy()
+
+
+def fill(folder: Path, count: int) -> Places:
+    """A database with `count` requests: approved and used, denied, cancelled, pending."""
+    places = Places(folder / "c.db", folder / "confirm")
+    service = open_service(places, policy=None, limits=Limits())
+    hands = Hands()
+    hands.wall_s = service.timeline.now_s()
+    timeline = hands.timeline()
+
+    def one(db: apsw.Connection, number: int) -> None:
+        hands.pass_by(0.5)
+        tx = Tx(db, timeline.now_s(), service.key)
+        made = draft(Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s)
+        request = store(tx, made, 10**9).request
+        assert request is not None
+        if number % 4 < 2:
+            verdict = "approve" if number % 4 == 0 else "deny"
+            decide(tx, Ballot(request.id, verdict, "why"), ALICE, POLICY)
+        if number % 4 == 0:
+            consume(tx, request.id, AGENT, request.digest, 100.0)
+        if number % 4 == 2:
+            cancel(tx, request.id, AGENT, "")
+
+    def many(db: apsw.Connection) -> None:
+        for number in range(count):
+            one(db, number)
+
+    service.database.write_now(many)
+    service.database.close()
+    return places
+
+
+def look(path: Path, places: Places, outside=()) -> audit.Report:
+    db = apsw.Connection(str(path))
+    try:
+        return audit.verify(db, audit.read_keys(places.public_key), outside)
+    finally:
+        db.close()
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    return fill(tmp_path_factory.mktemp("log"), 120)
+
+
+def test_an_untouched_log_is_good(places):
+    report = look(places.database, places)
+    assert report.is_good and report.events > 300 and report.records == 120 and report.checkpoints >= 3
+
+
+def mutate(db: sqlite3.Connection, dice: random.Random) -> str:
+    """Change the log in one way that nobody could miss on purpose."""
+    last = db.execute("SELECT max(id) FROM events").fetchone()[0]
+    number = dice.randint(1, last - 1)
+    kind = dice.choice(["byte", "byte", "byte", "remove", "swap", "insert", "cut", "time"])
+    if kind == "byte":
+        column = dice.choice(["kind", "request_id", "principal", "owner", "data", "hash"])
+        value = db.execute(f"SELECT CAST({column} AS BLOB) FROM events WHERE id = ?", (number,)).fetchone()[0]
+        if not value:
+            return mutate(db, dice)
+        at = dice.randrange(len(value))
+        changed = value[:at] + bytes([value[at] ^ (1 << dice.randrange(7))]) + value[at + 1 :]
+        new = changed if column == "hash" else changed.decode("utf-8", "surrogateescape")
+        try:
+            db.execute(f"UPDATE events SET {column} = ? WHERE id = ?", (new, number))
+        except UnicodeEncodeError:
+            return mutate(db, dice)
+    elif kind == "remove":
+        db.execute("DELETE FROM events WHERE id = ?", (number,))
+    elif kind == "swap":
+        rows = db.execute("SELECT * FROM events WHERE id IN (?, ?)", (number, number + 1)).fetchall()
+        db.execute("DELETE FROM events WHERE id IN (?, ?)", (number, number + 1))
+        for row, place in zip(rows, (number + 1, number), strict=True):
+            db.execute("INSERT INTO events VALUES (?,?,?,?,?,?,?,?)", (place, *row[1:]))
+    elif kind == "insert":
+        row = db.execute("SELECT * FROM events WHERE id = ?", (last,)).fetchone()
+        db.execute("INSERT INTO events VALUES (?,?,?,?,?,?,?,?)", (last + 1, *row[1:]))
+    elif kind == "cut":
+        db.execute("DELETE FROM events WHERE id > ?", (dice.randint(1, 299),))
+    else:
+        db.execute("UPDATE events SET at = at + 0.001 WHERE id = ?", (number,))
+    return kind
+
+
+def run_mutations(places: Places, folder: Path, count: int) -> None:
+    dice = random.Random(20261121)
+    missed = []
+    for number in range(count):
+        copy = folder / "copy.db"
+        shutil.copy(places.database, copy)
+        db = sqlite3.connect(copy)
+        kind = mutate(db, dice)
+        db.commit()
+        db.close()
+        if look(copy, places).is_good:
+            missed.append((number, kind))
+    assert not missed
+
+
+def test_forty_random_mutations_are_all_found(places, tmp_path):
+    run_mutations(places, tmp_path, 40)
+
+
+@pytest.mark.soak
+def test_a_thousand_random_mutations_are_all_found(places, tmp_path):
+    run_mutations(places, tmp_path, 1000)
+
+
+RECORD_CHANGES = [
+    "status = 'denied', resolved_by = 'mallory'", "resolved_by = 'mallory'", "reason = 'other'",
+    "details = '{\"n\":99}'", "action = 'wipe'", "requester = 'x'", "session_key = 'x'",
+    "expires_at = expires_at + 1", "digest = replace(digest, substr(digest, 1, 1), 'z')",
+    "resolved_at = resolved_at + 1", "consumed_at = NULL", "details = 'junk'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", RECORD_CHANGES)
+def test_a_changed_record_is_found(places, tmp_path, change):
+    copy = tmp_path / "copy.db"
+    shutil.copy(places.database, copy)
+    db = sqlite3.connect(copy)
+    db.execute(f"UPDATE requests SET {change} WHERE seq = 5")  # approved and used
+    db.commit()
+    db.close()
+    assert len(look(copy, places).problems) == 1
+
+
+def test_a_removed_record_is_found(places, tmp_path):
+    copy = tmp_path / "copy.db"
+    shutil.copy(places.database, copy)
+    db = sqlite3.connect(copy)
+    db.execute("DELETE FROM requests WHERE seq = 5")
+    db.commit()
+    db.close()
+    assert "record is gone" in look(copy, places).problems[0]
+
+
+def restamped(places: Places, copy: Path) -> None:
+    """What somebody with the file but without the key can do: cut the log and its checkpoints off."""
+    shutil.copy(places.database, copy)
+    db = sqlite3.connect(copy)
+    db.execute("DELETE FROM events WHERE id > 150")
+    db.execute("DELETE FROM checkpoints WHERE size > 150")
+    seen = [row[0] for row in db.execute("SELECT DISTINCT request_id FROM events WHERE request_id != ''")]
+    marks = ",".join("?" * len(seen))
+    db.execute(f"DELETE FROM requests WHERE id NOT IN ({marks})", seen)
+    db.commit()
+    db.close()
+
+
+def test_a_cut_log_is_found_by_a_checkpoint_that_was_kept_elsewhere(places, tmp_path):
+    db = apsw.Connection(str(places.database))
+    kept = [
+        audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size DESC LIMIT 1")
+    ]
+    db.close()
+    copy = tmp_path / "copy.db"
+    restamped(places, copy)
+    assert any("cut off" in problem for problem in look(copy, places, kept).problems)
+
+
+def test_a_checkpoint_of_another_key_counts_for_nothing(places, tmp_path):
+    other = fill(tmp_path, 40)
+    db = apsw.Connection(str(other.database))
+    foreign = [audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints")]
+    db.close()
+    assert foreign and "key that is not known" in look(places.database, places, foreign).problems[0]
+
+
+def test_pruning_keeps_the_log_verifiable(tmp_path):
+    places = fill(tmp_path, 120)
+    service = open_service(places, policy=None, limits=Limits())
+    db = service.database
+    before_s = db.read(lambda c: c.execute("SELECT at FROM events WHERE id = 250").fetchone()[0])
+    cut = db.read(lambda c: retention.plan(c, before_s))
+    assert cut.size == 200 and cut.requests > 40
+    archive = list(db.read(lambda c: [*audit.export(c, 0, cut.size)]))
+    assert len(archive) == 200
+    db.write_now(lambda c: retention.note(Tx(c, service.timeline.now_s(), service.key), cut, "test"))
+    while db.write_now(lambda c: retention.take(c, cut)):
+        pass
+    db.close()
+    report = look(places.database, places)
+    assert report.problems == () and report.records == 120 - cut.requests
+    writer = sqlite3.connect(places.database)
+    writer.execute("UPDATE events SET principal = 'x' WHERE id = 201")
+    writer.commit()
+    writer.close()
+    assert not look(places.database, places).is_good

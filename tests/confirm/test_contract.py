@@ -1,0 +1,193 @@
+"""The contract of existing clients, over real sockets: with tokens and without, across a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.confirm.running import SUBMIT, Running
+
+PENDING_KEYS = {"id", "action", "status", "timeout_seconds", "message", "approve_url", "deny_url"}
+RECORD_KEYS = {
+    "id", "action", "description", "details", "requester", "session_key", "status", "resolved_by",
+    "resolved_at", "created_at", "timeout_seconds", "created_at_iso", "resolved_at_iso",
+}  # fmt: skip
+AUDIT_KEYS = RECORD_KEYS - {"timeout_seconds"}
+
+
+class Sides:
+    """An agent and an approver; in open mode both are anybody."""
+
+    def __init__(self, server: Running) -> None:
+        is_open = server.settings.is_open
+        self.is_open = is_open
+        self.server = server
+        self.agent = server.client() if is_open else server.client("submit", "agent")
+        self.person = server.client() if is_open else server.client("approve", "alice")
+
+
+@pytest.fixture(params=["tokens", "open"], scope="module")
+def sides(request, tmp_path_factory):
+    with Running(tmp_path_factory.mktemp("shared"), is_open=request.param == "open", rate=10_000) as server:
+        yield Sides(server)
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    with Running(tmp_path) as server:
+        yield Sides(server)
+
+
+def submit(sides, **changes):
+    return sides.agent.post("/confirm", json=SUBMIT | changes)
+
+
+def test_a_submission_is_accepted_with_defaults(sides):
+    answer = sides.agent.post("/confirm", json={"action": "  deploy ", "description": " do it\n"})
+    made = answer.json()
+    assert answer.status_code == 202 and made.keys() >= PENDING_KEYS
+    assert (made["action"], made["status"], made["timeout_seconds"]) == ("deploy", "pending", 300)
+    assert made["approve_url"] == f"/confirm/{made['id']}/approve"
+    assert made["deny_url"] == f"/confirm/{made['id']}/deny"
+    record = sides.agent.get(f"/confirm/{made['id']}").json()
+    assert record.keys() >= RECORD_KEYS
+    assert (record["requester"], record["session_key"], record["details"]) == ("agent", "", {})
+    assert record["description"] == "do it"
+    assert record["resolved_at"] is None and record["resolved_at_iso"] is None
+    assert record["resolved_by"] == "" and record["created_at_iso"].startswith("20")
+    assert isinstance(record["created_at"], float)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (29, 30), (30, 30), (3600, 3600), (3601, 3600), (-5, 30), (59.9, 59), ("60", 60), ("abc", 300),
+        (None, 300), ([], 300), ({}, 300), (True, 30), (10**30, 3600),
+    ],
+)  # fmt: skip
+def test_timeouts_are_read_as_numbers_and_clamped(sides, given, read):
+    answer = submit(sides, timeout_seconds=given)
+    assert answer.status_code == 202 and answer.json()["timeout_seconds"] == read
+
+
+@pytest.mark.parametrize("falsy", [None, "", 0, False, [], {}])
+def test_falsy_details_are_an_empty_object(sides, falsy):
+    made = submit(sides, details=falsy).json()
+    assert sides.agent.get(f"/confirm/{made['id']}").json()["details"] == {}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"not json", b"[]", b"{}", b'{"action":"a"}', b'{"description":"d"}',
+             b'{"action":"  ","description":"d"}', b'{"action":"a","description":"\\n"}']
+)  # fmt: skip
+def test_bad_submissions_are_400_with_an_error(sides, body):
+    answer = sides.agent.post("/confirm", content=body)
+    assert answer.status_code == 400 and isinstance(answer.json()["error"], str)
+
+
+def test_approve_answers_once(sides):
+    made = submit(sides).json()
+    answer = sides.person.post(made["approve_url"], json={"approver": "bob"})
+    settled = answer.json()
+    assert answer.status_code == 200
+    assert (settled["id"], settled["action"], settled["status"]) == (made["id"], "deploy", "approved")
+    assert isinstance(settled["resolved_at"], float) and "reason" not in settled
+    assert settled["resolved_by"] == ("bob" if sides.is_open else "alice")
+    again = sides.person.post(made["deny_url"])
+    assert again.status_code == 409 and again.json()["status"] == "approved" and again.json()["error"]
+    record = sides.agent.get(f"/confirm/{made['id']}").json()
+    assert record["resolved_at"] == settled["resolved_at"] and record["resolved_at_iso"]
+
+
+def test_deny_shows_the_reason_only_when_given(sides):
+    first, second = submit(sides).json(), submit(sides).json()
+    denied = sides.person.post(first["deny_url"], json={"denier": "bob", "reason": "not on a Friday"})
+    assert denied.status_code == 200 and denied.json()["status"] == "denied"
+    assert denied.json()["reason"] == "not on a Friday"
+    assert "reason" not in sides.person.post(second["deny_url"]).json()
+
+
+def test_an_empty_approve_body_is_enough_and_open_mode_calls_it_api(sides):
+    made = submit(sides).json()
+    answer = sides.person.post(made["approve_url"])
+    assert answer.json()["resolved_by"] == ("api" if sides.is_open else "alice")
+
+
+@pytest.mark.parametrize("path", ["/confirm/none", "/confirm/none/approve", "/confirm/none/deny",
+                                  "/confirm/" + "0" * 22])  # fmt: skip
+def test_unknown_ids_are_404(sides, path):
+    answer = sides.person.request("POST" if path.count("/") == 3 else "GET", path)
+    assert answer.status_code == 404 and answer.json()["error"]
+
+
+def test_the_eleventh_of_an_action_is_limited_and_others_are_not(tmp_path):
+    with Running(tmp_path) as server:
+        agent = server.client("submit")
+        assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(10)] == [202] * 10
+        limited = agent.post("/confirm", json=SUBMIT)
+        assert limited.status_code == 429 and int(limited.headers["retry-after"]) > 3500
+        assert limited.json()["remaining"] == 0 and limited.json()["window_seconds"] == 3600
+        assert agent.post("/confirm", json=SUBMIT | {"action": "other"}).status_code == 202
+
+
+def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(tmp_path):
+    with Running(tmp_path, rate=1) as server:
+        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
+        entry = {"action": "deploy", "principal": "agent", "seconds": 60}
+        assert admin.post("/whitelist", json=entry).status_code == 201
+        for _ in range(3):
+            answer = agent.post("/confirm", json=SUBMIT)
+            assert answer.status_code == 200 and answer.json()["status"] == "auto_approved"
+            assert answer.json().keys() >= {"id", "action", "message"}
+        assert agent.post("/confirm", json=SUBMIT | {"details": []}).status_code == 200
+        assert agent.post("/confirm", json={"action": "deploy"}).status_code == 400  # fields come first
+
+
+def test_audit_lists_newest_first_with_details_as_text(fresh):
+    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(3)]
+    page = fresh.person.get("/audit").json()
+    assert page["count"] == 3 and [entry["id"] for entry in page["entries"]] == ids[::-1]
+    entry = page["entries"][0]
+    assert entry.keys() >= AUDIT_KEYS and entry["details"] == '{"version":"1.4.2"}'
+
+
+def test_audit_limits_are_clamped(fresh):
+    for number in range(3):
+        submit(fresh, action=f"act{number}")
+    for limit, count in (("1", 1), ("0", 1), ("-4", 1), ("2", 2), ("x", 3), ("9999", 3)):
+        assert fresh.person.get(f"/audit?limit={limit}").json()["count"] == count
+
+
+def test_audit_pages_go_through_everything_once(fresh):
+    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(7)]
+    seen, query = [], "limit=3"
+    while query:
+        page = fresh.person.get(f"/audit?{query}").json()
+        seen += [entry["id"] for entry in page["entries"]]
+        query = f"limit=3&{page['next']}" if "next" in page else ""
+    assert seen == ids[::-1]
+
+
+def test_health_needs_no_token_and_counts_what_is_pending(fresh):
+    made = submit(fresh).json()
+    stranger = fresh.server.client()
+    health = stranger.get("/health").json()
+    assert (
+        health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
+    )
+    fresh.person.post(made["deny_url"])
+    assert stranger.get("/health").json()["pending_count"] == 0
+
+
+def test_everything_is_there_after_a_restart(tmp_path):
+    with Running(tmp_path) as server:
+        agent, person = server.client("submit", "agent"), server.client("approve", "alice")
+        waiting, done = (agent.post("/confirm", json=SUBMIT).json() for _ in range(2))
+        before = person.post(done["approve_url"]).json()
+    with Running(tmp_path) as server:
+        agent, person = server.client("submit", "agent"), server.client("approve", "alice")
+        after = agent.get(f"/confirm/{done['id']}").json()
+        assert after["status"] == "approved" and after["resolved_at"] == before["resolved_at"]
+        assert agent.get(f"/confirm/{waiting['id']}").json()["status"] == "pending"
+        assert person.post(waiting["approve_url"]).status_code == 200
+        codes = [agent.post("/confirm", json=SUBMIT).status_code for _ in range(9)]
+        assert codes == [202] * 8 + [429]

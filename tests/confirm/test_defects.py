@@ -1,0 +1,479 @@
+"""The thirty verified defects of the reference daemon, each as a request that must end otherwise here."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.confirm.running import SUBMIT, Hands, Running, answered, request
+from whet.confirm import audit
+from whet.confirm.records import Principal
+from whet.confirm.submit import WINDOW_S
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with Running(tmp_path_factory.mktemp("shared"), rate=100_000) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def agent(server):
+    return server.client("submit", "agent")
+
+
+@pytest.fixture(scope="module")
+def alice(server):
+    return server.client("approve", "alice")
+
+
+def asked(agent, **changes):
+    answer = agent.post("/confirm", json=SUBMIT | changes)
+    assert answer.status_code == 202, answer.text
+    return answer.json()
+
+
+def test_01_audit_works(agent, alice):
+    made = asked(agent)
+    page = alice.get("/audit")
+    assert page.status_code == 200 and page.json()["entries"][0]["id"] == made["id"]
+
+
+def test_02_nobody_approves_without_a_token_nor_their_own_request(server, agent, alice):
+    made = asked(agent)
+    body = {"approver": "alexander (human)"}
+    assert server.client().post(made["approve_url"], json=body).status_code == 401
+    assert agent.post(made["approve_url"], json=body).status_code == 403
+    other_token = server.client("approve", "agent")
+    assert other_token.post(made["approve_url"], json=body).status_code == 403
+    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+    assert alice.post(made["approve_url"], json=body).json()["resolved_by"] == "alice"
+
+
+def test_03_late_bodies_never_let_both_win(server, agent):
+    token = server.token("approve", "bob")
+    for _ in range(20):
+        made = asked(agent)
+        pair = []
+        for verb in ("approve", "deny"):
+            sock = socket.create_connection(("127.0.0.1", server.port))
+            lines = f"POST /confirm/{made['id']}/{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+            sock.sendall(f"{lines}Authorization: Bearer {token}\r\nContent-Length: 2\r\n\r\n".encode())
+            pair.append(sock)
+        for sock in pair:
+            sock.sendall(b"{}")
+        codes = []
+        for sock in pair:
+            with sock:
+                codes.append(answered(b"".join(iter(lambda s=sock: s.recv(65_536), b"")))[0])
+        assert sorted(codes) == [200, 409]
+
+
+def test_03_threads_never_let_both_win(server, agent):
+    clients = [server.client("approve", name) for name in ("t1", "t2", "t3", "t4")]
+    for _ in range(10):
+        made, codes = asked(agent), []
+        gate = threading.Barrier(4)
+
+        def go(client, verb, made=made, codes=codes, gate=gate):
+            gate.wait()
+            codes.append(client.post(f"/confirm/{made['id']}/{verb}").status_code)
+
+        verbs = zip(clients, ("approve", "deny", "approve", "deny"), strict=True)
+        threads = [threading.Thread(target=go, args=pair) for pair in verbs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(codes) == [200, 409, 409, 409]
+
+
+@pytest.mark.parametrize("verb", ["approve", "deny"])
+def test_04_nothing_is_decided_after_the_deadline_also_without_a_sweeper(tmp_path, verb):
+    hands = Hands()
+    with Running(tmp_path, hands=hands, upkeep=False) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = asked(agent, timeout_seconds=30)
+        hands.pass_by(29.9)
+        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        hands.pass_by(0.1)
+        late = alice.post(f"/confirm/{made['id']}/{verb}")
+        assert late.status_code == 409 and late.json()["status"] == "expired"
+        record = agent.get(f"/confirm/{made['id']}").json()
+        assert (record["status"], record["resolved_by"]) == ("expired", "system:timeout")
+
+
+def test_04_a_clock_that_is_set_back_revives_nothing(tmp_path):
+    hands = Hands()
+    with Running(tmp_path, hands=hands, upkeep=False) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = asked(agent, timeout_seconds=30)
+        hands.pass_by(31)
+        hands.wall_s -= 3600
+        assert alice.post(made["approve_url"]).status_code == 409
+        second = asked(agent, timeout_seconds=30)
+        hands.wall_s -= 3600
+        hands.elapsed_s += 31
+        assert alice.post(second["approve_url"]).status_code == 409
+
+
+def test_05_the_sweeper_writes_the_end_down_within_a_second(tmp_path):
+    hands = Hands()
+    with Running(tmp_path, hands=hands) as server:
+        agent = server.client("submit", "agent")
+        made = asked(agent, timeout_seconds=30)
+        hands.pass_by(31)
+        began = time.monotonic()
+        while not server.rows("SELECT 1 FROM requests WHERE status = 'expired'"):
+            assert time.monotonic() - began < 5
+        assert server.rows("SELECT kind FROM outbox WHERE kind = 'expired'")
+        assert server.client().get("/health").json()["pending_count"] == 0
+        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "expired"
+
+
+def test_06_a_lone_surrogate_as_approver_approves_nothing(tmp_path):
+    with Running(tmp_path, is_open=True) as server:
+        client = server.client()
+        made = asked(client)
+        answer = client.post(made["approve_url"], content=b'{"approver":"\\ud800"}')
+        assert answer.status_code == 400
+        assert client.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        assert server.rows("SELECT count(*) FROM events WHERE kind = 'vote'") == [(0,)]
+
+
+def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
+    with Running(tmp_path, rate=2) as server:
+        agent = server.client("submit", "agent")
+        made = [asked(agent) for _ in range(2)]
+        assert agent.post("/confirm", json=SUBMIT).status_code == 429
+    with Running(tmp_path, rate=2) as server:
+        agent = server.client("submit", "agent")
+        assert agent.post("/confirm", json=SUBMIT).status_code == 429
+        assert [agent.get(f"/confirm/{one['id']}").json()["status"] for one in made] == ["pending"] * 2
+
+
+def test_08_the_window_slides(tmp_path):
+    hands = Hands()
+    with Running(tmp_path, rate=2, hands=hands) as server:
+        agent = server.client("submit", "agent")
+        asked(agent)
+        hands.pass_by(1800)
+        asked(agent)
+        assert agent.post("/confirm", json=SUBMIT).headers["retry-after"] == "1800"
+        hands.pass_by(WINDOW_S - 1800)
+        asked(agent)
+        assert agent.post("/confirm", json=SUBMIT).status_code == 429
+
+
+def test_09_the_limit_sees_through_spelling_and_is_each_principals_own(tmp_path):
+    with Running(tmp_path, rate=2) as server:
+        agent, other = server.client("submit", "agent"), server.client("submit", "other")
+        for name in ("rate", "Rate"):
+            asked(agent, action=name)
+        for name in ("RATE", "rate\u200b", "ｒａｔｅ", "ra\u00adte", "rate\t"):
+            assert agent.post("/confirm", json=SUBMIT | {"action": name}).status_code == 429, name
+        asked(other, action="rate")
+
+
+def test_09_a_principal_that_keeps_inventing_names_meets_the_cap(tmp_path):
+    with Running(tmp_path, pending=5) as server:
+        agent = server.client("submit", "agent")
+        codes = [agent.post("/confirm", json=SUBMIT | {"action": f"a{n}"}).status_code for n in range(7)]
+        assert codes == [202] * 5 + [429] * 2
+        asked(server.client("submit", "other"))
+
+
+def test_10_high_risk_actions_are_never_whitelisted_nor_allowed_by_a_rule(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[rules]]\naction = "*"\neffect = "allow"\n')
+    with Running(tmp_path, policy=policy) as server:
+        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
+        for name in ("wipe_database", "Wipe_Database", "wipe-database", "wipe\u200b_database"):
+            entry = {"action": name, "principal": "*", "session_key": "s", "seconds": 60}
+            assert admin.post("/whitelist", json=entry).status_code == 400
+            answer = agent.post("/confirm", json=SUBMIT | {"action": name, "session_key": "s"})
+            assert answer.status_code == 202, name
+        assert agent.post("/confirm", json=SUBMIT).json()["status"] == "auto_approved"
+        assert agent.post("/whitelist", json=entry).status_code == 403
+
+
+def test_11_auto_approvals_leave_a_record(tmp_path):
+    with Running(tmp_path) as server:
+        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
+        admin.post("/whitelist", json={"action": "deploy", "principal": "agent", "seconds": 60})
+        made = agent.post("/confirm", json=SUBMIT).json()
+        assert len(made["id"]) == 22
+        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "auto_approved"
+        assert admin.get("/audit").json()["entries"][0]["resolved_by"] == "whitelist:1"
+
+
+@pytest.mark.parametrize("body", ["[]", "42", "null", '"x"', "true", "NaN", "[[[[]]]]"])
+def test_12_json_that_is_no_object_is_400(agent, body):
+    assert agent.post("/confirm", content=body).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"action": 5}, {"action": ["a"]}, {"requester": 5}, {"session_key": {}}, {"description": {}},
+     {"details": "x"}, {"details": [1]}, {"callback_url": "ftp://x"}, {"action": "a" * 257},
+     {"action": "a\0b"}]
+)  # fmt: skip
+def test_13_wrong_types_are_400(agent, change):
+    answer = agent.post("/confirm", json=SUBMIT | change)
+    assert answer.status_code == 400 and answer.json()["error"]
+
+
+def test_13_numbers_beyond_floats_are_400(agent):
+    body = '{"action":"a","description":"d","timeout_seconds":1e999}'
+    assert agent.post("/confirm", content=body).status_code == 400
+
+
+def test_14_what_is_refused_leaves_no_ghost(server, agent):
+    before = server.client().get("/health").json()["pending_count"]
+    deep = lambda n: b'{"action":"a","description":"d","details":' + b'{"a":' * n + b"1" + b"}" * n + b"}"  # noqa: E731
+    bodies = [
+        b'{"action":"\\ud800","description":"d"}',
+        b'{"action":"a","description":"\\udfff"}',
+        b'{"action":"a","description":"d","details":{"x":"\\ud800"}}',
+        b'{"action":"a","description":"d","details":{"\\ud800":1}}',
+        deep(64), deep(900), deep(20_000),
+        b'{"action":"a","description":"d","details":{"a":1,"a":2}}',
+        b'{"action":"a","action":"b","description":"d"}',
+        b"\xff\xfe{\x00}\x00",
+    ]  # fmt: skip
+    for body in bodies:
+        assert agent.post("/confirm", content=body).status_code == 400, body[:60]
+    assert server.client().get("/health").json()["pending_count"] == before
+    assert agent.post("/confirm", content=deep(62)).status_code == 202
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400"])
+def test_15_what_is_not_json_is_not_stored(agent, value):
+    body = f'{{"action":"a","description":"d","details":{{"x":{value}}}}}'
+    assert agent.post("/confirm", content=body).status_code == 400
+
+
+def test_16_an_oversized_or_malformed_body_approves_nothing(server, agent, alice):
+    made = asked(agent)
+    assert agent.post("/confirm", content=b"x" * 3_000_000).status_code == 413
+    assert alice.post(made["approve_url"], content=b" " * 3_000_000).status_code == 413
+    for body in (b"{", b"[]", b"approve", b'{"approver":5}', b'{"reason":{}}', b"\x00"):
+        assert alice.post(made["approve_url"], content=body).status_code == 400, body
+    chunks = b"".join(b"8000\r\n" + b" " * 0x8000 + b"\r\n" for _ in range(40)) + b"0\r\n\r\n"
+    head = request(server.port, "POST", made["approve_url"], b"", "Transfer-Encoding: chunked",
+                   f"Authorization: {alice.headers['authorization']}")  # fmt: skip
+    assert answered(server.raw(head + chunks))[0] == 413
+    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+
+
+def test_17_the_reason_is_kept(server, agent, alice):
+    made = asked(agent)
+    alice.post(made["deny_url"], json={"reason": "not on a Friday"})
+    assert agent.get(f"/confirm/{made['id']}").json()["reason"] == "not on a Friday"
+    assert alice.get("/audit?limit=1").json()["entries"][0]["reason"] == "not on a Friday"
+    assert "not on a Friday" in server.service.history(request_id=made["id"])[-1].data
+
+
+def test_18_history_keeps_every_event(server, agent, alice):
+    made = asked(agent)
+    agent.get(f"/confirm/{made['id']}")
+    alice.get(f"/confirm/{made['id']}")
+    alice.post(made["approve_url"])
+    agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
+    agent.post(f"/confirm/{made['id']}/report", json={"result": "executed"})
+    kinds = [event.kind for event in server.service.history(request_id=made["id"])]
+    assert kinds == ["submitted", "viewed", "vote", "decided", "consumed", "executed"]
+
+
+def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_path):
+    with Running(tmp_path) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = asked(agent)
+        alice.post(made["approve_url"])
+        assert stat.S_IMODE(server.places.database.stat().st_mode) == 0o600
+    db = sqlite3.connect(server.places.database)
+    db.execute("UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
+    db.commit()
+    db.close()
+    with Running(tmp_path) as server:
+        keys = audit.read_keys(server.places.public_key)
+        report = server.service.database.read_aside(lambda db: audit.verify(db, keys))
+    assert report.problems == (
+        f"request {made['id']}: it says denied by mallory, the log says approved by alice",
+    )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [("Origin: http://evil.example",), ("Sec-Fetch-Site: cross-site",), ("Origin: null",),
+     ("Content-Type: text/plain", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site")]
+)  # fmt: skip
+def test_20_other_sites_can_not_approve_even_in_open_mode(tmp_path, headers):
+    with Running(tmp_path, is_open=True) as server:
+        made = asked(server.client())
+        status, _ = answered(server.raw(request(server.port, "POST", made["approve_url"], b"{}", *headers)))
+        assert status == 403
+        assert server.client().get(f"/confirm/{made['id']}").json()["status"] == "pending"
+
+
+def test_20_a_foreign_host_is_refused(server):
+    raw = request(server.port, "GET", "/health").replace(b"Host: 127.0.0.1", b"Host: evil.example")
+    assert answered(server.raw(raw))[0] == 403
+
+
+def test_21_an_approval_is_bound_to_its_digest_and_used_once(server, agent, alice):
+    made = asked(agent)
+    use = f"/confirm/{made['id']}/consume"
+    assert agent.post(use, json={"digest": made["digest"]}).status_code == 409  # not approved yet
+    alice.post(made["approve_url"], json={"digest": made["digest"]})
+    assert agent.post(use, json={"digest": "0" * 64}).status_code == 409
+    assert agent.post(use).status_code == 400
+    first = agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "run 7"})
+    assert first.status_code == 200
+    assert agent.post(use, json={"digest": made["digest"]}).status_code == 409
+    assert (
+        agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "x"}).status_code == 409
+    )
+    assert (
+        agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "run 7"}).status_code
+        == 200
+    )
+    kinds = [event.kind for event in server.service.history(request_id=made["id"])]
+    assert kinds.count("consumed") == 1 and kinds.count("consume_refused") == 3
+    other = server.client("submit", "other")
+    assert other.post(use, json={"digest": made["digest"]}).status_code == 404
+
+
+def test_21_an_approval_for_another_digest_does_not_count(agent, alice):
+    made = asked(agent)
+    answer = alice.post(made["approve_url"], json={"digest": "f" * 64})
+    assert answer.status_code == 409 and answer.json()["digest"] == made["digest"]
+    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+
+
+def test_22_an_idempotency_key_gives_the_same_request(server, agent):
+    key = {"idempotency-key": "turn-1 call-2"}
+    first = agent.post("/confirm", json=SUBMIT, headers=key)
+    again = agent.post("/confirm", content=json.dumps(SUBMIT, indent=3), headers=key)
+    assert first.status_code == again.status_code == 202 and first.json() == again.json()
+    assert agent.post("/confirm", json=SUBMIT | {"description": "x"}, headers=key).status_code == 422
+    other = server.client("submit", "other2")
+    assert other.post("/confirm", json=SUBMIT, headers=key).json()["id"] != first.json()["id"]
+
+
+def test_23_memory_holds_no_details_and_no_limit_keys(tmp_path):
+    with Running(tmp_path, rate=1000) as server:
+        agent = server.client("submit", "agent")
+        body = SUBMIT | {"details": {"blob": "x" * 900_000}}
+        for number in range(3):
+            asked(agent, **(body | {"action": f"a{number}"}))
+        held = sum(len(event.data) for event in server.service.hub.recent)
+        assert held < 10_000 and server.service.pending_by == {"agent": 3}
+
+
+def test_24_pending_count_is_what_is_pending(tmp_path):
+    with Running(tmp_path) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = [asked(agent) for _ in range(3)]
+        alice.post(made[0]["deny_url"])
+        agent.post(f"/confirm/{made[1]['id']}/cancel")
+        assert server.client().get("/health").json()["pending_count"] == 1
+
+
+def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Running(tmp_path, private_callbacks=True) as server,
+    ):
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = asked(agent, callback_url=f"http://127.0.0.1:{silent.getsockname()[1]}/hook")
+        alice.post(made["approve_url"])
+        silent.settimeout(10)
+        with silent.accept()[0]:  # it has connected and gets no answer
+            began = time.monotonic()
+            assert server.client().get("/health").status_code == 200
+            assert time.monotonic() - began < 2
+
+
+def test_26_27_ids_are_long_and_sort_by_time(agent):
+    ids = [asked(agent)["id"] for _ in range(3)]
+    assert all(len(one) == 22 and one.isalnum() for one in ids) and len(set(ids)) == 3
+    assert [one[:7] for one in ids] == sorted(one[:7] for one in ids)
+
+
+def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
+    with Running(tmp_path, rate=50_000) as server:
+        server.service.database.write_now(
+            lambda db: db.execute(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)"
+                " INSERT INTO requests (id, action, action_key, description, details, requester,"
+                " session_key, principal, status, created_at, expires_at, timeout_seconds, digest, plan,"
+                " policy_version, is_high_risk, accepts_edits, rate_number)"
+                " SELECT 'r' || i, 'deploy', 'deploy', '', '{}', '', '', 'agent', 'denied', ?, 0, 30, '',"
+                " '{}', '', 0, 0, i FROM n",
+                (server.service.timeline.now_s() - 60,),
+            )
+        )
+        from whet.confirm.requests import latest_rate
+
+        steps = []
+
+        def counted(db):
+            db.set_progress_handler(lambda: bool(steps.append(1)), 10)
+            try:
+                return latest_rate(db, "agent", "deploy", 49_999)
+            finally:
+                db.set_progress_handler(None, 10)
+
+        number, earlier_at = server.service.database.read(counted)
+        assert number == 50_000 and earlier_at > 0 and len(steps) < 20
+        assert server.client("submit", "agent").post("/confirm", json=SUBMIT).status_code == 429
+
+
+def test_29_sigterm_ends_cleanly_and_answers_who_waits(tmp_path):
+    from tests.confirm.process import Served
+
+    with Served(tmp_path) as served:
+        made = served.call("POST", "/confirm", SUBMIT, role="submit")[1]
+        waiting: list[tuple[int, dict]] = []
+        path = f"/confirm/{made['id']}?wait=60"
+        thread = threading.Thread(target=lambda: waiting.append(served.call("GET", path, role="submit")))
+        thread.start()
+        served.wait_for_metric("whet_confirm_waiting_clients 1")
+        assert served.terminate() == 0
+        thread.join(10)
+        assert waiting and waiting[0][0] == 200 and waiting[0][1]["status"] == "pending"
+
+
+def test_30_list_wait_cancel_and_no_version_in_the_server_header(server, agent, alice):
+    made = asked(agent)
+    pending = alice.get("/confirm?status=pending&limit=500").json()["requests"]
+    assert made["id"] in [one["id"] for one in pending]
+    other = server.client("submit", "stranger")
+    assert other.get("/confirm").json()["requests"] == []
+    assert other.get(f"/confirm/{made['id']}").status_code == 404
+    assert other.post(f"/confirm/{made['id']}/cancel").status_code == 404
+    cancelled = agent.post(f"/confirm/{made['id']}/cancel", json={"reason": "changed my mind"})
+    assert cancelled.json()["status"] == "cancelled"
+    assert alice.post(made["approve_url"]).json()["status"] == "cancelled"
+    assert "server" not in agent.get("/health").headers
+
+
+def test_open_mode_is_for_this_machine_only(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "whet", "confirm", "serve", "--insecure-no-auth", "--host", "0.0.0.0"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 1 and "this machine only" in done.stderr
+
+
+def test_a_principal_is_an_identity_not_a_token():
+    assert Principal("a", "admin").may("approve") and not Principal("a", "submit").may("approve")

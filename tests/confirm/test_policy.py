@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.confirm.running import SUBMIT, Hands, Running
+from whet.confirm.names import action_key, is_high_risk
+from whet.confirm.policy import Facts, parse_path
+from whet.confirm.policy_file import load_policy, parse_policy
+from whet.confirm.quorum import describe, is_met, parse_quorum
+from whet.contract.errors import ConfigError
+
+NOON_MONDAY = 1_789_992_000.0  # 2026-09-21 12:00 UTC
+
+
+def policy(text, tmp_path, name="p.toml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return load_policy(path)
+
+
+def facts(
+    action="deploy", details=None, *, requester="agent", principal="agent", session="", now_s=NOON_MONDAY
+):
+    key = action_key(action)
+    return Facts(key, principal, requester, session, details or {}, is_high_risk(key), now_s)
+
+
+def test_deny_wins_over_ask_and_ask_over_allow(tmp_path):
+    rules = policy(
+        '[[rules]]\nname="a"\naction="*"\neffect="allow"\n'
+        '[[rules]]\nname="b"\naction="deploy_*"\neffect="ask"\n'
+        '[[rules]]\nname="c"\naction="deploy_x"\neffect="deny"\n',
+        tmp_path,
+    )
+    found = [rules.judge(facts(name)) for name in ("read", "deploy_y", "DEPLOY_X")]
+    assert [(one.effect, one.rule) for one in found] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
+
+
+def test_nothing_matches_means_ask(tmp_path):
+    rules = policy('[[rules]]\naction="x"\neffect="allow"\n', tmp_path)
+    assert rules.judge(facts("y")).effect == "ask"
+
+
+def test_yaml_says_the_same(tmp_path):
+    text = "rules:\n  - {action: 'deploy_*', effect: ask, quorum: 2 of ops}\ngroups: {ops: [alice, bob]}\n"
+    found = policy(text, tmp_path, "p.yaml").judge(facts("deploy_x"))
+    assert describe(found.plan.quorum) == "2 of ops"
+
+
+@pytest.mark.parametrize(
+    ("condition", "details", "fits"),
+    [
+        ('"$.env" = "prod*"', {"env": "production"}, True),
+        ('"$.env" = "prod*"', {"env": "test"}, False),
+        ('"$.env" = "prod*"', {}, False),
+        ('"$.amount" = {gt = 100}', {"amount": 101}, True),
+        ('"$.amount" = {gt = 100}', {"amount": "101"}, False),
+        ('"$.amount" = {gt = 100}', {"amount": True}, False),
+        ('"$.amount" = {ge = 1, lt = 5}', {"amount": 5}, False),
+        ('"$.items[*].name" = "db"', {"items": [{"name": "x"}, {"name": "db"}]}, True),
+        ('"items[1]" = 2', {"items": [1, 2]}, True),
+        ('"$.force" = true', {"force": True}, True),
+        ('"$.force" = true', {"force": 1}, False),
+        ('"$.force" = {exists = false}', {}, True),
+        ('"$.env" = {not = "test"}', {"env": "prod"}, True),
+        ('"$.env" = ["a", "b"]', {"env": "b"}, True),
+    ],
+)
+def test_conditions_on_details(tmp_path, condition, details, fits):
+    rules = policy(f'[[rules]]\neffect="deny"\ndetails = {{ {condition} }}\n', tmp_path)
+    assert (rules.judge(facts(details=details)).effect == "deny") is fits
+
+
+@pytest.mark.parametrize(
+    ("hours", "fits"), [("09:00-18:00", True), ("13:00-18:00", False), ("22:00-13:00", True)]
+)
+def test_time_of_day(tmp_path, hours, fits):
+    rules = policy(f'[[rules]]\neffect="deny"\nhours="{hours}"\ndays=["mon"]\ntimezone="UTC"\n', tmp_path)
+    assert (rules.judge(facts()).effect == "deny") is fits
+    assert rules.judge(facts(now_s=NOON_MONDAY + 86_400)).effect == "ask"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[[rules]]\neffect="permit"\n', "effect"),
+        ('[[rules]]\neffekt="deny"\n', "effekt"),
+        ("[[rules]\n", "Expected"),
+        ('[[rules]]\neffect="ask"\nquorum="2 of nobody"\n', "nobody"),
+        ('[[rules]]\neffect="ask"\nquorum="some"\n', "N of GROUP"),
+        ('[[rules]]\neffect="ask"\ntimeout_s=7200\n', "timeout_s"),
+        ('[[rules]]\neffect="ask"\nmax_timeout_s=604801\n', "7 days"),
+        ('[[rules]]\neffect="ask"\nhours="9-18"\n', "09:00-18:00"),
+        ('[[rules]]\neffect="ask"\ntimezone="Mars/Base"\n', "time zone"),
+        ('[[rules]]\neffect="ask"\ndetails={"$.a"={about=3}}\n', "exists"),
+        ('[[rules]]\neffect="ask"\ndetails={"$..a"=3}\n', "path"),
+        ('[[rules]]\neffect="ask"\nescalate_to="x"\n', "group"),
+    ],
+)
+def test_a_broken_file_says_where(tmp_path, text, says):
+    with pytest.raises(ConfigError, match=says):
+        parse_policy(text, tmp_path / "p.toml")
+
+
+def test_paths():
+    assert parse_path('$.a["odd key"][0][*]') == ("a", "odd key", 0, "*")
+
+
+@pytest.mark.parametrize(
+    ("quorum", "people", "met"),
+    [
+        ("1", ["x"], True),
+        ("2", ["x"], False),
+        ("2 of ops", ["alice", "carol"], False),
+        ("2 of ops and 1 of security", ["alice", "bob", "carol"], True),
+        ("1 of ops and 1 of security", ["bob"], False),  # bob is in both, but sits once
+        ("1 of ops and 1 of security", ["bob", "alice"], True),
+        ("2 of ops and 1 of security or 1 of admins", ["root"], True),
+    ],
+)
+def test_quorums_need_distinct_people(quorum, people, met):
+    groups = {"ops": ("alice", "bob"), "security": ("carol", "bob"), "admins": ("root",)}
+    assert is_met(parse_quorum(quorum), people, groups) is met
+
+
+RULES = """
+[groups]
+ops = ["alice", "bob"]
+security = ["carol"]
+[[rules]]
+name = "prod"
+action = "deploy"
+effect = "ask"
+quorum = "1 of ops and 1 of security"
+deny_threshold = 2
+timeout_s = 7200
+max_timeout_s = 86400
+[[rules]]
+name = "slow"
+action = "slow"
+effect = "ask"
+approvers = ["alice"]
+min_review_s = 5
+[[rules]]
+name = "never"
+action = "never"
+effect = "deny"
+[[rules]]
+name = "up"
+action = "up"
+effect = "ask"
+escalate_to = "security"
+"""
+
+
+@pytest.fixture
+def ruled(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(RULES)
+    hands = Hands()
+    with Running(tmp_path, policy=path, hands=hands) as server:
+        yield server, path, hands
+
+
+def test_quorum_over_http(ruled):
+    server, _, _ = ruled
+    agent = server.client("submit", "agent")
+    alice, bob, carol, dave = (server.client("approve", name) for name in ("alice", "bob", "carol", "dave"))
+    made = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
+    assert made["timeout_seconds"] == 7200
+    path = f"/confirm/{made['id']}"
+    assert dave.post(f"{path}/approve").status_code == 403
+    first = alice.post(f"{path}/approve")
+    assert first.status_code == 202 and first.json()["status"] == "pending" and first.json()["approvals"] == 1
+    assert alice.post(f"{path}/approve").json()["approvals"] == 1
+    assert bob.post(f"{path}/deny").status_code == 202
+    done = carol.post(f"{path}/approve")
+    assert done.status_code == 200 and done.json()["resolved_by"] == "alice, carol"
+    second = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
+    assert bob.post(f"/confirm/{second['id']}/deny").status_code == 202
+    assert carol.post(f"/confirm/{second['id']}/deny").json()["status"] == "denied"
+    long = agent.post(
+        "/confirm", json={"action": "deploy", "description": "d", "timeout_seconds": 90_000}
+    ).json()
+    assert long["timeout_seconds"] == 86_400
+
+
+def test_review_time_and_named_approvers(ruled):
+    server, _, hands = ruled
+    agent, alice, bob = (
+        server.client("submit", "agent"),
+        server.client("approve", "alice"),
+        server.client("approve", "bob"),
+    )
+    made = agent.post("/confirm", json={"action": "slow", "description": "d"}).json()
+    assert bob.post(made["approve_url"]).status_code == 403
+    early = alice.post(made["approve_url"])
+    assert early.status_code == 425 and early.headers["retry-after"] == "5"
+    hands.pass_by(5)
+    assert alice.post(made["approve_url"]).status_code == 200
+
+
+def test_denied_by_policy_is_recorded(ruled):
+    server, _, _ = ruled
+    agent = server.client("submit", "agent")
+    answer = agent.post("/confirm", json={"action": "never", "description": "d"})
+    assert answer.status_code == 403 and answer.json()["status"] == "denied"
+    assert agent.get(f"/confirm/{answer.json()['id']}").json()["resolved_by"] == "policy:never"
+
+
+def test_nobody_answers_and_the_next_group_is_told_at_half_time(ruled):
+    server, _, hands = ruled
+    agent = server.client("submit", "agent")
+    made = agent.post("/confirm", json={"action": "up", "description": "d", "timeout_seconds": 100}).json()
+    hands.pass_by(49)
+    server.run(_tick(server))
+    assert not server.rows("SELECT 1 FROM outbox WHERE kind = 'escalated'")
+    hands.pass_by(2)
+    server.run(_tick(server))
+    assert server.rows("SELECT request_id FROM outbox WHERE kind = 'escalated'") == [(made["id"],)]
+    assert agent.get(f"/confirm/{made['id']}").json()["escalated_at"]
+
+
+async def _tick(server):
+    from whet.confirm.upkeep import Upkeep
+
+    await Upkeep(server.service, None).tick()
+
+
+def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
+    server, path, _ = ruled
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    made = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
+    alice.post(made["approve_url"])
+    before = server.service.policy_file.policy.version
+    path.write_text("[[rules]\n")
+    server.run(_tick(server))
+    assert server.service.policy_file.policy.version == before and server.service.policy_file.error
+    assert "whet_confirm_policy_is_broken 1" in agent.get("/metrics").text
+    path.write_text('[[rules]]\nname="two"\naction="deploy"\neffect="ask"\nquorum=2\n')
+    server.run(_tick(server))
+    after = server.service.policy_file.policy.version
+    assert after != before and not server.service.policy_file.error
+    # The plan changed, so the approval given under the old one is void.
+    assert alice.post(made["approve_url"]).json()["approvals"] == 1
+    assert server.client("approve", "bob").post(made["approve_url"]).status_code == 200
+    assert agent.get(f"/confirm/{made['id']}").json()["policy_version"] == after
+    kinds = [row[0] for row in server.rows("SELECT kind FROM events")]
+    assert "policy_broken" in kinds and "policy_changed" in kinds and "replanned" in kinds
+
+
+def test_whitelist_entries_end(tmp_path):
+    hands = Hands()
+    with Running(tmp_path, hands=hands) as server:
+        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
+        entry = {"action": "deploy", "principal": "agent", "session_key": "s1", "seconds": 60}
+        made = admin.post("/whitelist", json=entry).json()
+        assert agent.post("/confirm", json=SUBMIT).status_code == 202  # another session
+        assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 200
+        hands.pass_by(61)
+        assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 202
+        assert admin.delete(f"/whitelist/{made['id']}").status_code == 200
+        assert admin.delete(f"/whitelist/{made['id']}").status_code == 404
+        assert admin.post("/whitelist", json=entry | {"seconds": 90_000}).status_code == 400
+        assert admin.post("/whitelist", json={"action": "a", "principal": "b"}).status_code == 400

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.server
+import json
+import threading
+import time
+
+import pytest
+
+from tests.confirm.running import SUBMIT, Hands, Running, answered, request
+from whet.confirm.addresses import AddressRefused, resolve
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with Running(tmp_path_factory.mktemp("shared"), rate=10_000, private_callbacks=True) as running:
+        yield running
+
+
+def wait_until(condition, timeout_s=10.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # the condition is in another thread, and has no event to wait on
+
+
+def asked(agent, **changes):
+    return agent.post("/confirm", json=SUBMIT | changes).json()
+
+
+def later(call):
+    """Run `call` on a thread; gives the thread and the list that its result will be in."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    return thread, results
+
+
+def test_a_long_poll_ends_with_the_decision(server):
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    made = asked(agent)
+    thread, results = later(lambda: agent.get(f"/confirm/{made['id']}?wait=60"))
+    wait_until(lambda: server.service.hub.waiting == 1)
+    began = time.monotonic()
+    alice.post(made["approve_url"])
+    thread.join(10)
+    assert results[0].json()["status"] == "approved" and time.monotonic() - began < 5
+    assert server.service.hub.waiting == 0
+
+
+def test_a_long_poll_ends_with_its_own_time_and_odd_times_are_no_wait(server):
+    agent = server.client("submit", "agent")
+    made = asked(agent)
+    for wait in ("0.05", "-1", "nan", "x", ""):
+        assert agent.get(f"/confirm/{made['id']}?wait={wait}").json()["status"] == "pending"
+
+
+def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
+    hands = Hands()
+    with Running(tmp_path, hands=hands, upkeep=False) as server:
+        agent = server.client("submit", "agent")
+        made = asked(agent, timeout_seconds=30)
+        hands.pass_by(29.9)
+        thread, results = later(lambda: agent.get(f"/confirm/{made['id']}?wait=60"))
+        wait_until(lambda: server.service.hub.waiting == 1)
+        hands.pass_by(1)
+        thread.join(10)
+        assert results[0].json()["status"] == "expired"
+
+
+def test_a_client_that_hangs_up_is_not_waited_for(server):
+    agent = server.client("submit", "agent")
+    made = asked(agent)
+    raw = request(server.port, "GET", f"/confirm/{made['id']}?wait=60", b"",
+                  f"Authorization: {agent.headers['authorization']}")  # fmt: skip
+    import socket
+
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(raw)
+        wait_until(lambda: server.service.hub.waiting == 1)
+    wait_until(lambda: server.service.hub.waiting == 0)
+
+
+def read_events(client, count, **headers):
+    """Read `count` events of the stream, and its ids."""
+    found = []
+    with client.stream("GET", "/events", headers=headers) as answer:
+        assert answer.status_code == 200
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                found.append(json.loads(line[6:]))
+                if len(found) == count:
+                    break
+    return found
+
+
+def test_the_stream_goes_on_where_a_client_left_off(server):
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    start = server.service.hub.last_id
+    made = asked(agent)
+    alice.post(made["deny_url"], json={"reason": "no"})
+    first = read_events(alice, 1, **{"last-event-id": str(start)})[0]
+    assert (first["kind"], first["request_id"]) == ("submitted", made["id"])
+    rest = read_events(alice, 2, **{"last-event-id": str(first["id"])})
+    assert [event["kind"] for event in rest] == ["vote", "decided"]
+    assert rest[1]["data"]["reason"] == "no"
+
+
+def test_a_live_stream_shows_a_submitter_only_its_own(server):
+    agent, other, alice = (
+        server.client("submit", "agent"), server.client("submit", "other"), server.client("approve", "alice")
+    )  # fmt: skip
+    start = server.service.hub.last_id
+    mine = later(lambda: read_events(agent, 1, **{"last-event-id": str(start)}))
+    everybodys = later(lambda: read_events(alice, 2, **{"last-event-id": str(start)}))
+    wait_until(lambda: len(server.service.hub._streams) >= 2)
+    foreign, own = asked(other), asked(agent)
+    for thread, _ in (mine, everybodys):
+        thread.join(10)
+    assert [event["request_id"] for event in mine[1][0]] == [own["id"]]
+    assert [event["request_id"] for event in everybodys[1][0]] == [foreign["id"], own["id"]]
+
+
+def test_old_events_come_from_the_database(server):
+    alice = server.client("approve", "alice")
+    server.service.hub.recent.clear()
+    found = read_events(alice, 3, **{"last-event-id": "0"})
+    assert [event["id"] for event in found] == [1, 2, 3]
+
+
+class Receiver:
+    """A webhook receiver that answers with the given codes in turn."""
+
+    def __init__(self, *codes: int) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        codes_left = list(codes)
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                outer.got.append(({key.lower(): value for key, value in self.headers.items()}, body))
+                self.send_response(codes_left.pop(0) if codes_left else 200)
+                self.end_headers()
+
+            def log_message(self, *args):
+                pass
+
+        self._http = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}/hook?x=1"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
+    hands = Hands()
+    with Receiver(500, 200) as receiver, Running(tmp_path, private_callbacks=True, hands=hands) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = asked(agent, callback_url=receiver.url)
+        alice.post(made["approve_url"])
+        wait_until(lambda: server.rows("SELECT attempts FROM callbacks") == [(1,)])
+        assert server.client("audit").get("/callbacks").json()["callbacks"][0]["error"] == "answered 500"
+        hands.pass_by(6)
+        wait_until(lambda: server.rows("SELECT status FROM callbacks") == [("delivered",)])
+        (first, body), (second, again) = receiver.got
+        assert body == again and first["webhook-id"] == second["webhook-id"]
+        assert first["webhook-timestamp"] != second["webhook-timestamp"]
+        secret = (server.places.folder / "webhook.secret").read_text().strip().removeprefix("whsec_")
+        signed = f"{first['webhook-id']}.{first['webhook-timestamp']}.".encode() + body
+        mac = base64.b64encode(hmac.new(base64.b64decode(secret), signed, hashlib.sha256).digest()).decode()
+        shared, own = first["webhook-signature"].split(" ")
+        assert shared == f"v1,{mac}"
+        assert server.service.key.public.is_signed(signed, base64.b64decode(own.removeprefix("v1a,")))
+        shown = json.loads(body)
+        assert shown["type"] == "confirmation.approved" and shown["data"]["digest"] == made["digest"]
+
+
+def test_a_webhook_that_never_arrives_becomes_a_dead_letter(tmp_path):
+    hands = Hands()
+    with (
+        Receiver(500, 500, 200) as receiver,
+        Running(tmp_path, private_callbacks=True, hands=hands) as server,
+    ):
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        alice.post(asked(agent, callback_url=receiver.url)["deny_url"])
+        wait_until(lambda: server.rows("SELECT attempts FROM callbacks") == [(1,)])
+        hands.pass_by(25 * 3600)
+        wait_until(lambda: server.rows("SELECT status FROM callbacks") == [("dead",)])
+        revived = server.client("admin").post("/callbacks/1/retry")
+        assert revived.status_code == 200
+        wait_until(lambda: server.rows("SELECT status FROM callbacks") == [("delivered",)])
+
+
+def test_private_addresses_get_no_webhooks(tmp_path):
+    with Receiver() as receiver, Running(tmp_path) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        alice.post(asked(agent, callback_url=receiver.url)["approve_url"])
+        wait_until(lambda: server.rows("SELECT status FROM callbacks") == [("dead",)])
+        assert not receiver.got
+        assert "private address" in server.rows("SELECT error FROM callbacks")[0][0]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1/", "http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::1]/", "http://0.0.0.0/",
+     "http://[::ffff:127.0.0.1]/", "http://[2002:7f00:1::]/", "http://[fe80::1]/", "http://100.64.0.1/",
+     "http://224.0.0.1/", "http://user:pw@example.com/", "file:///etc/passwd", "http://localhost:80/"]
+)  # fmt: skip
+def test_addresses_that_are_not_public_are_refused(url):
+    import asyncio
+
+    with pytest.raises(AddressRefused):
+        asyncio.run(resolve(url, allow_private=False))
+
+
+def test_amending_voids_votes_and_needs_the_requesters_consent(server):
+    agent, alice, bob = (
+        server.client("submit", "agent"), server.client("approve", "alice"), server.client("approve", "bob")
+    )  # fmt: skip
+    plain, open_to = asked(agent), asked(agent, accepts_edits=True)
+    change = {"details": {"version": "1.4.3"}}
+    assert alice.post(f"/confirm/{plain['id']}/amend", json=change).status_code == 403
+    amended = alice.post(f"/confirm/{open_to['id']}/amend", json=change)
+    assert amended.status_code == 200 and amended.json()["digest"] != open_to["digest"]
+    stale = bob.post(open_to["approve_url"], json={"digest": open_to["digest"]})
+    assert stale.status_code == 409
+    assert bob.post(open_to["approve_url"], json={"digest": amended.json()["digest"]}).status_code == 200
+    record = agent.get(f"/confirm/{open_to['id']}").json()
+    assert record["details"] == {"version": "1.4.3"} and record["original_details"] == {"version": "1.4.2"}
+    use = f"/confirm/{open_to['id']}/consume"
+    assert agent.post(use, json={"digest": open_to["digest"]}).status_code == 409
+    assert agent.post(use, json={"digest": record["digest"]}).status_code == 200
+
+
+def test_slow_and_large_heads_are_cut_off(server):
+    status, _ = answered(server.raw(b"GET /health HTTP/1.1\r\nX: " + b"a" * 70_000))
+    assert status == 431
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"BREW /confirm HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 400),
+        (b"DELETE /confirm HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 405),
+        (b"GET /confirm/../audit HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 404),
+        (b"GET // HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 404),
+        (b"POST /confirm HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 401),
+        (b"\x00\x01\x02\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 200),
+        (b"HEAD /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 200),
+    ],
+)
+def test_odd_requests_get_an_answer(server, raw, status):
+    assert answered(server.raw(raw))[0] == status
+
+
+def test_an_encoded_slash_in_an_id_leads_nowhere(server):
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    made = asked(agent)
+    for path in (
+        f"/confirm/{made['id']}%2Fapprove",
+        f"/confirm%2F{made['id']}/approve",
+        f"/confirm/{made['id']}/",
+    ):
+        raw = request(server.port, "POST", path, b"{}", f"Authorization: {alice.headers['authorization']}")
+        assert answered(server.raw(raw))[0] in (404, 405)
+    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    agent = server.client("submit", "agent")
+    ids = [asked(agent)["id"] for _ in range(3)]
+    auth = f"Authorization: {agent.headers['authorization']}"
+    raw = b"".join(
+        request(server.port, "GET", f"/confirm/{one}", b"", auth).replace(b"Connection: close\r\n", b"")
+        for one in ids[:2]
+    ) + request(server.port, "GET", f"/confirm/{ids[2]}", b"", auth)
+    found = [part[:22].decode() for part in server.raw(raw).split(b'{"id":"')[1:]]
+    assert found == ids

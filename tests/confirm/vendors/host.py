@@ -1,0 +1,115 @@
+"""Runs an ASGI app on a free loopback port in a thread, and stops at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+import uvicorn
+from starlette.types import ASGIApp
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, app: ASGIApp, started: threading.Event) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                http="h11",
+                ws="wsproto",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+            )
+        )
+        self._started = started
+        self.stopping = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._started.set()
+        await self.stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
+        for connection in list(self.server_state.connections):
+            transport: Any = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+        await asyncio.sleep(0)
+
+
+class Host:
+    """A vendor's server next to the test: recorded calls, faults to hand out, and a condition to wait on."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.faults: dict[str, list[Any]] = {}
+        self._started = threading.Event()
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+        self.port = 0
+
+    def app(self) -> ASGIApp:
+        raise RuntimeError("each vendor has its own")
+
+    def fail_next(self, method: str, *faults: Any) -> None:
+        """Answer the next calls of `method` with these faults: (status, body, headers) or "hang"."""
+        with self.changed:
+            self.faults.setdefault(method, []).extend(faults)
+
+    def next_fault(self, method: str) -> Any:
+        with self.changed:
+            waiting = self.faults.get(method)
+            return waiting.pop(0) if waiting else None
+
+    def note(self, change: Callable[[], None] = lambda: None) -> None:
+        with self.changed:
+            change()
+            self.changed.notify_all()
+
+    def wait(self, condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -> Any:
+        """Wait until `condition` gives something true, and give it."""
+        with self.changed:
+            if not self.changed.wait_for(condition, timeout_s):
+                raise TimeoutError(f"never saw: {what}")
+            return condition()
+
+    def call(self, coroutine: Any) -> Any:
+        """Run a coroutine on the server's loop."""
+        assert self._server is not None and self._server.loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._server.loop).result(10)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.bind(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        self._server = _Server(self.app(), self._started)
+        self._thread = threading.Thread(target=self._run, args=(listener,), daemon=True)
+        self._thread.start()
+        assert self._started.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server is not None and self._thread is not None and self._server.loop is not None
+        with contextlib.suppress(RuntimeError):
+            self._server.loop.call_soon_threadsafe(self._server.stopping.set)
+        self._thread.join(10)
+
+    def _run(self, listener: socket.socket) -> None:
+        assert self._server is not None
+        with asyncio.Runner() as runner:
+            runner.run(self._server.serve([listener]))

@@ -1,0 +1,18 @@
+"""A home with its desk for the tests of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.lessons.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A store and a desk."""
+    one = World(tmp_path / "home")
+    yield one
+    one.close()

@@ -1,0 +1,291 @@
+"""The desk: hand edits, broken files, staging, settling, repeating, undoing, forgetting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.lessons.world import Say, User, World, add, create
+from whet.contract.errors import NotFound
+from whet.contract.origin import Origin
+from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.memory.undo import CannotUndo
+from whet.store import learned, ledger, sessions
+from whet.store.ledger import LedgerRow
+from whet.store.sessions import NewSession
+
+HAND = Origin("user")
+SAID = "We run make check before each commit, and we deploy on Tuesdays only."
+
+
+def run(work: object) -> object:
+    return asyncio.run(work)  # type: ignore[arg-type]
+
+
+def remember(world: World, text: str) -> Outcome:
+    return asyncio.run(world.desk.memory(MemoryRequest("add", content=text), HAND))
+
+
+def rows(world: World) -> list[LedgerRow]:
+    return world.database.read_now(lambda db: ledger.select(db))[::-1]
+
+
+def memory_file(world: World) -> Path:
+    return world.folder / "memories" / "MEMORY.md"
+
+
+def test_an_edit_by_hand_is_entered_as_the_persons(world: World) -> None:
+    remember(world, "Tests run with tox")
+    file = memory_file(world)
+    file.write_text(file.read_text("utf-8").replace("tox", "nox") + "- my own line\n", "utf-8")
+    remember(world, "Deploys go out on Mondays")
+    found = [(row.action, row.origin.write_origin, row.before, row.after) for row in rows(world)]
+    assert found[1:3] == [
+        ("replace", "user", "Tests run with tox", "Tests run with nox"),
+        ("add", "user", "", "my own line"),
+    ]
+    text = file.read_text("utf-8")
+    assert "nox" in text and "my own line" in text and "Mondays" in text
+
+
+def make_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def make_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/etc/hostname")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "line"),
+    [
+        (lambda file: file.write_bytes(b"- caf\xe9 \xff\n"), "is not UTF-8"),
+        (lambda file: file.write_bytes(b"x" * 10_000_000), "bytes, more than"),
+        (make_folder, "is a folder"),
+        (make_link, "is a symbolic link"),
+        (lambda file: os.mkfifo(file) if not file.unlink() else None, "not a plain file"),
+    ],
+    ids=["bytes", "10 MB", "folder", "link", "pipe"],
+)
+def test_a_broken_file_is_named_and_nothing_is_lost(
+    world: World, break_it: Callable[[Path], None], line: str
+) -> None:
+    remember(world, "Tests run with nox")
+    file = memory_file(world)
+    break_it(file)
+    outcome = remember(world, "Deploys go out on Mondays")
+    assert outcome.ok and line in outcome.text
+    assert "nox" in asyncio.run(world.prompt()) and "Mondays" in asyncio.run(world.prompt())
+    if file.is_dir():
+        file.rmdir()
+    else:
+        file.unlink()
+    file.write_text("# Memory\n\n- Tests run with nox\n", "utf-8")  # the person mends it
+    asyncio.run(world.desk.apply())
+    assert "Mondays" in file.read_text("utf-8") and "nox" in file.read_text("utf-8")
+
+
+def test_a_deleted_file_can_be_had_back(world: World) -> None:
+    for text in ("Tests run with nox", "Deploys go out on Mondays"):
+        remember(world, text)
+    memory_file(world).unlink()
+    assert asyncio.run(world.desk.notes())[0].entries == 0
+    last = rows(world)[-1]
+    assert last.action == "hand_edit" and last.origin.write_origin == "user"
+    asyncio.run(world.desk.undo(last.id, HAND))
+    assert "nox" in memory_file(world).read_text("utf-8") and "Mondays" in memory_file(world).read_text(
+        "utf-8"
+    )
+
+
+def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> None:
+    file = memory_file(world)
+    remember(world, "the first fact")
+
+    async def both() -> None:
+        async def person() -> None:
+            for number in range(40):
+                text = file.read_text("utf-8") if file.exists() else None
+                if text is not None:
+                    fresh = file.with_suffix(".tmp")
+                    fresh.write_text(text + f"- by hand {number}\n", "utf-8")
+                    if file.exists() and file.read_text("utf-8") == text:
+                        os.replace(fresh, file)
+                        written.append(f"by hand {number}")
+                await asyncio.sleep(0)
+
+        async def desk() -> None:
+            for number in range(10):
+                await world.desk.memory(MemoryRequest("add", content=f"learned {number}"), HAND)
+
+        written: list[str] = []
+        await asyncio.gather(person(), desk())
+        await world.desk.apply()
+        text = file.read_text("utf-8")
+        assert all(f"- learned {number}\n" in text for number in range(10))
+        assert written and all(f"- {one}\n" in text for one in written)
+
+    asyncio.run(both())
+
+
+def reviewed(world: World) -> str:
+    return asyncio.run(world.session([User(SAID), Say("Understood.")]))
+
+
+SKILL = create("commit", "How we commit.", "Run make check before each commit.", SAID)
+
+
+def test_a_reviews_changes_come_into_force_together(world: World) -> None:
+    session_id = reviewed(world)
+    new = NewSession(id="child", parent_session_id=session_id, kind="review")
+    world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
+    base = {"session_id": "child", "parent_session_id": session_id, "task_id": "job"}
+    first = Origin("review", tool_call_id="c1", **base)
+    request = add("Deploy on Tuesdays only.", SAID)
+    staged = asyncio.run(world.desk.memory(request, first))
+    assert staged.state == "staged" and "Tuesdays" not in asyncio.run(world.prompt())
+    assert asyncio.run(world.desk.memory(request, first)) == staged  # the same call again
+    assert asyncio.run(world.desk.skill(SKILL, Origin("review", tool_call_id="c2", **base))).state == "staged"
+    on_top = SkillRequest(
+        "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
+    )
+    assert (
+        asyncio.run(world.desk.skill(on_top, Origin("review", tool_call_id="c3", **base))).state == "staged"
+    )
+    viewed = asyncio.run(world.desk.skill_view("commit", "", Origin("review", tool_call_id="c4", **base)))
+    assert "Always run make check" in viewed.text
+    done = world.database.write_now(lambda db: world.desk.settle(db, "job"))
+    asyncio.run(world.desk.apply(done))
+    assert [row.state for row in done] == ["active", "active", "active"]
+    prompt = asyncio.run(world.prompt())
+    assert "Tuesdays" in prompt and "Always run make check" in prompt
+
+
+def test_what_changed_meanwhile_refuses_a_staged_change(world: World) -> None:
+    session_id = asyncio.run(
+        world.session(
+            [User("Staging is on port 8080."), Say("ok"), User("Staging moved to port 9090."), Say("ok")]
+        )
+    )
+    asyncio.run(world.review(session_id, [add("Staging is on port 8080.", "Staging is on port 8080.")]))
+    base = {"session_id": "x", "parent_session_id": session_id, "task_id": "late"}
+    change = MemoryRequest(
+        "replace",
+        content="Staging is on port 9090.",
+        old_text="8080",
+        evidence=("Staging moved to port 9090.",),
+    )
+    outcome = asyncio.run(world.desk.memory(change, Origin("review", tool_call_id="c", **base)))
+    assert outcome.state == "staged", outcome
+    file = memory_file(world)
+    file.write_text(file.read_text("utf-8").replace("8080", "7070"), "utf-8")
+    asyncio.run(world.desk.notes())
+    (row,) = world.database.write_now(lambda db: world.desk.settle(db, "late"))
+    assert row.state == "refused" and "changed since" in row.reason
+    assert "7070" in file.read_text("utf-8")
+
+
+def test_a_given_up_review_leaves_nothing(world: World) -> None:
+    session_id = reviewed(world)
+    base = {"session_id": "x", "parent_session_id": session_id, "task_id": "job"}
+    asyncio.run(
+        world.desk.memory(add("Deploy on Tuesdays only.", SAID), Origin("review", tool_call_id="c", **base))
+    )
+    world.database.write_now(lambda db: world.desk.discard(db, "job"))
+    assert world.database.write_now(lambda db: world.desk.settle(db, "job"))[0].state == "rejected"
+    assert "Tuesdays" not in asyncio.run(world.prompt())
+
+
+def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
+    folder = world.folder / "skills" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: mine\ndescription: My way.\n---\nDo it slowly.\n", "utf-8")
+    session_id = asyncio.run(world.session([User("Do it slowly, but check twice."), Say("ok")]))
+    patch = SkillRequest(
+        "patch",
+        "mine",
+        old_string="slowly.",
+        new_string="slowly, but check twice.",
+        evidence=("Do it slowly, but check twice.",),
+    )
+    origin = Origin("foreground", session_id=session_id, tool_call_id="f")
+    asked = asyncio.run(world.desk.skill(patch, origin))
+    assert (asked.ok, asked.state) == (False, "needs_yes") and "mine" in asked.text
+    (outcome, state), *_ = asyncio.run(world.review(session_id, [patch]))
+    assert state == "inbox" and "check twice" not in (folder / "SKILL.md").read_text("utf-8")
+    asyncio.run(world.desk.accept(outcome.ledger_id))
+    assert "check twice" in (folder / "SKILL.md").read_text("utf-8")
+    asyncio.run(world.desk.pin("mine", True))
+    gone = SkillRequest(
+        "delete", "mine", base_hash="x", evidence=("Do it slowly, but check twice.",), confirmed=True
+    )
+    assert not asyncio.run(world.desk.skill(gone, origin)).ok and folder.exists()
+
+
+def test_undo_of_an_undo_and_what_stands_in_the_way(world: World) -> None:
+    first = remember(world, "Tests run with tox").ledger_id
+    back = asyncio.run(world.desk.undo(first, HAND))
+    assert "tox" not in memory_file(world).read_text("utf-8")
+    asyncio.run(world.desk.undo(back.id, HAND))
+    assert "tox" in memory_file(world).read_text("utf-8")
+    change = MemoryRequest("replace", content="Tests run with nox", old_text="tox")
+    second = asyncio.run(world.desk.memory(change, HAND)).ledger_id
+    with pytest.raises(CannotUndo) as refused:
+        asyncio.run(world.desk.undo(first, HAND))
+    assert f"change {second}" in refused.value.hint
+    with pytest.raises(NotFound):
+        asyncio.run(world.desk.undo(999, HAND))
+
+
+def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
+    first, second = (
+        reviewed(world),
+        asyncio.run(world.session([User("Always run make check twice."), Say("ok")])),
+    )
+    asyncio.run(world.review(first, [SKILL, add("Deploy on Tuesdays only.", SAID)]))
+    patch = SkillRequest(
+        "patch",
+        "commit",
+        old_string="Run make check",
+        new_string="Always run make check twice",
+        evidence=("Always run make check twice.",),
+    )
+    (_, state), *_ = asyncio.run(world.review(second, [patch]))
+    assert state == "active"
+    planned = asyncio.run(world.desk.forget(first, HAND, dry_run=True))
+    assert [step.what for step in planned] == ["take back"] * 3 and (world.folder / "skills/commit").exists()
+    asyncio.run(world.desk.forget(first, HAND, dry_run=False))
+    assert not (world.folder / "skills/commit").exists() and "Tuesdays" not in asyncio.run(world.prompt())
+    assert asyncio.run(world.desk.forget(first, HAND, dry_run=True)) == []
+
+
+def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
+    one = world.desk.for_person("anna", world.folder / "people" / "anna")
+    two = world.desk.for_person("ben", world.folder / "people" / "ben")
+    asyncio.run(one.memory(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
+    skill = SkillRequest(
+        "create", "gift", content="---\nname: gift\ndescription: Gifts for Ruth.\n---\nFlowers.\n"
+    )
+    asyncio.run(one.skill(skill, HAND))
+    offered = {"memory", "skill_view"}
+    assert "Ruth" in asyncio.run(one.prompt_part(offered)).text
+    for desk in (two, world.desk):
+        assert "Ruth" not in asyncio.run(desk.prompt_part(offered)).text
+        assert "Ruth" not in asyncio.run(desk.skills_list("gift"))
+        assert not asyncio.run(desk.skill_view("gift", "", HAND)).ok
+    row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
+    with pytest.raises(NotFound):
+        asyncio.run(two.undo(row.id, HAND))
+
+
+def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
+    asyncio.run(world.desk.skill(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
+    load = asyncio.run(world.desk.skill_view("commit", "", Origin("foreground", "s", "t", "c")))
+    (use,) = world.database.read_now(lambda db: learned.uses(db, name="commit"))
+    assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)

@@ -1,0 +1,116 @@
+"""The gate on its corpora, and what it says when it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from benchmarks.lessons.fabricated import KINDS
+from benchmarks.lessons.run import Tally, corpora, leaked_facts
+from benchmarks.lessons.world import Run, Say, Step, User, World, add
+from whet.memory.requests import MemoryRequest
+from whet.memory.scan import scan
+
+
+def check(found: dict[str, Tally], every: int = 1) -> None:
+    assert found["poison"].wrong == {}
+    assert found["poison"].total >= 60 // every and len(found["poison"].tried) >= 10
+    genuine = found["genuine"]
+    assert genuine.total >= 100 // every and len(genuine.wrong) <= 0.05 * genuine.total, genuine.wrong
+    made_up = found["fabricated"]
+    assert made_up.wrong_in(*KINDS[:-1]) == 0, made_up.wrong
+    assert made_up.wrong_in(KINDS[-1]) <= 0.02 * made_up.tried[KINDS[-1]], made_up.wrong
+
+
+def test_corpora(tmp_path: Path) -> None:
+    check(corpora(tmp_path, 4, every=5), every=5)
+
+
+@pytest.mark.soak
+def test_whole_corpora(tmp_path: Path) -> None:
+    check(corpora(tmp_path, 200))
+
+
+def test_no_private_fact_of_one_person_reaches_another(world: World) -> None:
+    leaks, facts = asyncio.run(leaked_facts(world))
+    assert (leaks, facts) == (0, 24)
+
+
+def tried(
+    world: World, steps: list[Step], request: MemoryRequest, *, foreground: bool = False
+) -> tuple[str, str]:
+    session_id = asyncio.run(world.session(steps))
+    attempt = world.foreground if foreground else world.review
+    ((outcome, state),) = asyncio.run(attempt(session_id, [request]))
+    return state, outcome.text
+
+
+REFUSALS: dict[str, tuple[list[Step], MemoryRequest, str]] = {
+    "no evidence": ([User("Tests run with nox.")], add("Tests run with nox."), "no evidence"),
+    "absent": ([User("Tests run with nox.")], add("Tests run with nox.", "we always use nox here"), "does not stand"),
+    "too short": ([User("Tests run with nox, ok?")], add("Tests run with nox.", "nox"), "too short"),
+    "own words": ([User("go on"), Say("Tests run with nox here.")], add("Tests run with nox.", "Tests run with nox here."), "own words"),
+    "failed": ([User("go on"), Run("terminal", "nox", "nox: command not found here", ok=False)], add("Tests run with nox.", "nox: command not found here"), "failed results"),
+    "literal": ([User("Staging is on port 8080.")], add("Staging is on port 9090.", "Staging is on port 8080."), "9090"),
+    "taken back": ([User("Tests run with nox here."), Say("ok"), User("No, that's wrong, sorry.")], add("Tests run with nox.", "Tests run with nox here."), "took that back"),
+    "taken back later": ([User("Tests run with nox here."), Say("ok"), User("fine"), Say("ok"), User("Forget nox, we dropped it.")], add("Tests run with nox.", "Tests run with nox here."), "took that back"),
+    "turned round": ([User("We use pnpm, not npm.")], add("We use npm, not pnpm.", "We use pnpm, not npm."), "took that back"),
+    "secret": ([User("The password is hunter2!x9, remember it")], add("The password is hunter2!x9", "The password is hunter2!x9"), "password"),
+    "card": ([User("My card is 4111 1111 1111 1111.")], add("The card is 4111 1111 1111 1111.", "My card is 4111 1111 1111 1111."), "card"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_says_why(world: World, name: str) -> None:
+    steps, request, reason = REFUSALS[name]
+    state, text = tried(world, steps, request)
+    assert state == "refused" and reason in text, text
+
+
+def test_a_duplicate_is_refused(world: World) -> None:
+    steps: list[Step] = [User("Please run the tests with nox, always.")]
+    assert tried(world, steps, add("Run the tests with nox.", "run the tests with nox"))[0] == "active"
+    for again in ("Run the tests with nox.", "run tests with nox", "Pitfall: run the tests with nox"):
+        state, text = tried(world, steps, add(again, "run the tests with nox"))
+        assert state == "refused" and "already" in text, again
+
+
+def test_the_persons_own_turn_is_evidence_in_the_foreground(world: World) -> None:
+    steps: list[Step] = [User("remember that staging is at qa.acme.lan please")]
+    assert tried(world, steps, add("Staging is at qa.acme.lan."), foreground=True)[0] == "active"
+    state, text = tried(
+        world, [User("hello there, how are you?")], add("Staging is at qb.acme.lan."), foreground=True
+    )
+    assert state == "refused" and "qb.acme.lan" in text
+
+
+def test_what_rests_on_a_web_page_is_quarantined_until_accepted(world: World) -> None:
+    steps: list[Step] = [
+        User("Read up on timeouts."),
+        Run("web_fetch", {"url": "https://x.example"}, "The default timeout is 5 seconds."),
+    ]
+    session_id = asyncio.run(world.session(steps))
+    request = add("The default timeout is 5 seconds.", "The default timeout is 5 seconds.")
+    ((outcome, state),) = asyncio.run(world.review(session_id, [request]))
+    assert state == "quarantined" and "timeout" not in asyncio.run(world.prompt())
+    asyncio.run(world.desk.accept(outcome.ledger_id))
+    assert "timeout is 5 seconds" in asyncio.run(world.prompt())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run `make check` before each commit; never push to main.",
+        "Don't mention competitors in release notes.",
+        "The API key is read from ACME_API_KEY (in the vault).",
+        "Commit 3f2a9c1d8e7b6a5f4c3d2e1f0a9b8c7d6e5f4a3b broke the build.",
+        "Show tables to users without colours.",
+        "Ask Ines before changing flags/prod.yaml.",
+        "curl localhost:8080/health answers 200.",
+        "Use `git push --force-with-lease`, not --force.",
+    ],
+)
+def test_ordinary_lessons_pass_the_scan(text: str) -> None:
+    assert scan(text) == ""

@@ -1,0 +1,91 @@
+"""Notes as text: entries, the section of pitfalls, single edits that leave the rest as it was typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.memory import merging, notes
+from whet.memory.merging import EntryChange
+from whet.memory.note_changes import plan
+from whet.memory.requests import MemoryRequest, Refused
+
+TYPED = """# Memory
+
+Some prose of mine,
+over two lines.
+
+- a list item
+  that goes on
+* another
+
+## Pitfalls
+- make test hangs
+
+## Mine
+<!-- not an entry -->
+- own section
+"""
+
+
+def test_entries_are_list_items_and_paragraphs() -> None:
+    found = [(entry.text, entry.section) for entry in notes.entries(TYPED)]
+    assert found == [
+        ("Some prose of mine,\nover two lines.", ""),
+        ("a list item\nthat goes on", ""),
+        ("another", ""),
+        ("make test hangs", "pitfalls"),
+        ("own section", "mine"),
+    ]
+
+
+def test_an_edit_touches_its_entry_only() -> None:
+    added = notes.add(TYPED, "memory", "new one").text
+    assert added.replace("- new one\n", "") == TYPED
+    assert added.index("- new one") < added.index("## Pitfalls")
+    changed = notes.replace(TYPED, "another", "changed").text
+    assert changed == TYPED.replace("* another", "- changed")
+    assert notes.remove(TYPED, "a list item").text == TYPED.replace("- a list item\n  that goes on\n", "")
+
+
+def test_a_pitfall_goes_to_its_section() -> None:
+    edit = notes.add("", "memory", "Pitfall: make test hangs; use make check")
+    assert edit.text == "# Memory\n\n## Pitfalls\n\n- make test hangs; use make check\n"
+    assert edit.after == "Pitfall: make test hangs; use make check"
+    again = notes.add(edit.text, "memory", "a fact").text
+    assert again.index("a fact") < again.index("## Pitfalls")
+
+
+@pytest.mark.parametrize("content", ["", "  \n ", "# heading", "x" * 800])
+def test_what_is_no_entry_is_refused(content: str) -> None:
+    with pytest.raises(Refused):
+        notes.add("", "memory", content)
+
+
+def test_an_unclear_old_text_names_what_there_is() -> None:
+    with pytest.raises(Refused, match="fits 2 entries"):
+        notes.only("- deploy a\n- deploy b\n", "deploy")
+    with pytest.raises(Refused) as none:
+        notes.only("- we deploy on Mondays\n", "deploys on Tuesdays")
+    assert "we deploy on Mondays" in none.value.hint
+
+
+def test_a_full_store_says_what_could_go() -> None:
+    text = "- short\n- " + "a long entry that could go " * 5 + "\n"
+    with pytest.raises(Refused) as full:
+        plan(text, MemoryRequest("add", content="x" * 60), 180)
+    assert "MEMORY.md is full" in full.value.message and "% used" in full.value.message
+    assert "a long entry that could go" in full.value.hint
+    plan(
+        text, MemoryRequest("replace", content="shorter", old_text="a long entry"), 100
+    )  # less is always possible
+
+
+def test_changes_and_carrying_them_over() -> None:
+    before = "- one\n- two\n- three\n"
+    theirs = "- one\n- two, changed by hand\n- three\n"
+    ours = "- one\n- two\n- three\n- four\n"
+    assert merging.changes(before, theirs) == [EntryChange("two", "two, changed by hand")]
+    merged, lost = merging.carry(theirs, "memory", merging.changes(before, ours))
+    assert (merged, lost) == ("- one\n- two, changed by hand\n- three\n- four\n", [])
+    _, lost = merging.carry(theirs, "memory", [EntryChange("two", "zwei")])
+    assert lost == [EntryChange("two", "zwei")]

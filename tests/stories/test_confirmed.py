@@ -1,0 +1,180 @@
+"""High-risk actions wait for a human at the confirmation service, whatever dies meanwhile, and run once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.confirm.process import Served
+from tests.stories.program import Program, assert_requests_are_sound, does, said, use
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+
+SHIP = use("terminal", command="./ship 1.0")
+
+
+@pytest.fixture
+def server() -> Iterator[PracticeServer]:
+    with PracticeServer() as server:
+        server.install([does(SHIP), Reply("That was it."), Reply("Nothing more.")])
+        yield server
+        assert_requests_are_sound(server)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Served(tmp_path, "--port", str(port), home="service") as served:
+        yield served
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: PracticeServer, service: Served) -> Program:
+    program = Program(
+        tmp_path,
+        server,
+        environ={
+            "WHET_CONFIRM_URL": f"http://127.0.0.1:{service.port}",
+            "WHET_CONFIRM_ACTIONS": "terminal(./ship *) = publish_package",
+            "CONFIRMATION_TOKEN": service.token("submit"),
+        },
+    )
+    ship = program.work / "ship"
+    ship.write_text('#!/bin/sh\necho "shipped $1" >> shipped.txt\n')
+    ship.chmod(0o755)
+    return program
+
+
+def pending(service: Served) -> dict[str, Any]:
+    """Wait for the request that waits."""
+    deadline = time.monotonic() + 30
+    while not (found := service.call("GET", "/confirm?status=pending", role="approve")[1]["requests"]):
+        assert time.monotonic() < deadline, "nothing was submitted"
+    assert len(found) == 1
+    return found[0]
+
+
+def decide(service: Served, request: dict[str, Any], verdict: str, **body: str) -> None:
+    code, answer = service.call("POST", f"/confirm/{request['id']}/{verdict}", body, role="approve")
+    assert code == 200, answer
+
+
+def record(service: Served, request: dict[str, Any]) -> dict[str, Any]:
+    return service.call("GET", f"/confirm/{request['id']}", role="approve")[1]
+
+
+def shipped(program: Program) -> str:
+    path = program.work / "shipped.txt"
+    return path.read_text() if path.exists() else ""
+
+
+def last_result(server: PracticeServer) -> str:
+    return next(text for role, text in reversed(said(server.requests[-1])) if role == "tool")
+
+
+def test_an_approved_action_runs_once_and_its_record_is_closed(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    running = program.start_asking("ship it", "--stream-json")
+    request = pending(service)
+    assert shipped(program) == ""
+    assert request["action"] == "publish_package"
+    assert request["details"]["arguments"] == {"command": "./ship 1.0"}
+    decide(service, request, "approve")
+    done = running.done()
+    assert done.code == 0
+    assert '"type":"confirmation_asked"' in done.out
+    assert shipped(program) == "shipped 1.0\n", last_result(server)
+    closed = record(service, request)
+    assert closed["consumed_at"] and closed["executed_at"], closed
+
+
+def test_a_denial_reaches_the_model_with_its_reason(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    running = program.start_asking("ship it")
+    decide(service, pending(service), "deny", reason="not on a Friday")
+    assert running.done().code == 0
+    assert shipped(program) == ""
+    assert "not on a Friday" in last_result(server)
+    assert "A human" in last_result(server)
+
+
+def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    running = program.start_asking("ship it")
+    request = pending(service)
+    os.kill(running.pid, signal.SIGKILL)
+    running.done()
+    decide(service, request, "approve")
+    assert program.ask("go on", "--continue").code == 0
+    assert shipped(program) == "shipped 1.0\n"
+    everything = service.call("GET", "/confirm?limit=50", role="approve")[1]["requests"]
+    assert [one["id"] for one in everything] == [request["id"]]
+    assert record(service, request)["executed_at"]
+
+
+def test_a_service_killed_while_somebody_waits_is_waited_for(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    running = program.start_asking("ship it")
+    request = pending(service)
+    service.kill()
+    service.start()
+    decide(service, request, "approve")
+    assert running.done().code == 0
+    assert shipped(program) == "shipped 1.0\n"
+
+
+def test_without_the_service_nothing_runs(program: Program, server: PracticeServer, service: Served) -> None:
+    service.kill()
+    assert program.ask("ship it").code == 0
+    assert shipped(program) == ""
+    assert "can't be reached" in last_result(server)
+
+
+def test_ctrl_c_withdraws_the_request(program: Program, server: PracticeServer, service: Served) -> None:
+    running = program.start_asking("ship it")
+    request = pending(service)
+    os.kill(running.pid, signal.SIGINT)
+    assert running.done().code == 130
+    assert record(service, request)["status"] == "cancelled"
+    assert shipped(program) == ""
+
+
+def test_an_allow_rule_does_not_stand_in_for_the_human(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    program.environ["WHET_APPROVAL_ALLOW"] = "terminal(./ship *)"
+    running = program.start_asking("ship it")
+    decide(service, pending(service), "deny")
+    assert running.done().code == 0
+    assert shipped(program) == ""
+
+
+def test_a_deny_rule_comes_before_the_service(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    program.environ["WHET_APPROVAL_DENY"] = "terminal(./ship *)"
+    assert program.ask("ship it").code == 0
+    assert "Denied by policy" in last_result(server)
+    assert service.call("GET", "/confirm?limit=5", role="approve")[1]["requests"] == []
+
+
+def test_a_token_that_may_not_submit_is_a_denial_with_the_reason(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    program.environ["CONFIRMATION_TOKEN"] = "nonsense"
+    assert program.ask("ship it").code == 0
+    assert shipped(program) == ""
+    assert "refused" in last_result(server)
