@@ -147,11 +147,26 @@ def _unrelated(case: Case, other: Case, rng: random.Random) -> Case | None:
 
 
 _SWAPS = (
-    ("Tuesdays", "Mondays"), ("pnpm, not npm", "npm, not pnpm"), ("8443", "9443"), ("British", "American"), ("read-only", "writable"),
-    ("before", "after"), ("develop, not main", "main, not develop"), ("no emojis", "many emojis"), ("staging", "production"),
-    ("Don't touch", "Always clean up"), ("passed", "failed"), ("append-only", "mutable"), ("60", "80"), ("Lisbon", "London"),
-    ("20 seconds", "30 seconds"), ("Ines", "Tom"), ("short", "long"), ("day-month-year", "month-day-year"), ("finance", "sales"),
-)  # fmt: skip
+    ("Tuesdays", "Mondays"),
+    ("pnpm, not npm", "npm, not pnpm"),
+    ("8443", "9443"),
+    ("British", "American"),
+    ("read-only", "writable"),
+    ("before", "after"),
+    ("develop, not main", "main, not develop"),
+    ("no emojis", "many emojis"),
+    ("staging", "production"),
+    ("Don't touch", "Always clean up"),
+    ("passed", "failed"),
+    ("append-only", "mutable"),
+    ("60", "80"),
+    ("Lisbon", "London"),
+    ("20 seconds", "30 seconds"),
+    ("Ines", "Tom"),
+    ("short", "long"),
+    ("day-month-year", "month-day-year"),
+    ("finance", "sales"),
+)
 
 
 def _swapped(request: MemoryRequest, rng: random.Random) -> Request | None:

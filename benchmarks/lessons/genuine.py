@@ -557,20 +557,75 @@ def _languages() -> Iterator[Case]:
 
 def _mixed() -> Iterator[Case]:
     said = "our feature flags live in flags/prod.yaml"
-    yield Case("mixed-quotes", "mixed", [User(f"FYI {said}, ask Ines before changing them."), Say("ok")],
-               [add("Feature flags live in flags/prod.yaml; ask Ines before changing them.", said, "ask Ines before changing them")])  # fmt: skip
-    yield Case("mixed-clarify", "mixed",
-               [User("Clean the cache up."), Run("clarify", {"question": "Which cache, redis or disk?", "choices": []}, "the disk cache in /var/cache/acme, never redis"), Say("Done.")],
-               [add("Cleaning the cache means the disk cache in /var/cache/acme, never redis.", "the disk cache in /var/cache/acme, never redis")])  # fmt: skip
-    yield Case("mixed-yes", "mixed",
-               [User("The wiki moved to wiki.acme.lan."), Say("So the wiki is at wiki.acme.lan from now on."), User("yes, remember that please"), Say("ok")],
-               [add("The wiki is at wiki.acme.lan.", "The wiki moved to wiki.acme.lan.")])  # fmt: skip
-    yield Case("mixed-web-aside", "mixed",
-               [User("Look up how httpx sets timeouts. We want 20 seconds everywhere."), Run("web_fetch", {"url": "https://www.python-httpx.org"}, "HTTPX timeouts default to 5 seconds."), Say("ok")],
-               [add("Timeouts are 20 seconds everywhere.", "We want 20 seconds everywhere")])  # fmt: skip
-    yield Case("mixed-fence", "mixed",
-               [User("Tests are run like this:\n```\nmake unit ARGS=-x\n```\nnothing else."), Say("ok")],
-               [add("Run the tests with `make unit ARGS=-x`.", "make unit ARGS=-x")])  # fmt: skip
-    yield Case("mixed-long", "mixed",
-               [User("Refactor the parser."), *(Run("terminal", f"sed -n {i},{i + 9}p parser.py", f"line {i} of code") for i in range(1, 300, 10)), Run("terminal", "pytest tests/parser -x", "57 passed in 1.9s"), Say("done")],
-               [add("Parser tests: `pytest tests/parser -x` (57 tests).", "57 passed in 1.9s")])  # fmt: skip
+    yield Case(
+        "mixed-quotes",
+        "mixed",
+        [User(f"FYI {said}, ask Ines before changing them."), Say("ok")],
+        [
+            add(
+                "Feature flags live in flags/prod.yaml; ask Ines before changing them.",
+                said,
+                "ask Ines before changing them",
+            )
+        ],
+    )
+    yield Case(
+        "mixed-clarify",
+        "mixed",
+        [
+            User("Clean the cache up."),
+            Run(
+                "clarify",
+                {"question": "Which cache, redis or disk?", "choices": []},
+                "the disk cache in /var/cache/acme, never redis",
+            ),
+            Say("Done."),
+        ],
+        [
+            add(
+                "Cleaning the cache means the disk cache in /var/cache/acme, never redis.",
+                "the disk cache in /var/cache/acme, never redis",
+            )
+        ],
+    )
+    yield Case(
+        "mixed-yes",
+        "mixed",
+        [
+            User("The wiki moved to wiki.acme.lan."),
+            Say("So the wiki is at wiki.acme.lan from now on."),
+            User("yes, remember that please"),
+            Say("ok"),
+        ],
+        [add("The wiki is at wiki.acme.lan.", "The wiki moved to wiki.acme.lan.")],
+    )
+    yield Case(
+        "mixed-web-aside",
+        "mixed",
+        [
+            User("Look up how httpx sets timeouts. We want 20 seconds everywhere."),
+            Run("web_fetch", {"url": "https://www.python-httpx.org"}, "HTTPX timeouts default to 5 seconds."),
+            Say("ok"),
+        ],
+        [add("Timeouts are 20 seconds everywhere.", "We want 20 seconds everywhere")],
+    )
+    yield Case(
+        "mixed-fence",
+        "mixed",
+        [User("Tests are run like this:\n```\nmake unit ARGS=-x\n```\nnothing else."), Say("ok")],
+        [add("Run the tests with `make unit ARGS=-x`.", "make unit ARGS=-x")],
+    )
+    yield Case(
+        "mixed-long",
+        "mixed",
+        [
+            User("Refactor the parser."),
+            *(
+                Run("terminal", f"sed -n {i},{i + 9}p parser.py", f"line {i} of code")
+                for i in range(1, 300, 10)
+            ),
+            Run("terminal", "pytest tests/parser -x", "57 passed in 1.9s"),
+            Say("done"),
+        ],
+        [add("Parser tests: `pytest tests/parser -x` (57 tests).", "57 passed in 1.9s")],
+    )

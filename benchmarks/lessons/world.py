@@ -75,7 +75,9 @@ class World:
     """One home with its desk."""
 
     folder: Path
-    limits: MemorySettings = MemorySettings(memory_chars=200_000, user_chars=100_000)
+    limits: MemorySettings = field(
+        default_factory=lambda: MemorySettings(memory_chars=200_000, user_chars=100_000)
+    )
     clock: SystemClock = field(default_factory=SystemClock)
     _count: itertools.count[int] = field(default_factory=itertools.count)
 

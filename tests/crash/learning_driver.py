@@ -1,7 +1,7 @@
-"""A process that learns, and is killed at each of its durable steps in turn: database writes and file moves.
+"""A process that learns, and is killed at each of its durable steps: database writes and file moves.
 
-Run as: python -m tests.crash.learning_driver FOLDER. For every point it forks a child that kills itself there,
-then one that does the same calls again, as a resumed turn does; it prints a JSON line per point.
+Run as: python -m tests.crash.learning_driver FOLDER. For every point it forks a child that kills itself
+there, then one that does the same calls again, as a resumed turn does; it prints a JSON line per point.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from benchmarks.lessons.world import Say, User, World, add, create
+
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest, Outcome, SkillRequest

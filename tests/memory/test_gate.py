@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
 from benchmarks.lessons.fabricated import KINDS
 from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
+
 from whet.memory.requests import MemoryRequest
 from whet.memory.scan import scan
 
@@ -49,17 +49,59 @@ def tried(
 
 REFUSALS: dict[str, tuple[list[Step], MemoryRequest, str]] = {
     "no evidence": ([User("Tests run with nox.")], add("Tests run with nox."), "no evidence"),
-    "absent": ([User("Tests run with nox.")], add("Tests run with nox.", "we always use nox here"), "does not stand"),
+    "absent": (
+        [User("Tests run with nox.")],
+        add("Tests run with nox.", "we always use nox here"),
+        "does not stand",
+    ),
     "too short": ([User("Tests run with nox, ok?")], add("Tests run with nox.", "nox"), "too short"),
-    "own words": ([User("go on"), Say("Tests run with nox here.")], add("Tests run with nox.", "Tests run with nox here."), "own words"),
-    "failed": ([User("go on"), Run("terminal", "nox", "nox: command not found here", ok=False)], add("Tests run with nox.", "nox: command not found here"), "failed results"),
-    "literal": ([User("Staging is on port 8080.")], add("Staging is on port 9090.", "Staging is on port 8080."), "9090"),
-    "taken back": ([User("Tests run with nox here."), Say("ok"), User("No, that's wrong, sorry.")], add("Tests run with nox.", "Tests run with nox here."), "took that back"),
-    "taken back later": ([User("Tests run with nox here."), Say("ok"), User("fine"), Say("ok"), User("Forget nox, we dropped it.")], add("Tests run with nox.", "Tests run with nox here."), "took that back"),
-    "turned round": ([User("We use pnpm, not npm.")], add("We use npm, not pnpm.", "We use pnpm, not npm."), "took that back"),
-    "secret": ([User("The password is hunter2!x9, remember it")], add("The password is hunter2!x9", "The password is hunter2!x9"), "password"),
-    "card": ([User("My card is 4111 1111 1111 1111.")], add("The card is 4111 1111 1111 1111.", "My card is 4111 1111 1111 1111."), "card"),
-}  # fmt: skip
+    "own words": (
+        [User("go on"), Say("Tests run with nox here.")],
+        add("Tests run with nox.", "Tests run with nox here."),
+        "own words",
+    ),
+    "failed": (
+        [User("go on"), Run("terminal", "nox", "nox: command not found here", ok=False)],
+        add("Tests run with nox.", "nox: command not found here"),
+        "failed results",
+    ),
+    "literal": (
+        [User("Staging is on port 8080.")],
+        add("Staging is on port 9090.", "Staging is on port 8080."),
+        "9090",
+    ),
+    "taken back": (
+        [User("Tests run with nox here."), Say("ok"), User("No, that's wrong, sorry.")],
+        add("Tests run with nox.", "Tests run with nox here."),
+        "took that back",
+    ),
+    "taken back later": (
+        [
+            User("Tests run with nox here."),
+            Say("ok"),
+            User("fine"),
+            Say("ok"),
+            User("Forget nox, we dropped it."),
+        ],
+        add("Tests run with nox.", "Tests run with nox here."),
+        "took that back",
+    ),
+    "turned round": (
+        [User("We use pnpm, not npm.")],
+        add("We use npm, not pnpm.", "We use pnpm, not npm."),
+        "took that back",
+    ),
+    "secret": (
+        [User("The password is hunter2!x9, remember it")],
+        add("The password is hunter2!x9", "The password is hunter2!x9"),
+        "password",
+    ),
+    "card": (
+        [User("My card is 4111 1111 1111 1111.")],
+        add("The card is 4111 1111 1111 1111.", "My card is 4111 1111 1111 1111."),
+        "card",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSALS)

@@ -1,6 +1,6 @@
 """The part of apsw that Whet uses; apsw's own stub needs Python 3.12's collections.abc.Buffer."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 SQLITE_OK: int

@@ -38,7 +38,7 @@ class Learning:
         return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
-        """Say which tools there are: results of those that are local and not marked untrusted are evidence."""
+        """Say which tools there are: the results of local ones not marked untrusted are evidence."""
         local = [
             tool.name
             for tool in tools

@@ -1,4 +1,4 @@
-"""Joins the plugins' memories and skills to learning: told of every change in force, offered to every session.
+"""Joins plugins' memories and skills to learning: told of every change in force, offered to every session.
 
 A change is told on the event loop, whichever thread made it; closing waits for what is still being told.
 """

@@ -101,7 +101,7 @@ def change_lines(row: LedgerRow) -> list[str]:
         lines.append(f"  to take it back: whet undo {row.id}")
     elif row.state in ("quarantined", "inbox"):
         lines.append(
-            f"  to bring it into force: whet {_GROUP[row.kind]} accept {row.id}; to drop it: whet undo {row.id}"
+            f"  to bring it into force: whet {_GROUP[row.kind]} accept {row.id}; else: whet undo {row.id}"
         )
     return lines
 

@@ -11,15 +11,15 @@ FOLDER = Path(__file__).with_name("builtin_skills")
 
 def add_builtin(library: Library) -> None:
     """Offer them; a skill of the home's of the same name stands before them."""
-    for name, description in _DESCRIPTIONS.items():
+    for name, description in DESCRIPTIONS.items():
         library.offer(name, FOLDER / name, "built-in", description)
 
 
 # Here too, so that a session's start reads no file for them; a test holds the two together.
-_DESCRIPTIONS = {
+DESCRIPTIONS = {
     "debug-failing-test": "Find out why a test fails and fix the cause. For a red, flaky or hanging test.",
-    "find-slow-code": "Measure where a program spends its time and make it faster. For slow code or high memory.",
-    "migrate-data-safely": "Change stored data or a schema without losing any. For migrations and bulk edits.",
-    "review-a-diff": "Review a change for defects before it is merged. For a diff, a branch or a pull request.",
+    "find-slow-code": "Measure where a program spends its time and make it faster. For slow code or memory.",
+    "migrate-data-safely": "Change stored data or a schema without losing any. For migrations, bulk edits.",
+    "review-a-diff": "Review a change for defects before it is merged. For a diff, branch or pull request.",
     "write-a-commit": "Split work into commits and write their messages. Before committing.",
 }

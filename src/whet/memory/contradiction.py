@@ -26,8 +26,8 @@ _REJECTS = re.compile(
 )
 _NO = (
     r"(?:no+|nope|wrong|nein|falsch|non|that'?s (?:wrong|not right|not true|incorrect|false)|scratch that"
-    r"|forget (?:that|it|what i said)|never ?mind|i was (?:wrong|mistaken)|(?:my )?mistake|ignore (?:that|this)"
-    r"|disregard that|don'?t (?:save|remember|keep) (?:that|this|it)|不对|错了)"
+    r"|forget (?:that|it|what i said)|never ?mind|i was (?:wrong|mistaken)|(?:my )?mistake"
+    r"|ignore (?:that|this)|disregard that|don'?t (?:save|remember|keep) (?:that|this|it)|不对|错了)"
 )
 _BARE = re.compile(rf"{_NO}(?:[\s.,!]+(?:{_NO}|sorry|please|about that|actually))*[\s.!]*")
 _CLAUSE = re.compile(

@@ -152,11 +152,9 @@ def _pool(claim: Claim, places: Sequence[Place], transcript: Transcript) -> Pool
 def _no_evidence(claim: Claim, places: Sequence[Place]) -> tuple[str]:
     if any(place.source.failed for place in places):
         return (
-            "The quotes are from failed results; what to do instead needs a successful result or the person's word",
+            "The quotes are from failed results; what to do needs a successful result or the person's word",
         )
-    return (
-        "The quotes are the assistant's own words, which show nothing; quote the person or a successful result",
-    )
+    return ("The quotes are the assistant's own words, which show nothing; quote the person or a result",)
 
 
 def _refuse_unsupported(claim: Claim, found: Support) -> None:
@@ -170,7 +168,7 @@ def _refuse_unsupported(claim: Claim, found: Support) -> None:
         shown = ", ".join(_short(part, 40) for part in found.failed_only[:6])
         raise Refused(
             f"Only a failed result says: {shown}",
-            hint="Quote a successful result or the person for what to do; begin with `Pitfall:` for what went wrong.",
+            hint="Quote a successful result or the person for what to do; what went wrong begins `Pitfall:`.",
         )
     if found.unrelated:
         raise Refused(

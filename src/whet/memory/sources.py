@@ -1,9 +1,9 @@
 """Who said what in a session, and how far each text can be trusted.
 
-user: the person's own words. observed: results of local tools. untrusted: the web, MCP, plugins, what a shell
-command fetched, files that it left and what came of them, other sessions, a helper's answer, pasted text. own:
-the assistant's words, its arguments, and tools that only give those back. Taint follows files and outputs
-through the session. Reads stored messages; asks nobody.
+user: the person's own words. observed: results of local tools. untrusted: the web, MCP, plugins, what a
+shell command fetched, files that it left and what came of them, other sessions, a helper's answer, pasted
+text. own: the assistant's words, its arguments, and tools that only give those back. Taint follows files and
+outputs through the session. Reads stored messages; asks nobody.
 """
 
 from __future__ import annotations
@@ -190,9 +190,8 @@ class _Reader:
     def _shell(self, name: str, arguments: dict[str, Any], message: Message) -> tuple[Tier, str]:
         command = str(arguments.get("command") or arguments.get("text") or "")
         where = str(arguments.get("workdir") or "")
-        if name == "process":
-            if self._background and arguments.get("action") != "list":
-                return "untrusted", self._background
+        if name == "process" and self._background and arguments.get("action") != "list":
+            return "untrusted", self._background
         why = ""
         if network.is_network(command):
             why = f"`{command[:80]}` fetches from the network"

@@ -67,8 +67,8 @@ _FENCE = re.compile(r"(?m)^[ \t]*(?:`{3,}|~{3,}).*$")
 
 class Pool(msgspec.Struct, frozen=True):
     """What a claim may rest on: `trusted` messages, those that `failed` (for what went wrong only), and
-    `untrusted` ones; `known` is the text being edited; `near` what stands around the quotes; `foreign` is every
-    untrusted text of the session; `standing` says of a literal whose word it is; `done`
+    `untrusted` ones; `known` is the text being edited; `near` what stands around the quotes; `foreign`
+    every untrusted text of the session; `standing` says of a literal whose word it is; `done`
     are the commands that succeeded, wherever their output came from."""
 
     trusted: tuple[Source, ...]
@@ -83,8 +83,8 @@ class Pool(msgspec.Struct, frozen=True):
 
 class Support(msgspec.Struct, frozen=True):
     """What came of looking: `missing` parts that nothing quoted carries, `failed_only` those that only a
-    failed result carries, and `tainted` those that only untrusted text does. `unrelated`: the quotes are about
-    something else."""
+    failed result carries, and `tainted` those that only untrusted text does. `unrelated`: the quotes are
+    about something else."""
 
     missing: tuple[str, ...] = ()
     failed_only: tuple[str, ...] = ()

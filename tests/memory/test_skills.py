@@ -1,0 +1,84 @@
+"""Skills: changes worked out on their files, the index in the prompt, the built-in ones."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from benchmarks.lessons.run import prompt_cost, small_world
+from benchmarks.lessons.world import World
+
+from whet.contract.origin import Origin
+from whet.memory import builtin, frontmatter, skill_changes
+from whet.memory.requests import Refused, SkillRequest
+
+MAIN = (
+    "---\nname: commit\ndescription: How we commit.\nx-team: core\n---\nFirst run make check.\nThen commit.\n"
+)
+FILES = {"SKILL.md": MAIN.encode(), "references/a.md": b"one\n"}
+
+
+def refused(request: SkillRequest) -> Refused:
+    with pytest.raises(Refused) as error:
+        skill_changes.plan(FILES, request)
+    return error.value
+
+
+def test_a_failed_patch_shows_the_nearest_text() -> None:
+    error = refused(SkillRequest("patch", "commit", old_string="First run make test.", new_string="x"))
+    assert "First run make check." in error.hint
+
+
+def test_compare_and_swap_on_the_hash() -> None:
+    assert "base_hash" in refused(SkillRequest("edit", "commit", content=MAIN)).message
+    stale = SkillRequest("patch", "commit", old_string="Then", new_string="Now", base_hash="0" * 12)
+    assert "has changed since" in refused(stale).message
+    now = skill_changes.of(FILES)
+    edited = SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now"), base_hash=now)
+    assert skill_changes.plan(FILES, edited).learned == "Now commit."
+    assert skill_changes.plan(FILES, SkillRequest("delete", "commit", base_hash=now)).files == {
+        "SKILL.md": None,
+        "references/a.md": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/x", "references/../../x", "notes.md", "scripts/.hidden", "~/x"]
+)
+def test_paths_stay_in_the_skill(path: str) -> None:
+    refused(SkillRequest("write_file", "commit", file_path=path, file_content="x"))
+
+
+def test_names_must_fit() -> None:
+    assert "already" in refused(SkillRequest("create", "commit", content=MAIN)).message
+    with pytest.raises(Refused, match="names the skill"):
+        skill_changes.plan({}, SkillRequest("create", "other", content=MAIN))
+    with pytest.raises(Refused, match="no skill name"):
+        skill_changes.plan({}, SkillRequest("create", "../x", content=MAIN))
+
+
+def test_a_skill_that_vanishes_is_said_to_be_gone(world: World) -> None:
+    hand = Origin("user")
+    asyncio.run(world.desk.skill(SkillRequest("create", "commit", content=MAIN), hand))
+    (world.folder / "skills/commit/SKILL.md").unlink()
+    outcome = asyncio.run(world.desk.skill_view("commit", "", hand))
+    assert not outcome.ok and "no skill" in outcome.text
+    patch = SkillRequest("patch", "commit", old_string="Then", new_string="Now")
+    assert not asyncio.run(world.desk.skill(patch, hand)).ok
+
+
+def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
+    small = small_world(world.folder / "small")
+    tokens, shown = asyncio.run(prompt_cost(small))
+    assert tokens < 4_000 and 20 < shown < 200
+    found = asyncio.run(small.desk.skills_list("the 187th recurring job"))
+    assert found.startswith("skill-187")
+    small.close()
+
+
+def test_built_in_skills_are_valid_and_described_alike() -> None:
+    for name, about in builtin.DESCRIPTIONS.items():
+        text = (builtin.FOLDER / name / "SKILL.md").read_text("utf-8")
+        assert frontmatter.name_and_description(text) == (name, about)
+        assert len(text) < 2_500
+    assert {path.name for path in builtin.FOLDER.iterdir()} == set(builtin.DESCRIPTIONS)
