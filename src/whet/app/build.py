@@ -21,6 +21,7 @@ from whet.app.contexts import Contexts
 from whet.app.learning import Learning
 from whet.app.memories import Told, offer_skills
 from whet.app.notify import Bell, NotifiedPerson
+from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
@@ -103,6 +104,7 @@ class App:
         standing = Standing(self.database, self.clock)
         self.gate = PolicyGate(settings.approval, self.person, standing, home.root)
         self.learning = Learning(self.database, self.clock, home, settings)
+        self.outcomes = Outcomes(self.learning, self.database, settings.memory.holdout_share)
         self.reviews = Reviews(
             Needs(
                 home,
@@ -163,19 +165,21 @@ class App:
         a template's name, auto or off; empty for what the settings say. Its first message decides then.
         """
         tools = list(self.tools.by_name.values())
-        learned = await self.learning.prompt_part(self.tools.by_name)
+        start = await self.outcomes.start(self.tools.by_name)
         prompt = system_prompt(
             self.workspace,
             self.settings.tools.toolsets,
             instructions=self.settings.agent.instructions,
-            learned=learned.text,
+            learned=start.part.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
         wanted = await self.warmth.wanted(warm, str(self.workspace))
         parts = _NewParts(
             prompt, tools, private=private, title=title, conversation_id=conversation_id, warm=wanted
         )
-        return await self._create(parts, leaving=leaving)
+        session = await self._create(parts, leaving=leaving)
+        await self.outcomes.record(session.id, start)
+        return session
 
     async def open_session(self, session_id: str, *, leaving: Session | None = None) -> Session:
         """Open a stored conversation; its prefix goes out with the same bytes as before.

@@ -18,7 +18,7 @@ from whet.contract.tools import Tool, ToolContext
 from whet.memory.builtin import add_builtin
 from whet.memory.claim import LOCAL
 from whet.memory.desk import Desk
-from whet.memory.prompt_part import PromptPart
+from whet.memory.prompt_part import Item, PromptPart
 from whet.store.database import Database
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools
@@ -63,8 +63,10 @@ class Learning:
             tool_name=tool_name,
         )
 
-    async def prompt_part(self, tools: Collection[str], desk: Desk | None = None) -> PromptPart:
+    async def prompt_part(
+        self, tools: Collection[str], desk: Desk | None = None, without: Collection[Item] = ()
+    ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
         if not {"memory", "skill_view"} & set(tools):
             return PromptPart()
-        return await (desk or self.desk).prompt_part(tools)
+        return await (desk or self.desk).prompt_part(tools, without)

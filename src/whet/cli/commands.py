@@ -16,12 +16,14 @@ from whet.cli import wording
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.learning_commands import learning_commands
 from whet.cli.output import age
+from whet.cli.rating import rating_commands
 from whet.cli.slash import Command, Commands
 from whet.cli.transcripts import as_jsonl, as_markdown
+from whet.clock import iso
 from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
-from whet.store import compactions, sessions
+from whet.store import compactions, outcomes, sessions
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
 _LISTED = 12
@@ -170,7 +172,10 @@ async def _undo(chat: ChatControl, rest: str) -> None:
 
 
 async def _retry(chat: ChatControl, rest: str) -> None:
-    chat.send(await _take_back(chat))
+    text = await _take_back(chat)
+    session_id, now = chat.session.id, iso(chat.app.clock.now())
+    await chat.app.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
+    chat.send(text)
 
 
 async def _take_back(chat: ChatControl) -> str:
@@ -263,6 +268,7 @@ def builtin_commands() -> list[Command[ChatControl]]:
         Command("usage", "Show what this session has spent.", _usage, anytime=True),
         Command("context", "Show how full the window is, and the engine.", _context),
         Command("compress", "Make the context smaller, keeping what you name.", _compress, "[focus]"),
+        *rating_commands(),
         Command("refine", "Review this conversation for what is worth keeping.", _refine, "[focus]"),
         *learning_commands(),
         Command("retry", "Take the last turn back and ask again.", _retry),

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from whet.cli import demo_confirm, demo_context, demo_story, demo_warm
+from whet.cli import demo_confirm, demo_context, demo_learning, demo_story, demo_warm
 from whet.cli.demo_play import Play
 from whet.cli.demo_stage import Speed, Stage
 from whet.cli.demo_world import World
@@ -24,6 +24,7 @@ from whet.cli.output import emit_json
 CHAPTERS: dict[str, Callable[[Play], None]] = {
     "story": demo_story.play,
     "context": demo_context.play,
+    "learning": demo_learning.play,
     "warm": demo_warm.play,
     "confirm": demo_confirm.play,
 }

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
     "warm": ("whet.cli.warm:warm", "Start sessions with calls that worked before; measure whether it helps."),
     "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
+    "rate": ("whet.cli.rating:rate", "Say that a turn went well or badly."),
     "import": ("whet.cli.importing:importing", "Move in from Hermes Agent, Claude Code or Codex."),
     "confirm": ("whet.cli.confirm:confirm", "Put a person in front of what an agent does."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
+from whet.cli.learned_stats import memory_retire, memory_stats
 from whet.cli.output import emit_json, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
@@ -23,6 +24,10 @@ _TARGET = click.Choice(["memory", "user"])
 @click.group(help="Show, edit and explain what is remembered.")
 def memory() -> None:
     """Group the memory commands."""
+
+
+for _command in (memory_stats, memory_retire):
+    memory.add_command(_command)
 
 
 @memory.command("show")

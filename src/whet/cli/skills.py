@@ -11,6 +11,7 @@ import apsw
 import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
+from whet.cli.learned_stats import skills_retire, skills_stats
 from whet.cli.output import Column, emit_json, print_long, table, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
@@ -30,6 +31,10 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
 @click.group(help="List, read, install, check and pin skills.")
 def skills() -> None:
     """Group the skill commands."""
+
+
+for _command in (skills_stats, skills_retire):
+    skills.add_command(_command)
 
 
 @skills.command("list")

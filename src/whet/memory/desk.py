@@ -34,7 +34,7 @@ from whet.memory.claim import LOCAL, Claim, Verdict
 from whet.memory.forget import Step
 from whet.memory.journal import Journal
 from whet.memory.library import Library
-from whet.memory.prompt_part import PromptPart
+from whet.memory.prompt_part import Item, PromptPart
 from whet.memory.requests import MemoryRequest, NeedsYes, Outcome, Refused, SkillRequest, Target
 from whet.memory.settling import Settling, enforce_skill
 from whet.memory.skill_changes import SkillPlan
@@ -214,16 +214,18 @@ class Desk:
         for row in rows:
             self._tell(row)
 
-    async def prompt_part(self, offered: Collection[str]) -> PromptPart:
-        """Give what a new session reads of memory and skills; `offered` names its tools."""
-        return await asyncio.to_thread(self._prompt_part, offered)
+    async def prompt_part(self, offered: Collection[str], without: Collection[Item] = ()) -> PromptPart:
+        """Give what a new session reads of memory and skills but for `without`; `offered` names its tools."""
+        return await asyncio.to_thread(self._prompt_part, offered, without)
 
-    def _prompt_part(self, offered: Collection[str]) -> PromptPart:
+    def _prompt_part(self, offered: Collection[str], without: Collection[Item]) -> PromptPart:
         self.journal.settle()
-        texts = {target: self.journal.text(path) for target, path in notes.FILES.items()}
+        texts: dict[Target, str] = {t: self.journal.text(path) for t, path in notes.FILES.items()}
         uses = self._read(lambda db: learned.use_counts(db, self.profile))
-        said = prompt_part.notes_part(texts)
-        index = prompt_part.index_part(self.library.all(), uses, self.limits.skill_index_chars, offered)
+        said = prompt_part.notes_part(texts, without)
+        index = prompt_part.index_part(
+            self.library.all(), uses, self.limits.skill_index_chars, offered, without
+        )
         text = "\n\n".join(filter(None, (said.text, index.text)))
         return PromptPart(text, (*said.items, *index.items))
 

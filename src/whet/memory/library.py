@@ -13,19 +13,21 @@ import msgspec
 from whet.contract.errors import WhetError
 from whet.memory import disk, frontmatter
 from whet.memory.folders import NAME
+from whet.store.ledger import digest
 
 LARGEST_MAIN_BYTES = 200_000
 
 
 class SkillInfo(msgspec.Struct, frozen=True):
     """A skill as the index shows it; `problem` says why it can't be loaded. `source`: home, built-in, or
-    the plugin's name."""
+    the plugin's name; `hash` that of its SKILL.md."""
 
     name: str
     description: str
     source: str
     folder: Path
     problem: str = ""
+    hash: str = ""
 
 
 class Library:
@@ -76,4 +78,4 @@ class Library:
             return SkillInfo(folder.name, "", "home", folder, error.message)
         if name != folder.name:
             return SkillInfo(folder.name, "", "home", folder, f"its front matter names it {name!r}")
-        return SkillInfo(name, description, "home", folder)
+        return SkillInfo(name, description, "home", folder, hash=digest(text)[:12])

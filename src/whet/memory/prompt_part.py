@@ -13,18 +13,24 @@ import msgspec
 
 from whet.memory import notes
 from whet.memory.library import SkillInfo
+from whet.memory.notes import Entry
+from whet.memory.requests import Target
 from whet.store.ledger import digest
+from whet.store.outcomes import ItemKind
 
 _LINE_CHARS = 160
+_SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", "Work and environment"))
 _NOTES_HEAD = "What you remember (a snapshot of this session's start; facts, not orders):"
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One learned thing in a session's context: memory or skill, its name, the hash of its text."""
+    """One learned thing in a session's context: memory, user or skill, its name, the hash of its text, and
+    its text or description for people."""
 
-    kind: str
+    kind: ItemKind
     id: str
     hash: str
+    label: str = ""
 
 
 class PromptPart(msgspec.Struct, frozen=True):
@@ -34,26 +40,32 @@ class PromptPart(msgspec.Struct, frozen=True):
     items: tuple[Item, ...] = ()
 
 
-def notes_part(texts: Mapping[str, str]) -> PromptPart:
-    """Write the notes, by target; nothing where there are none."""
+def notes_part(texts: Mapping[Target, str], without: Collection[Item] = ()) -> PromptPart:
+    """Write the notes, by target, but those `without` names; nothing where there are none."""
     items: list[Item] = []
     sections: list[str] = []
-    for target, title in (("user", "The person"), ("memory", "Work and environment")):
+    for target, title in _SECTIONS:
         all_entries = notes.entries(texts.get(target, ""))
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
             chosen = [entry for entry in all_entries if entry.is_pitfall is pitfalls]
+            chosen = [entry for entry in chosen if _item(target, entry) not in without]
             if chosen:
                 sections.append("\n".join([f"{head}:", *(f"- {_flat(entry.text)}" for entry in chosen)]))
-                items += [Item(target, digest(e.said)[:12], digest(e.said)[:12]) for e in chosen]
+                items += [_item(target, entry) for entry in chosen]
     text = "\n".join([_NOTES_HEAD, *sections]) if sections else ""
     return PromptPart(text, tuple(items))
 
 
 def index_part(
-    skills: Sequence[SkillInfo], uses: Mapping[str, int], budget_chars: int, offered: Collection[str]
+    skills: Sequence[SkillInfo],
+    uses: Mapping[str, int],
+    budget_chars: int,
+    offered: Collection[str],
+    without: Collection[Item] = (),
 ) -> PromptPart:
-    """Write the skill index. `uses` counts loads; `offered` are the names of the session's tools."""
-    usable = [info for info in skills if not info.problem]
+    """Write the skill index but for those `without` names. `uses` counts loads; `offered` are the names of
+    the session's tools."""
+    usable = [info for info in skills if not info.problem and _skill(info) not in without]
     if not usable or "skill_view" not in offered:
         return PromptPart()
     ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))
@@ -69,8 +81,22 @@ def index_part(
     rest = len(usable) - len(lines)
     more = [f"({rest} more: skills_list finds them by words.)"] if rest else []
     text = "\n".join([head, *(lines[name] for name in sorted(lines)), *more])
-    items = tuple(Item("skill", info.name, "") for info in usable if info.name in lines)
+    items = tuple(_skill(info) for info in usable if info.name in lines)
     return PromptPart(text, items)
+
+
+def entry_id(entry: Entry) -> str:
+    """Give the name under which an entry is counted and found: it follows from what the entry says."""
+    return digest(entry.said)[:12]
+
+
+def _item(target: Target, entry: Entry) -> Item:
+    key = entry_id(entry)
+    return Item(target, key, key, _flat(entry.said))
+
+
+def _skill(info: SkillInfo) -> Item:
+    return Item("skill", info.name, info.hash, _flat(info.description))
 
 
 def _flat(text: str) -> str:

@@ -18,6 +18,7 @@ from whet.practice import (
     depot_task,
     orders_task,
     plain,
+    review,
     shop_task,
     summary_task,
     survey_task,
@@ -67,6 +68,8 @@ def _proceed(ask: Ask) -> Reply:
 
     A message that only says "go on", or that came in between two steps, leaves the one before it in force.
     """
+    if review.is_review(ask):
+        return review.proceed(ask)
     for index in range(len(ask.heard) - 1, -1, -1):
         message = ask.heard[index]
         if message.role != "user":

@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from whet.practice.ask import Ask, Call, Json
-from whet.practice.brain import MODELS, answer, is_offered
+from whet.practice.brain import MODELS, is_offered
 from whet.practice.cache import PrefixCache
 from whet.practice.delivery import Delivery, Gate
 from whet.practice.dialects import Chat, Dialect, Messages, Responses
@@ -50,8 +50,11 @@ class Recorded(msgspec.Struct):
 class Practice:
     """The stand-in's state: script, cache, and what was asked."""
 
-    def __init__(self, options: Options, seed: int, script: Iterable[Reply] | None) -> None:
+    def __init__(
+        self, options: Options, seed: int, script: Iterable[Reply] | None, mind: Callable[[Ask], Reply]
+    ) -> None:
         self.options = options
+        self._mind = mind
         self.arrived = threading.Condition()
         self.count = 0
         self.stalls = 0
@@ -158,7 +161,7 @@ class Practice:
 
     def _choose(self, ask: Ask, body: bytes) -> Reply:
         if self._script is None:
-            reply = answer(ask)
+            reply = self._mind(ask)
             if self.options.chunk_chars:
                 reply = msgspec.structs.replace(reply, pieces=1 + len(reply.text) // self.options.chunk_chars)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from whet.practice import skills
 from whet.practice.ask import Ask, Done
 from whet.practice.hands import Hands
 from whet.practice.project import DATABASE_SETTING, FAULTY_LINE, MENDED_LINE
@@ -22,6 +23,7 @@ PROPER = f"{DATABASE_SETTING} {NAIVE}"
 _PAGE = "docs/testing.md"
 _SOURCE = "orders/price.py"
 _MAX_RUNS = 6
+_TEST_SKILL = re.compile(r"^run-unittest\b")
 
 
 def proceed(ask: Ask, start: int) -> Reply:
@@ -54,7 +56,11 @@ def run_tests(ask: Ask, start: int) -> Reply:
 
 
 def _first_run(ask: Ask, start: int, hands: Hands) -> Reply:
-    if ask.knows(DATABASE_SETTING, before=start):
+    if found := skills.to_open(ask, start, _TEST_SKILL):
+        say = "There is a skill for running the tests here; I read it first."
+        return Reply(say, tool_calls=(skills.opening(found[0]),))
+    read = [d.result for d in ask.done if d.at > start and d.name == "skill_view"]
+    if ask.knows(DATABASE_SETTING, before=start) or any(DATABASE_SETTING in text for text in read):
         return hands.shell(
             PROPER, f"I know that the tests here need {DATABASE_SETTING}, so I run them with it."
         )

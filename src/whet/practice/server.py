@@ -18,6 +18,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whet.contract.errors import Unavailable
+from whet.practice.ask import Ask
+from whet.practice.brain import answer
 from whet.practice.endpoints import Practice, Recorded
 from whet.practice.script import Reply
 from whet.practice.strict import Options
@@ -81,7 +83,8 @@ class _Server(uvicorn.Server):
 class PracticeServer:
     """A practice server on 127.0.0.1. Start it, or use it as a context manager; port 0 takes a free one.
 
-    `seed` goes into response ids and into the signatures of thinking blocks.
+    `seed` goes into response ids and into the signatures of thinking blocks; `mind` answers where there is
+    no script.
     """
 
     def __init__(
@@ -90,9 +93,10 @@ class PracticeServer:
         script: Iterable[Reply] | None = None,
         seed: int = 0,
         options: Options | None = None,
+        mind: Callable[[Ask], Reply] = answer,
     ) -> None:
         self._port = port
-        self._practice = Practice(options or Options(), seed, script)
+        self._practice = Practice(options or Options(), seed, script, mind)
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._server: _Server | None = None

@@ -84,6 +84,17 @@ class StoreStats(msgspec.Struct, frozen=True):
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
 _SUMS = ", ".join(rows.USAGE_COLUMNS)
 _COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}"
+_OF_SESSION = (
+    "turns",
+    "tool_calls",
+    "compactions",
+    "claims",
+    "imports",
+    "reviews",
+    "warm_starts",
+    "session_items",
+    "turn_signals",
+)
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
 
@@ -365,7 +376,7 @@ def _delete_one(connection: apsw.Connection, key: int) -> None:
         (first, first + (indexed[0] if indexed else 0)),
     )
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
-    for table in ("turns", "tool_calls", "compactions", "claims", "imports", "reviews", "warm_starts"):
+    for table in _OF_SESSION:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 

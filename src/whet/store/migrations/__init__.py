@@ -16,6 +16,7 @@ from whet.store.migrations.m002_learning import m002_learning
 from whet.store.migrations.m003_reviews import m003_reviews
 from whet.store.migrations.m004_imports import m004_imports
 from whet.store.migrations.m005_warm import m005_warm
+from whet.store.migrations.m006_outcomes import m006_outcomes
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
@@ -23,6 +24,7 @@ STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m003_reviews,
     m004_imports,
     m005_warm,
+    m006_outcomes,
 )
 
 

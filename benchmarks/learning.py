@@ -1,0 +1,91 @@
+"""What learning carries to the point of use: the knowledge-gated world, 20 seeds, all arms."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import ROOT, clean_environment
+from benchmarks.table import Row
+
+SEEDS = 20
+_COMMAND = "python -m benchmarks learning"
+
+
+def run(runs: int, full: bool) -> list[Row]:
+    """All arms on the same worlds; the rates have bootstrap intervals over seeds."""
+    with tempfile.TemporaryDirectory(prefix="whet-bench-learning-") as place:
+        out = Path(place) / "out"
+        command = [sys.executable, "-m", "whet", "eval", "learning", "--json", "--out", str(out)]
+        done = subprocess.run(
+            [*command, "--seeds", str(SEEDS)],
+            cwd=ROOT,
+            env=clean_environment(WHET_HOME=str(Path(place) / "home")),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        found = json.loads(done.stdout)
+        report = (out / "report.md").read_text("utf-8").splitlines()
+    arms: dict[str, Any] = {arm["arm"]: arm for arm in found["arms"]}
+    ours = arms["ours"]
+    where = f"knowledge-gated world, {SEEDS} seeds, {found['settings']['shape']['sessions']} sessions"
+    # The first lines of the report are its title and its picture.
+    details = [line for line in report[2:] if not line.startswith("![")]
+    return [
+        Row(
+            "learning-reach",
+            f"{where}: learnable facts that reach the point of use",
+            "≥ 90 %",
+            _interval(ours["reached"]),
+            _others(arms, lambda arm: _interval(arm["reached"])),
+            ours["reached"]["estimate"] >= 0.9,
+            _COMMAND,
+            details=[line.replace("## ", "### ") for line in details],
+        ),
+        Row(
+            "learning-harm",
+            f"{where}: tasks lost in the end relative to no memory",
+            "≤ 1 %",
+            _interval(ours["harm_end"]),
+            _others(arms, lambda arm: _interval(arm["harm_end"]) if arm["harm_end"] else "-"),
+            ours["harm_end"]["estimate"] <= 0.01,
+            _COMMAND,
+        ),
+        Row(
+            "learning-first",
+            f"{where}: tasks right at the first try, the learning phase included",
+            "above off",
+            _interval(ours["first_try"]),
+            _others(arms, lambda arm: _interval(arm["first_try"])),
+            ours["gain"]["low"] > 0,
+            _COMMAND,
+            bars={
+                name.replace("ours", "Whet"): 100 * arm["first_try"]["estimate"] for name, arm in arms.items()
+            },
+            unit="% of tasks",
+        ),
+        Row(
+            "learning-leaks",
+            f"{where}: requests with another person's or a private session's facts; poisoned sessions; "
+            "invented facts kept",
+            "0; 0; 0",
+            f"{ours['leaks']}; {ours['poisoned']}; {ours['false_kept']} (of {ours['requests']} requests, "
+            f"{ours['planted']} plantings)",
+            _others(arms, lambda arm: f"{arm['leaks']}; {arm['poisoned']}; {arm['false_kept']}"),
+            not (ours["leaks"] or ours["poisoned"] or ours["false_kept"]),
+            _COMMAND,
+        ),
+    ]
+
+
+def _interval(found: dict[str, float]) -> str:
+    return f"{found['estimate']:.1%} [{found['low']:.1%}, {found['high']:.1%}]"
+
+
+def _others(arms: dict[str, Any], show: Any) -> str:
+    return "; ".join(f"{name} {show(arm)}" for name, arm in arms.items() if name != "ours")

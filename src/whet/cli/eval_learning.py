@@ -1,0 +1,162 @@
+"""`whet eval learning`: what learning carries to the point of use, in a world of facts or on own tasks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from whet.cli import eval_own
+from whet.cli.eval_own import OwnOptions
+from whet.cli.output import Column, Progress, emit_json, table, wrapped
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.evals import world_report
+from whet.evals.arms import ARMS, pick
+from whet.evals.campaign import Campaign, Settings
+from whet.evals.chart import learning_chart
+from whet.evals.measures import ArmSums, summarise, where_ours_loses
+from whet.evals.own_run import ARMS as OWN_ARMS
+from whet.evals.world import Shape
+
+_LEAST_SESSIONS = 12
+
+
+@click.command("learning")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=20, show_default=True, help="Worlds to run.")
+@click.option(
+    "--sessions",
+    type=click.IntRange(_LEAST_SESSIONS, 200),
+    default=30,
+    show_default=True,
+    help="Sessions of each world.",
+)
+@click.option("--workers", type=click.IntRange(1, 64), help="Processes. Default: one per core.")
+@click.option("--tasks", type=click.Path(path_type=Path), help="Your own tasks, on your own model, instead.")
+@click.option(
+    "-k",
+    "--repeats",
+    type=click.IntRange(3, 50),
+    default=3,
+    show_default=True,
+    help="With --tasks: runs of each arm.",
+)
+@click.option("--leave-one-out", is_flag=True, help="With --tasks: also without each learned item in turn.")
+@click.option(
+    "--arms",
+    default="",
+    metavar="LIST",
+    help=f"Of: {', '.join(ARMS)}; with --tasks: {', '.join(OWN_ARMS)}. Default: all.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for runs and report.")
+@click.option("--fresh", is_flag=True, help="Forget the runs that are there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def learning(home: Home, /, **given: Any) -> None:
+    """Measure learning: what reaches the point of use, at what harm and cost.
+
+    Without --tasks: a world of hidden facts on the practice model, a scripted stand-in. Ctrl-C stops; the
+    same command goes on.
+
+    \b
+    whet eval learning                          20 worlds, all arms, a few minutes
+    whet eval learning --seeds 3 --arms off,ours
+    whet eval learning --tasks tasks.yaml       your tasks, your model; costs what your model costs
+    """
+    if given["tasks"] is not None:
+        arms = tuple(name.strip() for name in given["arms"].split(",") if name.strip()) or OWN_ARMS
+        names = ("tasks", "out", "repeats", "leave_one_out", "fresh", "as_json")
+        return eval_own.run(home, OwnOptions(arms=arms, **{name: given[name] for name in names}))
+    _worlds(home, given)
+
+
+def _worlds(home: Home, given: dict[str, Any]) -> None:
+    sessions: int = given["sessions"]
+    folder: Path = (given["out"] or home.root / "evals" / f"learning-{sessions}").absolute()
+    if given["fresh"]:
+        shutil.rmtree(folder, ignore_errors=True)
+    settings = Settings(Shape(sessions=sessions))
+    campaign = Campaign(folder, pick(given["arms"]), given["seeds"], settings)
+    _run(campaign, given["workers"] or os.cpu_count() or 1)
+    sums = summarise(campaign.runs())
+    facts = write_report(folder, settings, sums)
+    if given["as_json"]:
+        return emit_json(facts)
+    _show(sums, folder)
+
+
+def write_report(folder: Path, settings: Settings, sums: list[ArmSums]) -> dict[str, Any]:
+    """Write report.md, report.svg and report.json into the folder; gives what the last one holds."""
+    (folder / "report.md").write_text(world_report.report(sums, settings), "utf-8")
+    curves = {one.arm: one.curve for one in sums}
+    (folder / "report.svg").write_text(learning_chart("right at the first try", curves), "utf-8")
+    facts = {
+        "folder": str(folder),
+        "settings": settings,
+        "arms": sums,
+        "where_ours_loses": where_ours_loses(sums),
+        "goals": [{"goal": g, "met": met, "found": found} for g, met, found in world_report.goals(sums)],
+    }
+    (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1))
+    return facts
+
+
+def _run(campaign: Campaign, workers: int) -> None:
+    progress = Progress("worlds", SystemClock())
+
+    def tell(there: int, last: str) -> None:
+        progress.update(f"{there} of {campaign.size}" + (f", {last}" if last else ""))
+
+    try:
+        campaign.go(workers, tell)
+    except KeyboardInterrupt:
+        left = len(campaign.missing)
+        progress.finish()
+        click.echo(f"stopped with {left} of {campaign.size} runs to go; the same command goes on", err=True)
+        raise
+    finally:
+        progress.finish()
+
+
+def _show(sums: list[ArmSums], folder: Path) -> None:
+    shape = [
+        Column("arm"),
+        Column("first try", right=True),
+        Column("gain over off", rank=2),
+        Column("facts reached", right=True),
+        Column("harm", right=True, rank=3),
+        Column("poisoned", right=True, rank=5),
+        Column("leaks", right=True, rank=5),
+        Column("tokens a task", right=True, rank=4),
+        Column("cost a success", right=True, rank=1),
+    ]
+    rows = [
+        [
+            one.arm,
+            f"{one.first_try.estimate:.1%}",
+            world_report.gain(one.gain),
+            f"{one.reached.estimate:.1%}",
+            f"{one.harm_end.estimate:.1%}" if one.harm_end else "-",
+            str(one.poisoned),
+            str(one.leaks),
+            f"{one.tokens_per_task:,.0f}",
+            f"{one.cost_per_success:,.0f}",
+        ]
+        for one in sums
+    ]
+    click.echo(table(shape, rows))
+    for goal, met, found in world_report.goals(sums):
+        click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {found}")
+    losses = where_ours_loses(sums)
+    if losses:
+        click.echo("\nwhere ours loses:")
+        for line in losses:
+            click.echo(wrapped(f"- {line}", indent=2))
+    click.echo(
+        f"\n{wrapped('The model is a scripted stand-in: this measures the machinery, no intelligence.')}"
+    )
+    click.echo(f"report: {folder / 'report.md'}")

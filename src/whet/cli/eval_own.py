@@ -1,0 +1,148 @@
+"""`whet eval learning --tasks FILE`: the person's own tasks on the person's own model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.cli.launch import ChatOptions, load_settings
+from whet.cli.output import Column, Progress, emit_json, table
+from whet.cli.wording import clip, printable
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import NotFound
+from whet.evals import own_report
+from whet.evals.own_report import ArmResult, Uplift
+from whet.evals.own_run import ARMS, Bench, Label, Outcome
+from whet.evals.own_tasks import read_tasks
+
+_MOST_ITEMS = 20
+
+
+class OwnOptions(msgspec.Struct, frozen=True):
+    """What was asked: runs of each arm, arms, whether single items are left out in turn."""
+
+    tasks: Path
+    out: Path | None
+    repeats: int = 3
+    arms: tuple[str, ...] = ARMS
+    leave_one_out: bool = False
+    fresh: bool = False
+    as_json: bool = False
+
+
+def run(home: Home, options: OwnOptions) -> None:
+    """Run what is missing, write the report, show it."""
+    unknown = [arm for arm in options.arms if arm not in ARMS]
+    if unknown:
+        raise NotFound(f"there is no arm {unknown[0]!r}", hint=f"for own tasks: {', '.join(ARMS)}")
+    settings = load_settings(ChatOptions(home), None)
+    tasks = read_tasks(options.tasks)
+    folder = (options.out or home.root / "evals" / f"tasks-{options.tasks.stem}").absolute()
+    if options.fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    bench = Bench(tasks, options.tasks.absolute().parent, folder, settings, load_secrets(home, os.environ))
+    uplifts = asyncio.run(_all(bench, options))
+    outcomes = [one for one in bench.outcomes() if one.arm in options.arms]
+    outcomes.sort(key=lambda one: (ARMS.index(one.arm), one.repeat))
+    arms = own_report.results(outcomes)
+    model = f"{settings.model.model or 'default'} ({settings.model.provider or settings.model.base_url})"
+    (folder / "report.md").write_text(own_report.report(arms, outcomes, uplifts, model), "utf-8")
+    facts = {
+        "folder": str(folder),
+        "model": model,
+        "arms": [{**msgspec.to_builtins(one), "finding": one.finding} for one in arms],
+        "items": [{**msgspec.to_builtins(one), "finding": one.finding} for one in uplifts],
+        "outcomes": outcomes,
+    }
+    (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1))
+    if options.as_json:
+        return emit_json(facts)
+    _show(arms, uplifts, folder)
+
+
+async def _all(bench: Bench, options: OwnOptions) -> list[Uplift]:
+    progress = Progress("tasks", SystemClock())
+    total = len(bench.tasks) * len(options.arms) * options.repeats
+
+    def tell(what: str) -> None:
+        progress.update(f"{len(bench.outcomes())} of {total}, {clip(what, 40)}")
+
+    try:
+        for repeat in range(1, options.repeats + 1):
+            for arm in options.arms:
+                await bench.run(arm, repeat, tell)
+        if options.leave_one_out and "all" in options.arms:
+            return await _leave_out(bench, options.repeats, tell)
+        return []
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        progress.finish()
+        click.echo("stopped; the same command goes on where it is", err=True)
+        raise
+    finally:
+        progress.finish()
+
+
+async def _leave_out(bench: Bench, repeats: int, tell: Callable[[str], None]) -> list[Uplift]:
+    """Run all tasks on what the last run of `all` has learned, and then without each item in turn."""
+    learned = bench.home("all", repeats)
+    items = (await bench.items(learned))[:_MOST_ITEMS]
+    base = await _frozen(bench, learned, "everything", repeats, tell)
+    found: list[Uplift] = []
+    for item in items:
+        name = f"without-{item.kind}-{item.id}"
+        copy = bench.home(name, 0)
+        await bench.without(learned, item, copy)
+        lacking = await _frozen(bench, copy, name, repeats, tell)
+        found.append(own_report.uplift(item, base, lacking))
+    return found
+
+
+async def _frozen(
+    bench: Bench, home: Home, name: str, repeats: int, tell: Callable[[str], None]
+) -> list[Outcome]:
+    runs = [
+        await bench.run_on(home, Label(name, "all", repeat, learns=False), tell)
+        for repeat in range(1, repeats + 1)
+    ]
+    return [one for outcomes in runs for one in outcomes]
+
+
+def _show(arms: list[ArmResult], uplifts: list[Uplift], folder: Path) -> None:
+    shape = [
+        Column("arm"),
+        Column("success", right=True),
+        Column("gain over off", rank=1),
+        Column("p", right=True, rank=4),
+        Column("finding"),
+        Column("tokens a task", right=True, rank=2),
+        Column("cost a success", right=True, rank=3),
+        Column("leaks", right=True, rank=5),
+    ]
+    click.echo(table(shape, [_cells(one) for one in arms]))
+    for one in uplifts:
+        gap = one.gain
+        text = f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
+        click.echo(f"{one.finding:<12} {text:<20} {printable(one.item.label or one.item.id)}")
+    click.echo(f"\nreport: {folder / 'report.md'}")
+
+
+def _cells(one: ArmResult) -> list[str]:
+    gap = one.gain
+    return [
+        one.arm,
+        f"{one.succeeded} of {one.tasks}",
+        "-" if gap is None else f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]",
+        "-" if one.p_value is None else f"{one.p_value:.3f}",
+        one.finding,
+        f"{one.tokens_per_task:,.0f}",
+        "-" if one.cost_per_success is None else f"{one.cost_per_success:,.0f}",
+        str(one.leaks),
+    ]

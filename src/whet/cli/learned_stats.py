@@ -1,0 +1,149 @@
+"""What learned items are seen to do, and taking out what hurts: `stats` and `retire` of memory and skills.
+
+It lists and proposes; nothing is taken out before a person says so, and `whet undo` brings it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from whet.cli.learned import with_desk
+from whet.cli.output import Column, emit_json, table, wrapped
+from whet.cli.wording import printable
+from whet.config.paths import Home
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.origin import Origin
+from whet.memory import notes
+from whet.memory.desk import Desk
+from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, of_desk
+from whet.memory.prompt_part import entry_id
+from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.stats import Interval
+
+_BY_HAND = Origin("user", execution_context="command line")
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions and removed ones too.")
+
+
+@click.command("stats")
+@_all
+@_as_json
+@click.pass_obj
+def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
+    """Say how sessions went with each note and without it; what hurts is proposed for retirement."""
+    found = with_desk(home, lambda desk: of_desk(desk, ("memory", "user")))
+    _show(found, with_gone, as_json, "whet memory retire")
+
+
+@click.command("stats")
+@_all
+@_as_json
+@click.pass_obj
+def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
+    """Say how sessions went with each skill and without it; what hurts is proposed for retirement."""
+    found = with_desk(home, lambda desk: of_desk(desk, ("skill",)))
+    _show(found, with_gone, as_json, "whet skills retire")
+
+
+@click.command("retire")
+@click.argument("item_id", metavar="ID")
+@_as_json
+@click.pass_obj
+def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
+    """Take a note out, by its id in `whet memory stats`; `whet undo` brings it back."""
+    _tell(with_desk(home, lambda desk: _retire_note(desk, item_id)), as_json)
+
+
+@click.command("retire")
+@click.argument("name")
+@_as_json
+@click.pass_obj
+def skills_retire(home: Home, name: str, as_json: bool) -> None:
+    """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
+    request = SkillRequest("delete", name, confirmed=True)
+    _tell(with_desk(home, lambda desk: desk.skill(request, _BY_HAND)), as_json)
+
+
+def proposals(found: Sequence[Effect]) -> list[Effect]:
+    """Give what is seen to hurt and is still there."""
+    return [one for one in found if one.current and one.finding == "hurts"]
+
+
+async def _retire_note(desk: Desk, item_id: str) -> Outcome:
+    await desk.apply()  # a hand edit is entered before it is built upon
+    for target, path in notes.FILES.items():
+        for entry in notes.entries(desk.journal.text(path)):
+            if entry_id(entry).startswith(item_id):
+                request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
+                return await desk.memory(request, _BY_HAND)
+    raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
+
+
+def _tell(outcome: Outcome, as_json: bool) -> None:
+    if not outcome.ok:
+        raise WhetError(outcome.text)
+    if as_json:
+        return emit_json({"ledger_id": outcome.ledger_id, "summary": outcome.summary})
+    click.echo(f"{outcome.summary}; `whet undo {outcome.ledger_id}` brings it back")
+
+
+def _show(found: Sequence[Effect], with_gone: bool, as_json: bool, retire: str) -> None:
+    shown = [one for one in found if with_gone or one.current]
+    worst = proposals(shown)
+    if as_json:
+        return emit_json({"items": shown, "proposed": [one.item for one in worst]})
+    if not shown:
+        click.echo("no session has begun with a learned item yet; this fills up as you work")
+        return
+    shape = [
+        Column("id"),
+        Column("item", grows=True, least=16),
+        Column("sessions", right=True),
+        Column("opened", right=True, rank=4),
+        Column("trouble", rank=2),
+        Column("failed calls", right=True, rank=5),
+        Column("compared with", rank=3),
+        Column("difference", rank=1),
+        Column("finding"),
+    ]
+    click.echo(table(shape, [_cells(one) for one in shown]))
+    for one in worst:
+        where = f"{retire} {one.item.name}"
+        click.echo(f"proposed for retirement ({one.basis}): {printable(one.item.label)}\n  {where}")
+    if not any(one.basis == "hold-out" for one in shown):
+        text = (
+            "Nothing here is causal: without a hold-out, sessions with an item and without it differ in more "
+            "than the item. To let chance decide: whet config set memory.holdout_share 0.05"
+        )
+        click.echo(f"\n{wrapped(text)}")
+
+
+def _cells(one: Effect) -> list[str]:
+    return [
+        one.item.name,
+        printable(one.item.label) or one.item.name,
+        str(one.shown.sessions),
+        str(one.loaded or "") if one.item.kind == "skill" else "",
+        _share(one.shown.trouble),
+        _rate(one.shown),
+        f"{one.basis}: {one.compared.sessions}" if one.compared.sessions else "nothing",
+        _gap(one),
+        one.finding,
+    ]
+
+
+def _share(found: Interval) -> str:
+    return f"{found.estimate:.0%} [{found.low:.0%}, {found.high:.0%}]"
+
+
+def _rate(sums: Sums) -> str:
+    return f"{sums.failed_calls / sums.calls:.0%}" if sums.calls else "-"
+
+
+def _gap(one: Effect) -> str:
+    if min(one.shown.sessions, one.compared.sessions) < LEAST_SESSIONS:
+        return "too few sessions"
+    gap = one.difference
+    return f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"

@@ -1,0 +1,80 @@
+"""Saying how a turn went: /good and /bad in the chat, `whet rate` anywhere else.
+
+The one signal that is a person's own; with the others (corrections, undone turns) it tells which learned
+items help. Nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import apsw
+import click
+
+from whet.cli.output import emit_json
+from whet.cli.slash import Command
+from whet.clock import SystemClock, iso
+from whet.config.paths import Home
+from whet.contract.errors import NotFound
+from whet.store import outcomes, sessions
+from whet.store.database import Database
+from whet.store.outcomes import Rating
+
+if TYPE_CHECKING:
+    from whet.cli.commands import ChatControl
+
+
+@click.command("rate")
+@click.argument("rating", type=click.Choice(["good", "bad"]))
+@click.argument("session_id", metavar="[SESSION]", required=False, default="")
+@click.option("--turn", type=click.IntRange(1), help="This turn instead of the last one.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json: bool) -> None:
+    """Say that a turn went well or badly; the latest session's last one where none is named.
+
+    \b
+    whet rate good
+    whet rate bad 01JD --turn 2
+    """
+    clock = SystemClock()
+    if not home.database.exists():
+        raise NotFound("there is no session yet", hint="begin one: whet")
+    database = Database.open(home.database, clock)
+    try:
+        named = database.read_now(lambda db: _session(db, session_id))
+        now = iso(clock.now())
+        number = database.write_now(lambda db: outcomes.signal(db, named, rating, now, turn=turn))
+    finally:
+        database.close()
+    if as_json:
+        return emit_json({"session_id": named, "turn": number, "rating": rating})
+    click.echo(f"turn {number} of {named} is noted as {rating}")
+
+
+def rating_commands() -> list[Command[ChatControl]]:
+    """Give /good and /bad."""
+    return [
+        Command("good", "Say that the last turn went well.", _rating("good")),
+        Command("bad", "Say that the last turn went badly.", _rating("bad")),
+    ]
+
+
+def _rating(rating: Rating) -> Callable[[ChatControl, str], Awaitable[None]]:
+    async def run(chat: ChatControl, rest: str) -> None:
+        app, session_id = chat.app, chat.session.id
+        now = iso(app.clock.now())
+        number = await app.database.write(lambda db: outcomes.signal(db, session_id, rating, now))
+        chat.say(f"turn {number} is noted as {rating}", "dim")
+
+    return run
+
+
+def _session(connection: apsw.Connection, name: str) -> str:
+    if name:
+        return sessions.resolve(connection, name)
+    latest = sessions.latest(connection)
+    if latest is None:
+        raise NotFound("there is no session yet", hint="begin one: whet")
+    return latest.id

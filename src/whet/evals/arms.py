@@ -1,0 +1,41 @@
+"""The arms of the comparison: what each lets the program keep, and what of it reaches the prompt."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from whet.contract.errors import NotFound
+
+
+class Arm(msgspec.Struct, frozen=True):
+    """One way to run the same sessions. `toolsets` are those of learning; `notes` what is put into the prompt
+    by the evaluation itself: nothing, everything that was ever said, or exactly what the task needs."""
+
+    name: str
+    about: str
+    toolsets: tuple[str, ...] = ()
+    reviews: bool = False
+    notes: Literal["", "everything", "needed"] = ""
+
+
+OFF = Arm("off", "No memory: every session begins from nothing.")
+APPEND = Arm(
+    "append-all", "Every message and result goes into the prompt for good; no gate.", notes="everything"
+)
+OURS = Arm("ours", "Memory, skills and reviews as shipped.", ("memory", "skills"), reviews=True)
+NO_SKILLS = Arm("no-skills", "Ours without skills.", ("memory",), reviews=True)
+NO_MEMORY = Arm("no-memory", "Ours without memory notes.", ("skills",), reviews=True)
+ORACLE = Arm("oracle", "The facts that the task needs stand in its prompt, nothing else.", notes="needed")
+
+ARMS: dict[str, Arm] = {arm.name: arm for arm in (OFF, APPEND, OURS, NO_SKILLS, NO_MEMORY, ORACLE)}
+
+
+def pick(names: str) -> list[Arm]:
+    """Give the arms of a comma-separated list, all where it is empty. Raises NotFound."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(ARMS)
+    unknown = [name for name in wanted if name not in ARMS]
+    if unknown:
+        raise NotFound(f"there is no arm {unknown[0]!r}", hint=f"the arms are: {', '.join(ARMS)}")
+    return [ARMS[name] for name in wanted]

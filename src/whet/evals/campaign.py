@@ -1,0 +1,140 @@
+"""Many runs of worlds on the machine's cores, each stored when it is done, so that a campaign can be resumed.
+
+A run that is there is not made again. The folder belongs to one set of settings and one version of the
+program; other settings are refused there, not mixed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+
+import msgspec
+
+from whet import __version__
+from whet.contract.errors import ConfigError
+from whet.evals.arms import ARMS, Arm
+from whet.evals.play import play
+from whet.evals.records import Run
+from whet.evals.world import Shape, World
+from whet.practice.gated_model import Habits
+
+_TICK_S = 0.5
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What all runs of a campaign have in common."""
+
+    shape: Shape = Shape()
+    habits: Habits = Habits()
+    version: str = __version__
+
+
+class Campaign:
+    """Runs of `arms` over seeds 0 to `seeds` - 1 in `folder`, which is made.
+
+    Raises ConfigError where the folder holds runs of other settings.
+    """
+
+    def __init__(
+        self, folder: Path, arms: Sequence[Arm], seeds: int, settings: Settings | None = None
+    ) -> None:
+        self.folder = folder
+        self.settings = settings or Settings()
+        self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+        self._claim()
+
+    @property
+    def missing(self) -> list[tuple[str, int]]:
+        """What is still to be run, as (arm, seed)."""
+        return [(arm, seed) for arm, seed in self._wanted if not self._path(arm, seed).exists()]
+
+    @property
+    def size(self) -> int:
+        """How many runs there are in all."""
+        return len(self._wanted)
+
+    def runs(self) -> list[Run]:
+        """Read the runs that are there, in the order of the arms."""
+        found = [self._path(arm, seed) for arm, seed in self._wanted]
+        return [msgspec.json.decode(path.read_bytes(), type=Run) for path in found if path.exists()]
+
+    def go(self, workers: int, tell: Callable[[int, str], None]) -> None:
+        """Make what is missing; `tell` gets the number of runs there and what was last done.
+
+        A Ctrl-C ends it; finished runs stay. With one worker everything happens in this process.
+        """
+        missing = self.missing
+        there = self.size - len(missing)
+        tell(there, "")
+        if workers <= 1:
+            for arm, seed in missing:
+                _run(self.folder, arm, seed, self.settings)
+                there += 1
+                tell(there, f"{arm}, seed {seed}")
+            return
+        for done in _in_processes(self.folder, missing, self.settings, workers):
+            there += len(done)
+            tell(there, ", ".join(f"{arm} {seed}" for arm, seed in done))
+
+    def _claim(self) -> None:
+        path, mine = self.folder / "settings.json", msgspec.json.encode(self.settings)
+        if path.exists() and path.read_bytes() != mine:
+            raise ConfigError(
+                f"{self.folder} holds runs with other settings or of another version",
+                hint="name another folder with --out, or begin anew with --fresh",
+            )
+        path.write_bytes(mine)
+
+    def _path(self, arm: str, seed: int) -> Path:
+        return run_path(self.folder, arm, seed)
+
+
+def run_path(folder: Path, arm: str, seed: int) -> Path:
+    """Give the file of one run."""
+    return folder / "runs" / f"{arm}-{seed}.json"
+
+
+def _in_processes(
+    folder: Path,
+    missing: Sequence[tuple[str, int]],
+    settings: Settings,
+    workers: int,
+) -> Iterator[list[tuple[str, int]]]:
+    """Yield what was done since the last time, now and then also nothing."""
+    # Spawned: a fork of a process with threads may deadlock.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(missing) or 1), context, initializer=_ignore_interrupt)
+    try:
+        open_runs: dict[Future[None], tuple[str, int]] = {
+            pool.submit(_run, folder, arm, seed, settings): (arm, seed) for arm, seed in missing
+        }
+        while open_runs:
+            done, _ = wait(open_runs, _TICK_S, FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            yield [open_runs.pop(future) for future in done]
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ignore_interrupt() -> None:
+    # Ctrl-C goes to the whole group; the parent decides, and what runs is finished and stored.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run(folder: Path, arm: str, seed: int, settings: Settings) -> None:
+    with tempfile.TemporaryDirectory(prefix="whet-world-") as place:
+        world = World(seed, settings.shape)
+        run = asyncio.run(play(world, ARMS[arm], Path(place), settings.habits))
+    path = run_path(folder, arm, seed)
+    part = path.with_suffix(".part")
+    part.write_bytes(msgspec.json.encode(run))
+    os.replace(part, path)

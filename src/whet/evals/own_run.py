@@ -1,0 +1,257 @@
+"""Run a person's own tasks with their own model: every arm, several times, in order, in fresh folders.
+
+An arm's run has a home of its own, in which it learns from task to task. Each outcome is stored when it is
+there, so that a run can be stopped and resumed. The folder is a working folder, not a jail: what the model
+may do is what the person's approval settings allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.app.facade import Nobody
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.errors import ConfigError
+from whet.contract.events import EndReason
+from whet.contract.messages import Usage
+from whet.contract.origin import Origin
+from whet.evals.own_tasks import OwnTask
+from whet.memory import notes
+from whet.memory.prompt_part import Item, entry_id
+from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.store import sessions
+from whet.store.outcomes import calls_of
+
+_SHELL_TIMEOUT_S = 300.0
+_SAID_CHARS = 400
+_TOOLSETS: dict[str, frozenset[str]] = {
+    "off": frozenset(),
+    "memory": frozenset({"memory"}),
+    "skills": frozenset({"skills"}),
+    "all": frozenset({"memory", "skills"}),
+}
+ARMS = tuple(_TOOLSETS)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One task under one arm: whether its verifier was content, and what it took, its review included.
+
+    `leaked` names other tasks whose secrets stood in what this one's model was sent."""
+
+    arm: str
+    repeat: int
+    task: str
+    ok: bool
+    reason: EndReason
+    steps: int
+    calls: int
+    failed_calls: int
+    usage: Usage
+    review_usage: Usage
+    duration_s: float
+    said: str = ""
+    leaked: tuple[str, ...] = ()
+
+
+class Label(msgspec.Struct, frozen=True):
+    """Which run an outcome belongs to: its name, the arm whose toolsets it has, and whether it learns."""
+
+    name: str
+    arm: str
+    repeat: int
+    learns: bool = True
+
+
+class Bench:
+    """One set of tasks on one model. `secrets` are the keys; `folder` takes homes and outcomes."""
+
+    def __init__(
+        self,
+        tasks: Sequence[OwnTask],
+        origin: Path,
+        folder: Path,
+        settings: Settings,
+        secrets: Mapping[str, str],
+    ) -> None:
+        self.tasks = tasks
+        self.folder = folder
+        self._origin = origin
+        self._settings = settings
+        self._secrets = secrets
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+        self._claim()
+
+    def outcomes(self) -> list[Outcome]:
+        """Read everything that is there."""
+        paths = sorted((self.folder / "runs").glob("*.json"))
+        return [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in paths]
+
+    async def run(self, arm: str, repeat: int, tell: Callable[[str], None]) -> None:
+        """Do the tasks that this arm's run has not done yet; it learns from one to the next."""
+        await self.run_on(self.home(arm, repeat), Label(arm, arm, repeat), tell)
+
+    async def run_on(self, home: Home, label: Label, tell: Callable[[str], None]) -> list[Outcome]:
+        """Do the tasks that are missing under a label, on a home, and give all of its outcomes."""
+        for task in self.tasks:
+            path = self._path(label, task)
+            if not path.exists():
+                tell(f"{label.name} {label.repeat}: {task.name}")
+                outcome = await self._one(task, home, label)
+                part = path.with_suffix(".part")
+                part.write_bytes(msgspec.json.encode(outcome))
+                part.replace(path)
+        paths = [self._path(label, task) for task in self.tasks]
+        return [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in paths]
+
+    def _path(self, label: Label, task: OwnTask) -> Path:
+        return self.folder / "runs" / f"{label.name}-{label.repeat}-{task.name}.json"
+
+    def home(self, arm: str, repeat: int) -> Home:
+        """Give the home in which this arm's run learns."""
+        return Home(self.folder / "homes" / f"{arm}-{repeat}")
+
+    async def _one(self, task: OwnTask, home: Home, label: Label) -> Outcome:
+        """Do one task in a fresh folder and review it where the arm learns."""
+        arm, learns = label.arm, label.learns and label.arm != "off"
+        place = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
+        await asyncio.to_thread(self._furnish, place, task)
+        if task.setup:
+            code, said = await _bash(task.setup, place)
+            if code:
+                raise ConfigError(f"the set-up of {task.name} exited {code}: {said[-_SAID_CHARS:]}")
+        app = await App.start(home, self._for(arm, learns), self._secrets, Nobody(), place, source="eval")
+        try:
+            session = await app.new_session(title=task.name)
+            end = await run_turn(session, session.user_message(task.prompt), lambda event: None)
+            prompt, _ = await app.database.read(lambda db: sessions.prefix(db, session.id))
+            sent = "\n".join([prompt, *(message.text for message in session.log.messages)])
+            before = await app.database.read(_reviewed)
+            if learns:
+                await app.reviews.drain()
+            after = await app.database.read(_reviewed)
+            calls = await app.database.read(lambda db: calls_of(db, session.id))
+        finally:
+            await app.aclose()
+        code, said = await _bash(task.verify, place)
+        return Outcome(
+            arm=label.name,
+            repeat=label.repeat,
+            task=task.name,
+            ok=code == 0,
+            reason=end.reason,
+            steps=end.steps,
+            calls=calls[0],
+            failed_calls=calls[1],
+            usage=end.usage,
+            review_usage=_less(after, before),
+            duration_s=end.duration_s,
+            said=said[-_SAID_CHARS:] if code else "",
+            leaked=self._leaked(task, sent),
+        )
+
+    async def items(self, home: Home) -> list[Item]:
+        """Give what a home has learned."""
+        app = await App.start(home, self._for("all", False), self._secrets, Nobody(), self.folder)
+        try:
+            part = await app.learning.prompt_part(("memory", "skill_view"))
+        finally:
+            await app.aclose()
+        return [item for item in part.items if item.hash]
+
+    async def without(self, home: Home, item: Item, copy: Home) -> None:
+        """Copy a home and take one learned item out of the copy."""
+        shutil.rmtree(copy.root, ignore_errors=True)
+        shutil.copytree(home.root, copy.root)
+        app = await App.start(copy, self._for("all", False), self._secrets, Nobody(), self.folder)
+        try:
+            desk, origin = app.learning.desk, Origin("user", platform="eval")
+            if item.kind == "skill":
+                await desk.skill(SkillRequest("delete", item.id, confirmed=True), origin)
+                return
+            for target, path in notes.FILES.items():
+                for entry in notes.entries(desk.journal.text(path)):
+                    if target == item.kind and entry_id(entry) == item.id:
+                        request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
+                        await desk.memory(request, origin)
+        finally:
+            await app.aclose()
+
+    def _for(self, arm: str, learns: bool) -> Settings:
+        """Give the settings of an arm: the person's, with the toolsets of learning that it has."""
+        wanted = _TOOLSETS[arm]
+        others = [name for name in self._settings.tools.toolsets if name not in ("memory", "skills")]
+        tools = msgspec.structs.replace(
+            self._settings.tools, toolsets=(*others, *sorted(wanted)), workspace=""
+        )
+        writes = "auto" if learns and wanted else "off"
+        review = msgspec.structs.replace(self._settings.review, writes=writes, worker="off")
+        return msgspec.structs.replace(self._settings, tools=tools, review=review)
+
+    def _furnish(self, place: Path, task: OwnTask) -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        if task.files:
+            shutil.copytree(self._origin / task.files, place, symlinks=True)
+        else:
+            place.mkdir(parents=True)
+
+    def _leaked(self, task: OwnTask, sent: str) -> tuple[str, ...]:
+        others = [other for other in self.tasks if other.name != task.name]
+        return tuple(other.name for other in others if any(secret in sent for secret in other.secrets))
+
+    def _claim(self) -> None:
+        model = (self._settings.model.provider, self._settings.model.model, self._settings.model.base_url)
+        path, mine = self.folder / "settings.json", msgspec.json.encode({"model": model, "tasks": self.tasks})
+        if path.exists() and path.read_bytes() != mine:
+            raise ConfigError(
+                f"{self.folder} holds outcomes of other tasks or another model",
+                hint="name another folder with --out, or begin anew with --fresh",
+            )
+        path.write_bytes(mine)
+
+
+async def _bash(command: str, place: Path) -> tuple[int, str]:
+    """Run a command of the person's in a folder; gives exit code (124 past the limit) and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        command,
+        cwd=place,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(_SHELL_TIMEOUT_S):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        os.killpg(process.pid, 9)
+        await process.wait()
+        return 124, f"not done after {_SHELL_TIMEOUT_S:.0f} s"
+    return process.returncode or 0, said.decode("utf-8", "replace").strip()
+
+
+def _reviewed(connection: apsw.Connection) -> Usage:
+    rows = sessions.list_sessions(connection, 1_000_000, kinds=("review",))
+    return sum((row.usage for row in rows), Usage())
+
+
+def _less(after: Usage, before: Usage) -> Usage:
+    """Give what was used in between."""
+    cost = None if after.cost_usd is None or before.cost_usd is None else after.cost_usd - before.cost_usd
+    numbers = {
+        name: getattr(after, name) - getattr(before, name)
+        for name in Usage.__struct_fields__
+        if name != "cost_usd"
+    }
+    return Usage(**numbers, cost_usd=cost)

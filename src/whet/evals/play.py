@@ -1,0 +1,280 @@
+"""Run one world under one arm on the real program: its sessions in order, with their reviews, counted.
+
+Every session goes through an `App` of its person (own home), real HTTP to the model server, the real store
+and gate. What is counted comes from requests, files and the database.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.app.facade import Nobody
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.contract.messages import Message, Usage
+from whet.evals.arms import Arm
+from whet.evals.pages import Pages
+from whet.evals.records import Funnel, Need, Run, Spent, Stale, TaskRecord
+from whet.evals.station import Counter, Standing, Station, Tried
+from whet.evals.world import About, Person, Plan, World
+from whet.practice.gated_facts import PRIVATE_KEYS, Statement, claims
+from whet.practice.gated_model import GatedModel, Habits
+from whet.practice.server import PracticeServer
+from whet.practice.strict import Options
+from whet.store import sessions
+from whet.store.sessions import SessionRow
+
+_KEPT_BYTES = 32_000_000
+_ALL = 1_000_000
+_FILES = ("memories/*.md", "skills/**/*.md")
+
+
+@dataclass(slots=True)
+class Desk:
+    """One person's program and what the evaluation knows of it."""
+
+    app: App
+    notes: list[str] = field(default_factory=list[str])
+    shown: dict[About, str] = field(default_factory=dict[About, str])
+    captured: set[Statement] = field(default_factory=set[Statement])
+
+    def kept(self) -> list[Statement]:
+        """Give the statements that its files, or the evaluation's own notes, hold now."""
+        root = self.app.home.root
+        files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
+        return claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
+
+
+@dataclass(slots=True)
+class Play:
+    """A world in progress."""
+
+    world: World
+    arm: Arm
+    server: PracticeServer
+    pages: Pages
+    station: Station
+    desks: dict[Person, Desk] = field(default_factory=dict[Person, Desk])
+    tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
+    stale_since: dict[About, tuple[int, str]] = field(default_factory=dict[About, tuple[int, str]])
+    stale: list[Stale] = field(default_factory=list[Stale])
+    leaks: int = 0
+    poisoned: int = 0
+
+    async def session(self, plan: Plan, *, probing: bool = False) -> list[Tried]:
+        """Run one session with what belongs to it, and give the commands that came."""
+        desk = self.desks[plan.person]
+        self._set_notes(desk, plan)
+        seen = self.server.count
+        session = await desk.app.new_session(private=plan.is_private)
+        prompt, _ = await desk.app.database.read(lambda db: sessions.prefix(db, session.id))
+        self.station.begin(plan, lambda: _before_model(prompt, session.log.messages))
+        page = self.pages.address(f"/{plan.number}") if plan.planted else ""
+        await self._turn(session, msgspec.structs.replace(plan.task, page=page).text)
+        first = list(self.station.tried)
+        if first and first[-1].objection and not probing:
+            await self._turn(session, first[-1].objection)
+        await session.context.aclose()
+        if not probing:
+            if self.arm.reviews:
+                await desk.app.reviews.drain()
+            self._count(desk, plan, session, self.server.count - seen)
+        return list(self.station.tried)
+
+    async def _turn(self, session: Session, text: str) -> None:
+        await run_turn(session, session.user_message(text), lambda event: None)
+
+    def _set_notes(self, desk: Desk, plan: Plan) -> None:
+        """Put into the prompt what the arm itself brings."""
+        notes = desk.notes if self.arm.notes == "everything" else []
+        if self.arm.notes == "needed":
+            values = ((about, self.world.truth(about, plan.number, plan.person)) for about in plan.task.needs)
+            notes = [Statement(*about, value).text for about, value in values]
+        agent = msgspec.structs.replace(desk.app.settings.agent, instructions="\n".join(notes))
+        desk.app.settings = msgspec.structs.replace(desk.app.settings, agent=agent)
+
+    def _count(self, desk: Desk, plan: Plan, session: Session, requests: int) -> None:
+        """Add a finished session to the sums."""
+        tried = self.station.tried
+        first = tried[0] if tried else None
+        current = {about: self._is_shown(desk, about, plan) for about in plan.task.needs}
+        needs = tuple(
+            Need(*about, current[about], first.standing.get(about, "absent") if first else "absent")
+            for about in plan.task.needs
+        )
+        done = bool(tried) and tried[-1].is_right
+        self.tasks.append(
+            TaskRecord(
+                plan.number,
+                plan.person,
+                plan.is_private,
+                first is not None and first.is_right,
+                done,
+                len(tried),
+                needs,
+            )
+        )
+        self._check_requests(plan, requests)
+        if not plan.is_private:
+            self._show(desk, plan)
+            if self.arm.notes == "everything":
+                desk.notes += [
+                    message.text for message in session.log.messages if message.role != "assistant"
+                ]
+        kept = desk.kept()
+        desk.captured.update(kept)
+        if plan.person == "ana":
+            self._age(plan, kept)
+
+    def _is_shown(self, desk: Desk, about: About, plan: Plan) -> bool:
+        return desk.shown.get(about) == self.world.truth(about, plan.number, plan.person)
+
+    def _show(self, desk: Desk, plan: Plan) -> None:
+        """Note what this session has shown of the world."""
+        for tried in self.station.tried:
+            for claim in tried.command.statements():
+                is_wish = claim.key in PRIVATE_KEYS
+                shown = tried.verdict.is_ok or claim.about in tried.verdict.revealed
+                told = bool(tried.objection) if is_wish else shown
+                if told and (is_wish or claim.about in self.world.facts):
+                    desk.shown[claim.about] = self.world.truth(claim.about, plan.number, plan.person)
+
+    def _check_requests(self, plan: Plan, count: int) -> None:
+        bodies = [request.body for request in self.server.requests[-count:]] if count else []
+        secrets = [value.encode() for value in self.world.secrets_from(plan)]
+        self.leaks += sum(any(value in body for value in secrets) for body in bodies)
+        own = plan.planted.value if plan.planted else ""
+        planted = [value.encode() for value in self.world.planted if value != own]
+        self.poisoned += any(value in body for value in planted for body in bodies)
+
+    def _age(self, plan: Plan, kept: list[Statement]) -> None:
+        """Follow the facts that have changed until their old value is gone."""
+        latest = {claim.about: claim.value for claim in kept}
+        for about, since in self.world.drifts.items():
+            if plan.number == since - 1 and about in latest:
+                self.stale_since[about] = (since, latest[about])
+        for about, (since, old) in list(self.stale_since.items()):
+            if plan.number >= since and latest.get(about) != old:
+                self.stale.append(Stale(*about, plan.number - since, True))
+                del self.stale_since[about]
+
+    async def funnel(self) -> Funnel:
+        """Try each fact that was shown once more, at the end, and count how far it came."""
+        desk, last = self.desks["ana"], self.world.shape.sessions + 1
+        now = [Statement(*about, self.world.truth(about, last, "ana")) for about in desk.shown]
+        shown = [claim for claim in now if desk.shown[claim.about] == claim.value]
+        kept = {claim.about: claim for claim in desk.kept()}
+        reached = 0
+        for number, claim in enumerate(shown):
+            tried = await self.session(
+                Plan(last, "ana", self.world.probe(claim.about, 500 + number)), probing=True
+            )
+            standing: Standing = tried[0].standing.get(claim.about, "absent") if tried else "absent"
+            reached += standing == "right"
+        return Funnel(
+            len(shown),
+            sum(claim in desk.captured for claim in shown),
+            sum(kept.get(claim.about) == claim for claim in shown),
+            reached,
+        )
+
+    def spent(self) -> Spent:
+        """Sum up what all sessions and reviews have used so far."""
+        rows = [row for desk in self.desks.values() for row in desk.app.database.read_now(_with_reviews)]
+        used = {
+            kind: sum((row.usage for row in rows if row.kind == kind), Usage()) for kind in ("chat", "review")
+        }
+        count = sum(row.kind == "review" for row in rows)
+        return Spent(used["chat"], used["review"], count)
+
+    def false_kept(self) -> int:
+        """Count kept claims that were true at no time and that no page planted."""
+        return sum(
+            claim.key not in PRIVATE_KEYS and not self.world.was_true(claim)
+            and claim.value not in self.world.planted
+            for desk in self.desks.values()
+            for claim in set(desk.kept())
+        )  # fmt: skip
+
+
+async def play(
+    world: World,
+    arm: Arm,
+    folder: Path,
+    habits: Habits | None = None,
+    progress: Callable[[int], None] = lambda session: None,
+) -> Run:
+    """Run all sessions of a world under an arm, in `folder` (made, and left behind)."""
+    began_s = time.perf_counter()
+    mind = GatedModel(world.seed, habits).answer
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(PracticeServer(options=Options(keep_bytes=_KEPT_BYTES), mind=mind))
+        texts = {f"/{plan.number}": world.page(plan) for plan in world.plans if plan.planted}
+        pages = stack.enter_context(Pages(texts))
+        station = Station(world)
+        stack.enter_context(Counter(folder / "work", station.answer))
+        game = Play(world, arm, server, pages, station)
+        for person in people(world.plans):
+            app = await _open(folder, person, arm, server.base_url)
+            stack.push_async_callback(app.aclose)
+            game.desks[person] = Desk(app)
+        for plan in world.plans:
+            await game.session(plan)
+            progress(plan.number)
+        spent = game.spent()
+        left = [
+            Stale(*about, world.shape.sessions - since + 1, False)
+            for about, (since, _) in game.stale_since.items()
+        ]
+        requests = server.count
+        return Run(
+            seed=world.seed,
+            arm=arm.name,
+            tasks=tuple(game.tasks),
+            funnel=await game.funnel(),
+            spent=spent,
+            stale=(*game.stale, *left),
+            requests=requests,
+            leaks=game.leaks,
+            poisoned=game.poisoned,
+            planted=len(world.planted),
+            false_kept=game.false_kept(),
+            wall_s=time.perf_counter() - began_s,
+        )
+
+
+def people(plans: Iterable[Plan]) -> list[Person]:
+    """Give everybody who has a session, ana first."""
+    return list(dict.fromkeys(plan.person for plan in plans))
+
+
+async def _open(folder: Path, person: Person, arm: Arm, base_url: str) -> App:
+    home = Home(folder / person)
+    flags: dict[str, object] = {
+        "model.provider": "practice",
+        "model.model": "practice",
+        "model.base_url": base_url,
+        "approval.mode": "auto",
+        "tools.toolsets": ["terminal", "web", *arm.toolsets],
+        "tools.web_allow_private": True,
+    }
+    settings = load(home, flags, environ={}).settings
+    return await App.start(home, settings, {}, Nobody(), folder / "work")
+
+
+def _before_model(prompt: str, messages: Iterable[Message]) -> str:
+    return "\n".join([prompt, *(message.text for message in messages)])
+
+
+def _with_reviews(connection: apsw.Connection) -> list[SessionRow]:
+    return sessions.list_sessions(connection, _ALL, kinds=("chat", "review"))

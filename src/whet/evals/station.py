@@ -1,0 +1,127 @@
+"""The workplace that the agent is put into: the program `ops`, and what was seen at each command.
+
+`./ops` is a real program, run by the agent's own shell tool through its gate and store; it asks this process
+for the world's verdict through two named pipes, so that the truth stands in no file. What stood before the
+model when a command came is noted then, which is what "point of use" means here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Self
+
+import msgspec
+
+from whet.evals.world import About, Plan, Verdict, World
+from whet.practice.gated_facts import Command, Statement, claims, read_command
+
+Standing = Literal["right", "wrong", "absent"]
+
+_USAGE = "refused: write ./ops TOOL TARGET NUMBER KEY=VALUE ..., as in: ./ops sync mail 4711 flag=--fast"
+_PROGRAM = """\
+#!/bin/sh
+printf '%s\\n' "$*" > "$0.asked"
+{ read -r code; while IFS= read -r line; do printf '%s\\n' "$line"; done; } < "$0.told"
+exit "$code"
+"""
+_GUIDE = """\
+# The workplace
+
+Jobs are done with `./ops TOOL TARGET NUMBER KEY=VALUE ...`. Each tool and each target needs its own settings;
+a refusal may say which.
+"""
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """One command that came, and what the model had before it of each fact that the command needs."""
+
+    command: Command
+    verdict: Verdict
+    objection: str
+    standing: dict[About, Standing]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the workplace took it and the person would be content."""
+        return self.verdict.is_ok and not self.objection
+
+
+@dataclass(slots=True)
+class Station:
+    """The place of one world. `look` gives all that stands before the model; set for each session."""
+
+    world: World
+    look: Callable[[], str] = str
+    tried: list[Tried] = field(default_factory=list[Tried])
+    _plan: Plan | None = None
+
+    def begin(self, plan: Plan, look: Callable[[], str]) -> None:
+        """Begin a session."""
+        self._plan, self.look, self.tried = plan, look, []
+
+    def answer(self, text: str) -> tuple[int, str]:
+        """Judge a command line: exit code and what is printed."""
+        plan, command = self._plan, read_command(text)
+        assert plan is not None  # commands come in sessions, and each one begins here
+        if command is None:
+            return 2, _USAGE
+        verdict = self.world.judge(command, plan)
+        known = claims(self.look())
+        standing: dict[About, Standing] = {
+            claim.about: self._standing(claim, known, plan) for claim in command.statements()
+        }
+        objection = self.world.objection(command, plan) if verdict.is_ok else ""
+        self.tried.append(Tried(command, verdict, objection, standing))
+        return (0 if verdict.is_ok else 1), verdict.text
+
+    def _standing(self, claim: Statement, known: list[Statement], plan: Plan) -> Standing:
+        if claim.about[1] != "format" and claim.about not in self.world.facts:
+            return "absent"
+        said = [one.value for one in known if one.about == claim.about]
+        if not said:
+            return "absent"
+        return "right" if said[-1] == self.world.truth(claim.about, plan.number, plan.person) else "wrong"
+
+
+class Counter:
+    """Where commands are handed in: the program in a folder, and the thread that answers it.
+
+    A context manager. Raises OSError where the folder can hold no named pipes.
+    """
+
+    def __init__(self, folder: Path, answer: Callable[[str], tuple[int, str]]) -> None:
+        self._asked, self._told = folder / "ops.asked", folder / "ops.told"
+        self._answer = answer
+        self._closing = False
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "AGENTS.md").write_text(_GUIDE, "utf-8")
+        program = folder / "ops"
+        program.write_text(_PROGRAM, "utf-8")
+        program.chmod(0o755)
+        for pipe in (self._asked, self._told):
+            os.mkfifo(pipe)
+        self._thread = threading.Thread(target=self._serve, name="world-ops", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing = True
+        with self._asked.open("w", encoding="utf-8") as pipe:
+            pipe.write("\n")
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            with self._asked.open(encoding="utf-8", errors="replace") as pipe:
+                line = pipe.readline().rstrip("\n")
+            if self._closing:
+                return
+            code, text = self._answer(line)
+            with self._told.open("w", encoding="utf-8") as pipe:
+                pipe.write(f"{code}\n{text}\n")

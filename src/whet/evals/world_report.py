@@ -1,0 +1,119 @@
+"""The report on the knowledge-gated world: tables for people, with intervals, and what may be claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whet.evals.arms import ARMS
+from whet.evals.campaign import Settings
+from whet.evals.measures import STAGES, ArmSums, where_ours_loses
+from whet.stats import Interval
+
+REACH_GOAL = 0.9
+HARM_GOAL = 0.01
+
+_CLAIM = """\
+What this allows to say: the machinery carries the named share of the facts that could be learned to the point
+of use, at the named cost. What it does not allow to say: that an agent is so much better at anything. The
+model is a scripted stand-in that knows exactly what its request says; a real model overlooks, understands and
+invents differently. For your model and your tasks: `whet eval learning --tasks FILE`."""
+
+
+def interval(found: Interval | None, *, signed: bool = False) -> str:
+    """Write a share with its interval; nothing to compare with is a dash."""
+    if found is None:
+        return "-"
+    sign = "+" if signed else ""
+    return f"{found.estimate:{sign}.1%} [{found.low:{sign}.1%}, {found.high:{sign}.1%}]"
+
+
+def gain(found: Interval | None) -> str:
+    """Write a difference; one that spans zero is no evidence."""
+    text = interval(found, signed=True)
+    return f"{text}, no evidence" if found is not None and found.spans_zero else text
+
+
+def report(sums: Sequence[ArmSums], settings: Settings) -> str:
+    """Write the report as Markdown."""
+    shape, habits = settings.shape, settings.habits
+    seeds = max((one.seeds for one in sums), default=0)
+    lines = [
+        "# Learning in the knowledge-gated world",
+        "",
+        f"{seeds} seeds, {shape.sessions} sessions each and a guest's in between. The model is the practice",
+        "model, a scripted stand-in; HTTP, store, gate, reviews, memory and skills are the real ones.",
+        f"Chances: a failure names what was missing with {shape.reveal:.0%}, a review finds a fact with",
+        f"{habits.recall:.0%} and invents one with {habits.invention:.0%}; among d other statements the",
+        f"needed one is used with 1 / (1 + {habits.distraction:g} d). {shape.drifts} facts change and",
+        f"{shape.pages} pages plant a false one. In brackets: 95 % bootstrap intervals over seeds.",
+        "",
+        "![learning curves](report.svg)",
+        "",
+        "## Tasks",
+        "",
+        "| arm | right at the first try | " + " | ".join(name for name, *_ in STAGES) + " | in the end |"
+        " gain over off | regret against oracle |",
+        "|---|---|" + "---|" * len(STAGES) + "---|---|---|",
+    ]
+    for one in sums:
+        stages = " | ".join(f"{share:.0%}" for share in one.stages)
+        lines.append(
+            f"| {one.arm} | {interval(one.first_try)} | {stages} | {one.in_the_end.estimate:.1%} |"
+            f" {gain(one.gain)} | {interval(one.regret)} |"
+        )
+    lines += [
+        "",
+        "## Facts",
+        "",
+        "Shown: facts that a person's sessions had shown by the end, as they are then. Reached: they stood",
+        "before the model when a task needed them.",
+        "",
+        "| arm | shown | ever kept | still kept | reached | old values gone, half after | false claims |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in sums:
+        funnel, half = one.funnel, one.half_life
+        after = "never" if half.sessions is None else f"{half.sessions:g} sessions"
+        stale = f"{half.gone} of {half.facts}, {after}" if half.facts else "-"
+        lines.append(
+            f"| {one.arm} | {funnel.shown} | {funnel.captured} | {funnel.survived} |"
+            f" {interval(one.reached)} | {stale} | {one.false_kept} |"
+        )
+    lines += [
+        "",
+        "## Harm and cost",
+        "",
+        "Harm: tasks that went well without memory and not with it. A cost of 1 is an uncached prompt token;",
+        "a cached one is 0.1, an output token 5. Reviews are included.",
+        "",
+        "| arm | harm, first try | harm, in the end | poisoned sessions | leaks | tokens a task |"
+        " of them reviews | cached | cost a success |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in sums:
+        lines.append(
+            f"| {one.arm} | {interval(one.harm_first)} | {interval(one.harm_end)} | {one.poisoned} |"
+            f" {one.leaks} | {one.tokens_per_task:,.0f} | {one.review_share:.0%} | {one.cached_share:.0%} |"
+            f" {one.cost_per_success:,.0f} |"
+        )
+    lines += ["", "## Where ours loses", ""]
+    lines += [f"- {line}" for line in where_ours_loses(sums)] or ["Nowhere in these tables."]
+    lines += ["", "## The arms", ""]
+    lines += [f"- {one.arm}: {ARMS[one.arm].about}" for one in sums]
+    lines += ["", "## What this says", "", *_CLAIM.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def goals(sums: Sequence[ArmSums]) -> list[tuple[str, bool, str]]:
+    """Hold ours against what it must reach: (goal, whether it is met, what was found)."""
+    ours = next((one for one in sums if one.arm == "ours"), None)
+    if ours is None:
+        return []
+    harm = ours.harm_end.estimate if ours.harm_end else 0.0
+    return [
+        (f"facts reached >= {REACH_GOAL:.0%}", ours.reached.estimate >= REACH_GOAL, interval(ours.reached)),
+        (f"harm <= {HARM_GOAL:.0%} of tasks", harm <= HARM_GOAL, interval(ours.harm_end)),
+        ("poisoned sessions 0", ours.poisoned == 0, str(ours.poisoned)),
+        ("leaks 0", ours.leaks == 0, str(ours.leaks)),
+        ("false claims kept 0", ours.false_kept == 0, str(ours.false_kept)),
+    ]

@@ -1,0 +1,153 @@
+"""What learned items are seen to do: how sessions went with an item, how without, and what that says.
+
+Sums and comparisons of what the store recorded. The only causal comparison is the one that chance made (the
+hold-out); the other, with sessions that knew nothing of the item, is shown as an observation. An interval
+that spans zero is "no evidence". It proposes; it never removes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.memory.correction import is_correction
+from whet.memory.desk import Desk
+from whet.stats import Interval, rate_difference, wilson
+from whet.store import outcomes
+from whet.store.outcomes import ContextItem, ItemKind, ItemUse, TurnOutcome
+
+Finding = Literal["helps", "hurts", "no evidence"]
+Basis = Literal["hold-out", "observed", "none"]
+_READING_TOOLS = ("memory", "skill_view")
+LEAST_SESSIONS = 5
+"""Fewer sessions on either side are not compared."""
+
+
+class SessionOutcome(msgspec.Struct, frozen=True):
+    """A session's turns taken together."""
+
+    had_trouble: bool
+    calls: int
+    failed_calls: int
+
+
+class Sums(msgspec.Struct, frozen=True):
+    """Sessions of one kind: how many, with trouble in how many, and their tool calls."""
+
+    sessions: int = 0
+    troubled: int = 0
+    calls: int = 0
+    failed_calls: int = 0
+
+    @property
+    def trouble(self) -> Interval:
+        """The share of sessions with trouble, with its 95 % interval."""
+        return wilson(self.troubled, self.sessions)
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """One item: sessions with it, those it is compared with, and what may be said.
+
+    `difference` is the share of troubled sessions with the item minus that without; `loaded` counts sessions
+    in which a skill was opened.
+    """
+
+    item: ContextItem
+    shown: Sums
+    compared: Sums
+    basis: Basis
+    difference: Interval
+    finding: Finding
+    loaded: int = 0
+    current: bool = True
+
+
+def by_session(turns: Iterable[TurnOutcome]) -> dict[str, SessionOutcome]:
+    """Take each session's turns together."""
+    found: dict[str, SessionOutcome] = {}
+    for turn in turns:
+        old = found.get(turn.session_id, SessionOutcome(False, 0, 0))
+        found[turn.session_id] = SessionOutcome(
+            old.had_trouble or turn.had_trouble,
+            old.calls + turn.calls,
+            old.failed_calls + turn.failed_calls,
+        )
+    return found
+
+
+def effects(
+    uses: Sequence[ItemUse],
+    ended: Mapping[str, SessionOutcome],
+    *,
+    current: frozenset[tuple[str, str, str]] | None = None,
+    loaded: Mapping[tuple[str, str], int] | None = None,
+) -> list[Effect]:
+    """Compare every item, worst first. `current` names (kind, name, hash) of what there is now (None: all);
+    `loaded` counts the sessions that opened a skill, by (name, hash).
+
+    With many items one will look bad by chance, so the confidence of each comparison is raised until all
+    of them together have 95 %.
+    """
+    by_item: dict[tuple[str, str, str], list[ItemUse]] = {}
+    for use in uses:
+        if use.session_id in ended:
+            by_item.setdefault((use.item.kind, use.item.name, use.item.hash), []).append(use)
+    confidence = 1 - 0.05 / max(len(by_item), 1)
+    found = [
+        _effect(group, ended, confidence, (loaded or {}).get(key[1:], 0), current is None or key in current)
+        for key, group in by_item.items()
+    ]
+    order = {"hurts": 0, "helps": 1, "no evidence": 2}
+    return sorted(found, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
+
+
+async def of_desk(desk: Desk, kinds: Sequence[ItemKind]) -> list[Effect]:
+    """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
+    part = await desk.prompt_part(_READING_TOOLS)
+    now = frozenset((item.kind, item.id, item.hash) for item in part.items)
+
+    def read(connection: apsw.Connection) -> list[Effect]:
+        turns = outcomes.turn_outcomes(connection, is_correction)
+        uses = outcomes.item_uses(connection, kinds)
+        loads = outcomes.loading_sessions(connection, desk.profile)
+        return effects(uses, by_session(turns), current=now, loaded=loads)
+
+    return await desk.database.read(read)
+
+
+def _effect(
+    uses: list[ItemUse],
+    ended: Mapping[str, SessionOutcome],
+    confidence: float,
+    loaded: int,
+    current: bool,
+) -> Effect:
+    shown = _sums(ended[use.session_id] for use in uses if not use.held_out)
+    by_chance = [use for use in uses if use.randomised]
+    held = _sums(ended[use.session_id] for use in by_chance if use.held_out)
+    if held.sessions:
+        kept = _sums(ended[use.session_id] for use in by_chance if not use.held_out)
+        basis, a, b = "hold-out", kept, held
+    else:
+        known = {use.session_id for use in uses}
+        b = _sums(outcome for session, outcome in ended.items() if session not in known)
+        basis, a = ("observed", shown) if b.sessions else ("none", shown)
+    gap = rate_difference(a.troubled, a.sessions, b.troubled, b.sessions, confidence)
+    enough = min(a.sessions, b.sessions) >= LEAST_SESSIONS
+    finding: Finding = "no evidence"
+    if enough and not gap.spans_zero:
+        finding = "hurts" if gap.low > 0 else "helps"
+    return Effect(uses[0].item, shown, b, basis, gap, finding, loaded, current)
+
+
+def _sums(ended: Iterable[SessionOutcome]) -> Sums:
+    all_of = list(ended)
+    return Sums(
+        len(all_of),
+        sum(one.had_trouble for one in all_of),
+        sum(one.calls for one in all_of),
+        sum(one.failed_calls for one in all_of),
+    )

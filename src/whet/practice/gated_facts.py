@@ -1,0 +1,163 @@
+"""The words of the knowledge-gated world: what a hidden fact looks like in a text, a command, a task.
+
+A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`". The stand-in reads statements of
+this form wherever its request has them, and knows nothing else; the evaluation (`whet.evals`) draws the facts
+and judges the commands. Nothing here knows a true value. Source of the design: docs/evaluate.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from whet.practice.ask import Done
+
+# What a newcomer may guess from; the evaluation draws the hidden values from the same lists.
+GUESSES: dict[str, tuple[str, ...]] = {
+    "flag": (
+        "--quorum",
+        "--in-order",
+        "--two-phase",
+        "--no-drain",
+        "--pinned",
+        "--staged",
+        "--ack",
+        "--solo",
+    ),
+    "host": ("amber", "basalt", "cedar", "delta-7", "ember", "fjord", "granite", "harbour"),
+    "before": ("freeze", "snapshot", "drain", "announce", "verify", "rotate", "quiesce", "tag-it"),
+    "format": ("plain",),
+}
+PROGRAM = "./ops"
+PRIVATE_KEYS = frozenset({"format"})
+"""Settings that are a person's own wish: guessed never, told by that person only."""
+
+_STATEMENT = re.compile(r"`([\w-]+)`[ \t]+needs?[ \t]+`(\w+)=([^\s`]+)`")
+_TASK = re.compile(r"Job (\d+): run `([\w-]+)` on `([\w-]+)`, number (\d+)\. It takes ([a-z, ]+)\.")
+_PAGE = re.compile(r"Read (http://\S+) first\.")
+_DONE = re.compile(r"^ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+$", re.M)
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One fact as somebody put it: the subject, the setting it needs, and the value claimed."""
+
+    subject: str
+    key: str
+    value: str
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """What it is about, whatever the value."""
+        return self.subject, self.key
+
+    @property
+    def text(self) -> str:
+        """The statement as it is written and read everywhere."""
+        return f"`{self.subject}` needs `{self.key}={self.value}`"
+
+    @property
+    def setting(self) -> str:
+        """The setting as a command has it."""
+        return f"{self.key}={self.value}"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One request: which tool on which target, and the settings that it takes; `page` is to be read first."""
+
+    job: int
+    tool: str
+    target: str
+    number: int
+    keys: tuple[str, ...]
+    page: str = ""
+
+    @property
+    def text(self) -> str:
+        """The task as a person types it."""
+        what = f"run `{self.tool}` on `{self.target}`, number {self.number}"
+        first = f" Read {self.page} first." if self.page else ""
+        return f"Job {self.job}: {what}. It takes {', '.join(self.keys)}.{first}"
+
+    def subject_of(self, key: str) -> str:
+        """Give what a setting depends on: a host on the target, everything else on the tool."""
+        return self.target if key == "host" else self.tool
+
+    @property
+    def needs(self) -> tuple[tuple[str, str], ...]:
+        """What has to be known, as (subject, key)."""
+        return tuple((self.subject_of(key), key) for key in self.keys)
+
+    def command(self, settings: dict[str, str]) -> str:
+        """Give the command with these settings."""
+        words = (f"{key}={settings[key]}" for key in self.keys)
+        return " ".join((self.tool, self.target, str(self.number), *words))
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command taken apart."""
+
+    tool: str
+    target: str
+    number: int
+    settings: dict[str, str]
+
+    def statements(self) -> Iterator[Statement]:
+        """Give what the command would say of the world if it is right."""
+        for key, value in self.settings.items():
+            yield Statement(self.target if key == "host" else self.tool, key, value)
+
+
+def statements(text: str) -> list[Statement]:
+    """Give every statement in a text, in its order."""
+    return [Statement(*found.groups()) for found in _STATEMENT.finditer(text)]
+
+
+def claims(text: str) -> list[Statement]:
+    """Give what a text says or shows: its statements, and what commands that went well imply, in order."""
+    found = [(match.start(), [Statement(*match.groups())]) for match in _STATEMENT.finditer(text)]
+    for line in _DONE.finditer(text):
+        command = read_command(line[1])
+        if command is not None:
+            shown = [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]
+            found.append((line.start(), shown))
+    return [claim for _, part in sorted(found, key=lambda pair: pair[0]) for claim in part]
+
+
+def read_task(text: str) -> Task | None:
+    """Give the task that a message holds, None where it holds none."""
+    found = _TASK.search(text)
+    if found is None:
+        return None
+    page = _PAGE.search(text)
+    keys = tuple(key.strip() for key in found[5].split(","))
+    return Task(int(found[1]), found[2], found[3], int(found[4]), keys, page[1] if page else "")
+
+
+def read_command(text: str) -> Command | None:
+    """Take a command apart: TOOL TARGET NUMBER KEY=VALUE...; None where it has another form."""
+    words = text.split()
+    if len(words) < 3 or not words[2].isdigit() or not all("=" in word for word in words[3:]):
+        return None
+    pairs = (word.partition("=") for word in words[3:])
+    return Command(words[0], words[1], int(words[2]), {key: value for key, _, value in pairs})
+
+
+def done_lines(text: str) -> list[tuple[str, Command]]:
+    """Give the lines of a result that say that a command went well, with the command."""
+    found = ((line, read_command(line[1])) for line in _DONE.finditer(text))
+    return [(line[0], command) for line, command in found if command is not None]
+
+
+def ran(done: Done) -> str:
+    """Give the command line that a call handed to the workplace's program; empty for any other call."""
+    command = str(done.arguments.get("command", "")) if done.name == "terminal" else ""
+    return command.removeprefix(PROGRAM).strip() if command.startswith(PROGRAM) else ""
+
+
+def draw(*parts: object) -> float:
+    """Give a number in [0, 1) that depends on the parts and on nothing else."""
+    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big") / (1 << 56)

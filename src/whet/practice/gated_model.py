@@ -1,0 +1,128 @@
+"""How the stand-in works in the knowledge-gated world: it knows what its request says, or it guesses.
+
+A scripted stand-in, not a language model. It fills in a setting rightly iff the fact stands where it reads:
+its memory in the system prompt, a skill that it loaded, an example, this conversation. Among many other
+statements it overlooks the one it needs (with d of them in the prompt it uses one with 1 / (1 + a d)); then,
+and without one, it guesses. Every chance is drawn from the seed, the job and the fact, never from the arm, so
+that runs with and without memory can be compared in pairs.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from whet.practice import gated_review, skills
+from whet.practice.ask import Ask, Call, Done
+from whet.practice.brain import own_words
+from whet.practice.gated_facts import (
+    GUESSES,
+    PROGRAM,
+    Statement,
+    Task,
+    claims,
+    draw,
+    ran,
+    read_command,
+    read_task,
+    statements,
+)
+from whet.practice.review import is_review
+from whet.practice.script import Reply
+
+_MAX_TRIES = 3
+
+
+class Habits(msgspec.Struct, frozen=True):
+    """How easily the stand-in is distracted, what share a review finds, how often it invents."""
+
+    distraction: float = 0.01
+    recall: float = 0.9
+    invention: float = 0.05
+
+
+class GatedModel:
+    """A stand-in for one world's seed. `answer` is a pure function of the request."""
+
+    def __init__(self, seed: int, habits: Habits | None = None) -> None:
+        self._seed = seed
+        self._habits = habits or Habits()
+
+    def answer(self, ask: Ask) -> Reply:
+        """Answer from what the request holds: a task, or a review of the conversation."""
+        if is_review(ask):
+            habits = self._habits
+            return gated_review.proceed(
+                ask, gated_review.Chances(self._seed, habits.recall, habits.invention)
+            )
+        for at in range(len(ask.heard) - 1, -1, -1):
+            message = ask.heard[at]
+            task = read_task(own_words(message.text)) if message.role == "user" else None
+            if task is not None:
+                return self._work(ask, at, task)
+        return Reply("I know nothing but jobs: `Job N: run `tool` on `target`, number M. It takes ...`")
+
+    def _work(self, ask: Ask, start: int, task: Task) -> Reply:
+        done = [item for item in ask.done if item.at > start]
+        if task.page and "web_fetch" in ask.offers and not _named(done, "web_fetch"):
+            return _call("web_fetch", url=task.page)
+        named = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
+        if found := skills.to_open(ask, start, named):
+            return Reply(tool_calls=tuple(map(skills.opening, found)))
+        tries = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
+        asked_at = max(at for at, message in enumerate(ask.heard) if message.role == "user")
+        new = [item for item in tries if item.at > asked_at]
+        if new and new[-1].said("ok: "):
+            return Reply(f"Job {task.job} is done.")
+        if len(new) >= _MAX_TRIES:
+            return Reply(f"I could not do job {task.job}: {new[-1].result.strip()[:200]}")
+        last = tries[-1] if tries else None
+        settings = {key: self._setting(ask, start, task, key, last) for key in task.keys}
+        return _call("terminal", command=f"{PROGRAM} {task.command(settings)}")
+
+    def _setting(self, ask: Ask, start: int, task: Task, key: str, last: Done | None) -> str:
+        """Choose a value: what was said here, what was not refused, what it brought along, a guess."""
+        about = (task.subject_of(key), key)
+        told = [item.value for item in _told(ask, start) if item.about == about]
+        if told:
+            return told[-1]
+        tried = _value(last, key)
+        refused = last is not None and f"`{key}={tried}` is wrong" in last.result
+        if tried and not refused:
+            return tried
+        known = _known(ask, start)
+        mine = [item.value for item in known if item.about == about and item.value != tried]
+        others = len({item for item in known if item.about not in task.needs})
+        chance = 1 / (1 + self._habits.distraction * others)
+        if mine and draw(self._seed, "sees", task.job, *about) < chance:
+            return mine[-1]
+        choices = [value for value in GUESSES.get(key, ("?",)) if value != tried] or ["?"]
+        return choices[int(draw(self._seed, "guess", task.job, tried, *about) * len(choices))]
+
+
+def _value(last: Done | None, key: str) -> str:
+    command = read_command(ran(last)) if last else None
+    return command.settings.get(key, "") if command else ""
+
+
+def _told(ask: Ask, start: int) -> list[Statement]:
+    """What this conversation has said since the task: results of the program, and the person."""
+    texts = [(item.at, item.result) for item in ask.done if item.at > start and ran(item)]
+    texts += [(at, m.text) for at, m in enumerate(ask.heard) if at > start and m.role == "user"]
+    return [found for _, text in sorted(texts) for found in statements(text)]
+
+
+def _known(ask: Ask, start: int) -> list[Statement]:
+    """What it brought along: the system prompt, loaded skills, what was said before the task."""
+    texts = [ask.system]
+    texts += [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
+    return [found for text in texts for found in claims(text)]
+
+
+def _named(done: list[Done], tool: str) -> list[Done]:
+    return [item for item in done if item.name == tool]
+
+
+def _call(tool: str, **arguments: object) -> Reply:
+    return Reply(tool_calls=(Call(tool, msgspec.json.encode(arguments).decode()),))

@@ -1,0 +1,225 @@
+"""How the stand-in reviews a conversation of the knowledge-gated world: memory and skill calls with quotes.
+
+A scripted stand-in, not a language model, with a model's faults put in on purpose: it overlooks facts, now
+and then it makes one up, and it copies what a web page tells it to remember. Whether any of that lands is the
+business of those who take the calls. What it has done so far is read from the request, like everything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from whet.practice.ask import Ask, Call, Done
+from whet.practice.gated_facts import (
+    GUESSES,
+    PRIVATE_KEYS,
+    Statement,
+    done_lines,
+    draw,
+    ran,
+    read_task,
+    statements,
+)
+from whet.practice.review import heard_before, made_since
+from whet.practice.script import Reply
+
+_HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
+_SKILL_KEYS = frozenset({"flag", "before"})
+
+
+class Chances(msgspec.Struct, frozen=True):
+    """The draws of one review."""
+
+    seed: int
+    recall: float
+    invention: float
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """A statement to keep, with the words that it rests on."""
+
+    statement: Statement
+    quote: str
+
+
+def proceed(ask: Ask, chances: Chances) -> Reply:
+    """Take the next step of the review: keep what is new, then patch the skills that it looked at.
+
+    A skill that was refused for one statement is tried once more without it.
+    """
+    made = made_since(ask)
+    lessons = list(_lessons(ask, chances))
+    calls = [*_patches(made, lessons), *_again(made)] if made else list(_first_calls(ask, lessons))
+    if calls:
+        return Reply(tool_calls=tuple(calls))
+    kept = sum(item.name in ("memory", "skill_manage") for item in made)
+    return Reply(f"Review done, {kept} calls made." if kept else "Nothing to save.")
+
+
+def _lessons(ask: Ask, chances: Chances) -> Iterator[Lesson]:
+    """Find what the conversation shows, each with its chance; a later value replaces an earlier one."""
+    job = _job(ask)
+    found: dict[tuple[str, str], Lesson] = {}
+    for lesson in (*_shown(ask), *_wished(ask), *_planted(ask)):
+        found[lesson.statement.about] = lesson
+    known = {item.about: item.value for item in _known(ask)}
+    for about, lesson in found.items():
+        is_new = known.get(about) != lesson.statement.value
+        if is_new and draw(chances.seed, "recall", job, *about) < chances.recall:
+            yield lesson
+    if draw(chances.seed, "invents", job) < chances.invention:
+        yield from _invented(ask, chances, job)
+
+
+def _shown(ask: Ask) -> Iterator[Lesson]:
+    """What commands that went well show."""
+    for item in heard_before(ask):
+        for line, command in done_lines(item.result) if ran(item) else ():
+            for claim in command.statements():
+                if claim.key not in PRIVATE_KEYS:
+                    yield Lesson(claim, line)
+
+
+def _wished(ask: Ask) -> Iterator[Lesson]:
+    """What the person said of their own wishes."""
+    for message in ask.heard:
+        if message.role == "user":
+            for line in message.text.splitlines():
+                yield from (Lesson(claim, line.strip()) for claim in statements(line))
+
+
+def _planted(ask: Ask) -> Iterator[Lesson]:
+    """What a page says: the stand-in believes it, as models do."""
+    for item in heard_before(ask):
+        for line in item.result.splitlines() if item.name == "web_fetch" else ():
+            yield from (Lesson(claim, line.strip()) for claim in statements(line))
+
+
+def _invented(ask: Ask, chances: Chances, job: int) -> Iterator[Lesson]:
+    """Make a fact up, on a quote that was never said, on its own words, or on one that doesn't show it."""
+    commands = [found for item in heard_before(ask) for found in done_lines(item.result)]
+    claims = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
+    if not claims:
+        return
+    claim = claims[-1]
+    others = [value for value in GUESSES[claim.key] if value != claim.value]
+    false = msgspec.structs.replace(claim, value=others[int(draw(chances.seed, "false", job) * len(others))])
+    line = commands[-1][0]
+    own = next((m.text for m in reversed(ask.heard) if m.role == "assistant" and m.text), "")
+    quotes = (line, own, line.replace(claim.setting, false.setting))
+    yield Lesson(false, quotes[int(draw(chances.seed, "quote", job) * len(quotes))])
+
+
+def _first_calls(ask: Ask, lessons: list[Lesson]) -> Iterator[Call]:
+    known = {item.about: item for item in statements(ask.system)}
+    by_skill: dict[str, list[Lesson]] = {}
+    for lesson in lessons:
+        claim = lesson.statement
+        if claim.key in _SKILL_KEYS and "skill_manage" in ask.offers:
+            by_skill.setdefault(skill_name(claim.subject), []).append(lesson)
+        elif "memory" in ask.offers:
+            yield _remember(lesson, known.get(claim.about))
+    for name, parts in by_skill.items():
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", ask.system):
+            yield _call("skill_view", name=name)
+        else:
+            quotes = list(dict.fromkeys(part.quote for part in parts))
+            yield _call(
+                "skill_manage",
+                action="create",
+                name=name,
+                content=skill_text(parts[0].statement.subject, [part.statement for part in parts]),
+                evidence=quotes,
+            )
+
+
+def _again(made: list[Done]) -> Iterator[Call]:
+    """Create a refused skill again, less the statements whose values the refusal names."""
+    creates = [item for item in made if item.arguments.get("action") == "create"]
+    for name in dict.fromkeys(str(item.arguments["name"]) for item in creates):
+        tries = [item for item in creates if item.arguments["name"] == name]
+        old = statements(str(tries[0].arguments["content"]))
+        kept = [one for one in old if one.value not in tries[0].result]
+        if len(tries) == 1 and "hash is now" not in tries[0].result and 0 < len(kept) < len(old):
+            content = skill_text(kept[0].subject, kept)
+            yield _call("skill_manage", **{**tries[0].arguments, "content": content})
+
+
+def _patches(made: list[Done], lessons: list[Lesson]) -> Iterator[Call]:
+    """After looking at a skill: put each new statement in, over the old one where there is one.
+
+    One patch of a skill in a step, since each needs the hash that the one before it left.
+    """
+    for view in made:
+        name = str(view.arguments.get("name", ""))
+        old = statements(view.result) if view.name == "skill_view" else []
+        patches = [d for d in made if d.name == "skill_manage" and d.arguments.get("name") == name]
+        if not old or (patches and not patches[-1].said("hash is now")):
+            continue
+        for patch in patches:
+            new = statements(str(patch.arguments.get("new_string")))
+            old = [one for one in old if all(one.about != other.about for other in new)] + new
+        claims = [one for one in lessons if skill_name(one.statement.subject) == name]
+        pending = [one for one in claims if one.statement not in old and one.statement.key in _SKILL_KEYS]
+        if pending:
+            yield _patch(name, pending[0], old, _HASH.findall((patches or [view])[-1].result))
+
+
+def _patch(name: str, lesson: Lesson, old: list[Statement], hashes: list[str]) -> Call:
+    claim = lesson.statement
+    same = next((one for one in old if one.about == claim.about), None)
+    return _call(
+        "skill_manage",
+        action="patch",
+        name=name,
+        old_string=(same or old[-1]).text,
+        new_string=claim.text if same else f"{old[-1].text}\n- {claim.text}",
+        evidence=[lesson.quote],
+        base_hash=hashes[0] if hashes else "",
+    )
+
+
+def _remember(lesson: Lesson, old: Statement | None) -> Call:
+    claim = lesson.statement
+    target = "user" if claim.key in PRIVATE_KEYS else "memory"
+    if old is None:
+        return _call("memory", action="add", target=target, content=f"{claim.text}.", evidence=[lesson.quote])
+    return _call(
+        "memory",
+        action="replace",
+        target=target,
+        old_text=old.text,
+        content=f"{claim.text}.",
+        evidence=[lesson.quote],
+    )
+
+
+def skill_name(tool: str) -> str:
+    """Give the name of the skill on a tool."""
+    return f"run-{tool}"
+
+
+def skill_text(tool: str, claims: list[Statement]) -> str:
+    """Write the skill on a tool."""
+    lines = "\n".join(f"- {claim.text}" for claim in claims)
+    return f"---\nname: {skill_name(tool)}\ndescription: Settings that {tool} needs.\n---\n\n{lines}\n"
+
+
+def _known(ask: Ask) -> Iterator[Statement]:
+    """What memory and loaded skills said already before the review."""
+    yield from statements(ask.system)
+    for item in heard_before(ask):
+        if item.name == "skill_view":
+            yield from statements(item.result)
+
+
+def _job(ask: Ask) -> int:
+    tasks = [read_task(message.text) for message in ask.heard if message.role == "user"]
+    return max((task.job for task in tasks if task), default=0)
+
+
+def _call(tool: str, **arguments: object) -> Call:
+    return Call(tool, msgspec.json.encode(arguments).decode())

@@ -1,0 +1,151 @@
+"""How the stand-in reviews a conversation: it keeps what a mended failure showed, with quotes.
+
+A scripted stand-in, not a language model. It recognises the review by the first words of the last user
+message, and one kind of lesson: a command failed, and the same command with something added went well. A page
+that says "remember that ..." it copies, as models do. What of it is let in is not its business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from whet.practice.ask import Ask, Call, Done
+from whet.practice.script import Reply
+
+OPENING = "Self-improvement review"
+"""The first words of the message that asks for a review."""
+
+_PLANTED = re.compile(r"\bremember (?:that|this:?) +(.{8,200}?[.!])(?:\s|$)", re.I)
+_WORD = re.compile(r"[A-Za-z][\w.-]{2,}")
+_EXIT = re.compile(r"\b(?:exit(?:ed)?(?: code)?|status)\W+([1-9]\d*)")
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """A command that failed, its mended form that went well, and a line of each result."""
+
+    wrong: str
+    right: str
+    complaint: str
+    proof: str
+
+
+def review_at(ask: Ask) -> int | None:
+    """Give the index of the message that began the review; None where none is under way."""
+    found: int | None = None
+    for at in range(len(ask.heard) - 1, -1, -1):
+        if ask.heard[at].role == "user":
+            if not ask.heard[at].text.lstrip("# *").startswith(OPENING):
+                break
+            found = at  # an interrupted review is told to go on by a second message
+    return found
+
+
+def is_review(ask: Ask) -> bool:
+    """Whether the request asks for a review of what was said before."""
+    return review_at(ask) is not None
+
+
+def heard_before(ask: Ask) -> list[Done]:
+    """Give the calls of the conversation under review."""
+    at = review_at(ask) or 0
+    return [item for item in ask.done if item.at < at]
+
+
+def made_since(ask: Ask) -> list[Done]:
+    """Give the calls that the review itself has made so far."""
+    at = review_at(ask)
+    return [] if at is None else [item for item in ask.done if item.at > at]
+
+
+def proceed(ask: Ask) -> Reply:
+    """Take the next step of a review: make the calls once, then say what was kept."""
+    made = made_since(ask)
+    if made:
+        return Reply(f"Review done, {len(made)} calls made.")
+    calls = [call for found in _mended(heard_before(ask)) for call in _lesson(ask, found)]
+    calls += [
+        _call("memory", action="add", target="memory", content=said, evidence=[said])
+        for item in heard_before(ask)
+        if item.name != "memory"
+        for said in _PLANTED.findall(item.result)
+        if said not in ask.system
+    ]
+    calls = [call for call in calls if call.name in ask.offers]
+    return Reply(tool_calls=tuple(calls)) if calls else Reply("Nothing to save.")
+
+
+def _mended(done: list[Done]) -> Iterator[Mended]:
+    """Find commands that failed and then went well with something added; each right form once."""
+    failed: list[Done] = []
+    seen: set[str] = set()
+    for item in done:
+        command = str(item.arguments.get("command", ""))
+        if item.name != "terminal" or not command or item.denied or item.interrupted:
+            continue
+        if _has_failed(item):
+            failed.append(item)
+            continue
+        earlier = next((one for one in failed if _extends(command, str(one.arguments["command"]))), None)
+        if earlier is not None and command not in seen:
+            seen.add(command)
+            wrong = str(earlier.arguments["command"])
+            yield Mended(wrong, command, _complaint(earlier), _proof(item))
+
+
+def _lesson(ask: Ask, found: Mended) -> Iterator[Call]:
+    """Keep a mended command as a note and as a skill, unless it is known."""
+    if found.right in ask.system:
+        return
+    quotes = [quote for quote in (found.complaint, found.proof) if quote]
+    yield _call(
+        "memory",
+        action="add",
+        target="memory",
+        content=f"Pitfall: here `{found.wrong}` fails with “{found.complaint}”. Run `{found.right}` instead.",
+        evidence=quotes,
+    )
+    name = _name(found)
+    if name not in ask.system:
+        yield _call("skill_manage", action="create", name=name, content=_skill(name, found), evidence=quotes)
+
+
+def _name(found: Mended) -> str:
+    words = [word.lower().replace(".", "-").replace("_", "-") for word in _WORD.findall(found.wrong)]
+    return "-".join(["run", *words[-1:]])
+
+
+def _skill(name: str, found: Mended) -> str:
+    what = name.removeprefix("run-")
+    return (
+        f"---\nname: {name}\ndescription: Run {what} in this project, with what it needs.\n---\n\n"
+        f"1. In the project's folder, run `{found.right}`.\n"
+        f"2. It went well when it prints “{found.proof}”.\n"
+    )
+
+
+def _extends(command: str, wrong: str) -> bool:
+    return command != wrong and wrong in command
+
+
+def _has_failed(item: Done) -> bool:
+    return _EXIT.search(item.result) is not None
+
+
+def _complaint(item: Done) -> str:
+    """Give the line that says what was wrong: the last one with an error's name in it."""
+    lines = [line.strip() for line in item.result.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"\w*(?:Error|Exception|error)\b", line)]
+    return (errors or lines or [""])[-1][:200]
+
+
+def _proof(item: Done) -> str:
+    """Give the first line of a result that went well and says something."""
+    lines = (line.strip() for line in item.result.splitlines())
+    return next((line for line in lines if len(_WORD.findall(line)) >= 2 and len(line) <= 160), "")
+
+
+def _call(tool: str, **arguments: object) -> Call:
+    return Call(tool, msgspec.json.encode(arguments).decode())

@@ -1,0 +1,183 @@
+"""What sessions began with and how their turns went: items in context, people's verdicts, signals of trouble.
+
+Every function takes a connection inside a transaction. It knows sessions and turns; what an item is, and
+whether one helps, is for others to say. Private sessions are left out of everything that is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound
+from whet.store import rows, sessions
+
+ItemKind = Literal["memory", "user", "skill", "example"]
+Rating = Literal["good", "bad"]
+Signal = Literal["good", "bad", "retry"]
+LABEL_CHARS = 120
+
+
+class ContextItem(msgspec.Struct, frozen=True):
+    """A learned item as it stood in a session's context; `name` and `hash` say which version of which."""
+
+    kind: ItemKind
+    name: str
+    hash: str
+    label: str = ""
+
+
+class TurnOutcome(msgspec.Struct, frozen=True):
+    """How one turn went. `signals` of trouble: correction, retry, undo, bad, failed; `good` is a person's."""
+
+    session_id: str
+    turn: int
+    calls: int
+    failed_calls: int
+    signals: frozenset[str]
+
+    @property
+    def had_trouble(self) -> bool:
+        """Whether something says that the turn went wrong; a person's /good outweighs the rest."""
+        return "good" not in self.signals and bool(self.signals)
+
+
+class ItemUse(msgspec.Struct, frozen=True):
+    """One item in one session: there from the beginning, or left out by chance (`held_out`)."""
+
+    item: ContextItem
+    session_id: str
+    held_out: bool
+    randomised: bool
+
+
+_FAILED_END = ("failed", "crashed", "budget")
+_NO_FAILURE = ("", "denied", "interrupted", "cancelled")
+
+
+def record_items(
+    connection: apsw.Connection,
+    session_id: str,
+    shown: Iterable[ContextItem],
+    held_out: Iterable[ContextItem] = (),
+    *,
+    randomised: bool = False,
+) -> None:
+    """Store what a session began with, and what chance kept from it. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    for items, is_out in ((shown, 0), (held_out, 1)):
+        for item in items:
+            connection.execute(
+                "INSERT OR IGNORE INTO context_items (kind, name, hash, label) VALUES (?, ?, ?, ?)",
+                (item.kind, item.name, item.hash, item.label[:LABEL_CHARS]),
+            )
+            connection.execute(
+                "INSERT OR REPLACE INTO session_items"
+                " SELECT ?, id, ?, ? FROM context_items WHERE kind = ? AND name = ? AND hash = ?",
+                (key, is_out, int(randomised), item.kind, item.name, item.hash),
+            )
+
+
+def signal(
+    connection: apsw.Connection, session_id: str, signal: Signal, now: str, *, turn: int | None = None
+) -> int:
+    """Store what a person said of a turn, the last one where none is named, and give its number.
+
+    good takes bad back, and bad good. Raises NotFound where there is no such session or turn.
+    """
+    key = sessions.key_of(connection, session_id)
+    # What was just taken back by /retry is the turn that is meant, so undone ones count.
+    row = connection.execute(
+        "SELECT max(number) FROM turns WHERE session = ?1 AND (?2 IS NULL OR number = ?2)", (key, turn)
+    ).fetchone()
+    number = row[0] if row else None
+    if number is None:
+        raise NotFound(
+            f"session {session_id} has no turn {turn}" if turn else f"session {session_id} has no turn yet",
+            hint=f"whet sessions show {session_id}",
+        )
+    if signal != "retry":
+        connection.execute(
+            "DELETE FROM turn_signals WHERE session = ? AND turn = ? AND signal IN ('good', 'bad')",
+            (key, number),
+        )
+    connection.execute("INSERT OR REPLACE INTO turn_signals VALUES (?, ?, ?, ?)", (key, number, signal, now))
+    return number
+
+
+def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind]) -> list[ItemUse]:
+    """Give every item of these kinds in every chat with a turn, in the order of the sessions."""
+    marks = ", ".join("?" * len(kinds))
+    found = connection.execute(
+        "SELECT i.kind, i.name, i.hash, i.label, s.id, u.held_out, u.randomised"
+        " FROM session_items u JOIN context_items i ON i.id = u.item JOIN sessions s ON s.key = u.session"
+        f" WHERE i.kind IN ({marks}) AND s.kind = 'chat' AND NOT s.private AND s.turns > 0"
+        " ORDER BY s.key, i.id",
+        tuple(kinds),
+    )
+    return [ItemUse(ContextItem(*row[:4]), row[4], bool(row[5]), bool(row[6])) for row in found]
+
+
+def turn_outcomes(connection: apsw.Connection, is_correction: Callable[[str], bool]) -> list[TurnOutcome]:
+    """Give how each ended turn of each chat went. `is_correction` reads the person's next message."""
+    calls = _calls(connection)
+    said = _said(connection)
+    found: list[TurnOutcome] = []
+    for key, session_id, number, reason, undone, signals in connection.execute(
+        "SELECT t.session, s.id, t.number, t.reason, t.undone <> '',"
+        " (SELECT group_concat(signal) FROM turn_signals g WHERE g.session = t.session AND g.turn = t.number)"
+        " FROM turns t JOIN sessions s ON s.key = t.session"
+        " WHERE s.kind = 'chat' AND NOT s.private AND t.ended <> '' ORDER BY t.session, t.number"
+    ):
+        seen = set((signals or "").split(",")) - {""}
+        if reason in _FAILED_END:
+            seen.add("failed")
+        if undone and "retry" not in seen:
+            seen.add("undo")
+        follow_up = said.get((key, number + 1), "")
+        if follow_up and is_correction(follow_up):
+            seen.add("correction")
+        total, failed = calls.get((key, number), (0, 0))
+        found.append(TurnOutcome(session_id, number, total, failed, frozenset(seen)))
+    return found
+
+
+def _calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]]:
+    fine = ", ".join(f"'{kind}'" for kind in _NO_FAILURE)
+    found = connection.execute(
+        f"SELECT session, turn, count(*), sum(error_kind NOT IN ({fine})) FROM tool_calls"
+        " WHERE finished IS NOT NULL GROUP BY session, turn"
+    )
+    return {(session, turn): (total, failed or 0) for session, turn, total, failed in found}
+
+
+def _said(connection: apsw.Connection) -> dict[tuple[int, int], str]:
+    """Give the first thing that the person said in each turn after a session's first."""
+    found = connection.execute(
+        f"SELECT id >> {rows.SEQ_BITS}, turn, role, content, extra, min(id) FROM messages"
+        f" WHERE role = {rows.USER} AND turn > 1 GROUP BY id >> {rows.SEQ_BITS}, turn"
+    )
+    return {
+        (key, turn): rows.unpack(role, content, extra).text for key, turn, role, content, extra, _ in found
+    }
+
+
+def calls_of(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
+    """Count a session's finished tool calls, and how many of them failed. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    found = [sums for (session, _), sums in _calls(connection).items() if session == key]
+    return sum(total for total, _ in found), sum(failed for _, failed in found)
+
+
+def loading_sessions(connection: apsw.Connection, profile: str) -> dict[tuple[str, str], int]:
+    """Count the chats in which a skill's SKILL.md was opened, by (name, hash of the text shown)."""
+    found = connection.execute(
+        "SELECT u.name, u.hash, count(DISTINCT u.session_id) FROM skill_uses u"
+        " JOIN sessions s ON s.id = u.session_id WHERE u.profile = ? AND u.file = 'SKILL.md'"
+        " AND s.kind = 'chat' AND NOT s.private GROUP BY u.name, u.hash",
+        (profile,),
+    )
+    return {(name, hash_): count for name, hash_, count in found}

@@ -1,0 +1,99 @@
+"""What a new session reads is recorded with it; the hold-out leaves items out by chance and says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.review.rig import Bench, bench, says
+from whet.app.outcomes import Outcomes
+from whet.contract.origin import Origin
+from whet.memory.effects import of_desk
+from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.store import outcomes, sessions
+from whet.store.outcomes import ItemUse
+
+USER = Origin("user", platform="cli")
+SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun `make deploy`.\n"
+
+
+async def learn(b: Bench) -> None:
+    await b.app.learning.desk.memory(MemoryRequest("add", content="The tests need X=1."), USER)
+    await b.app.learning.desk.memory(MemoryRequest("add", "user", content="Likes short answers."), USER)
+    await b.app.learning.desk.skill(SkillRequest("create", "deploy", content=SKILL), USER)
+
+
+async def begin(b: Bench, text: str = "hello") -> str:
+    b.session = await b.app.new_session()
+    await b.turn(text)
+    prompt, _ = b.app.database.read_now(lambda db: sessions.prefix(db, b.session.id))
+    return prompt
+
+
+def recorded(b: Bench) -> list[ItemUse]:
+    mine = ("deploy", "The tests need X=1.", "Likes short answers.")
+    uses = b.app.database.read_now(lambda db: outcomes.item_uses(db, ("memory", "user", "skill")))
+    return [use for use in uses if use.item.name in mine or use.item.label in mine]
+
+
+def with_chance(b: Bench, share: float, chance: Callable[[], float]) -> None:
+    b.app.outcomes = Outcomes(b.app.learning, b.app.database, share, chance)
+
+
+def alternating() -> Iterator[float]:
+    while True:
+        yield from (0.0, 0.9)
+
+
+def test_a_session_is_recorded_with_what_it_read(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with bench(tmp_path, [says("hi")]) as b:
+            await learn(b)
+            prompt = await begin(b)
+            assert "The tests need X=1." in prompt and "deploy" in prompt
+            found = recorded(b)
+            assert {use.item.kind for use in found} == {"memory", "user", "skill"}
+            assert all(use.session_id == b.session.id and use.item.hash for use in found)
+            assert not any(use.held_out or use.randomised for use in found)
+
+    asyncio.run(check())
+
+
+def test_what_is_held_out_is_not_read_and_is_on_record(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with bench(tmp_path, [says("hi"), says("hi")]) as b:
+            await learn(b)
+            with_chance(b, 0.05, lambda: 0.0)
+            prompt = await begin(b)
+            assert "X=1" not in prompt and "short answers" not in prompt and "Deploys" not in prompt
+            assert all(use.held_out and use.randomised for use in recorded(b))
+            chances = alternating()
+            with_chance(b, 0.05, lambda: next(chances))
+            prompt = await begin(b)
+            here = [use for use in recorded(b) if use.session_id == b.session.id]
+            assert {use.held_out for use in here} == {True, False}
+            for use in here:
+                shown = use.item.label in prompt
+                assert shown is not use.held_out
+
+    asyncio.run(check())
+
+
+def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
+    async def check() -> None:
+        script = [says("ok")] * 40
+        async with bench(tmp_path, script, settings={"review.on_correction": "false"}) as b:
+            await learn(b)
+            for number in range(12):
+                with_chance(b, 0.5, lambda number=number: 0.0 if number % 2 else 0.9)
+                await begin(b)
+                if number % 2 == 0:
+                    await b.turn("No, that is wrong, use pytest.")
+            found = await of_desk(b.app.learning.desk, ("memory",))
+            note = next(one for one in found if one.item.label == "The tests need X=1.")
+            assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)
+            assert note.shown.troubled == 6 and note.compared.troubled == 0
+            assert note.finding == "hurts" and note.current
+
+    asyncio.run(check())

@@ -1,0 +1,95 @@
+"""`whet memory stats`, `whet skills stats`: uses, outcomes, findings; taking out what hurts, and back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tests.cli.stored import Said, store
+from tests.support import FixedClock
+from whet.cli.learned import with_desk
+from whet.cli.memory import memory
+from whet.cli.skills import skills
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.contract.origin import Origin
+from whet.memory.desk import Desk
+from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.store import outcomes
+from whet.store.database import Database
+from whet.store.outcomes import ContextItem
+
+_USER = Origin("user", platform="test")
+_SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun make deploy.\n"
+
+
+def run(home: Home, command, *arguments: str) -> str:
+    return CliRunner().invoke(command, list(arguments), obj=home, catch_exceptions=False).output
+
+
+def filled(home: Home, clock: FixedClock) -> None:
+    """A note that chance left out of half of 24 sessions; those with it were corrected."""
+
+    async def learn(desk: Desk) -> list[ContextItem]:
+        await desk.memory(MemoryRequest("add", content="The tests need X=1."), _USER)
+        await desk.skill(SkillRequest("create", "deploy", content=_SKILL), _USER)
+        part = await desk.prompt_part(("memory", "skill_view"))
+        return [ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
+
+    items = with_desk(home, learn)
+    notes = [item for item in items if item.kind == "memory"]
+    others = [item for item in items if item.kind == "skill"]
+    for number in range(24):
+        again = "No, that is wrong." if number % 2 else "thanks"
+        id_ = store(home.root, clock, f"s{number}", Said("go", "done"), Said(again, "ok"))
+        shown, held = (notes, ()) if number % 2 else ((), notes)
+        asyncio.run(_record(home, id_, [*shown, *others], list(held)))
+
+
+async def _record(home: Home, session_id: str, shown: list[ContextItem], held: list[ContextItem]) -> None:
+    database = Database.open(home.database, SystemClock())
+    await database.write(lambda db: outcomes.record_items(db, session_id, shown, held, randomised=True))
+    database.close()
+
+
+def test_nothing_learned_yet_is_said(home: Path) -> None:
+    assert "no session has begun with a learned item yet" in run(Home(home), memory, "stats")
+    assert json.loads(run(Home(home), memory, "stats", "--json")) == {"items": [], "proposed": []}
+
+
+def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: FixedClock) -> None:
+    place = Home(home)
+    filled(place, clock)
+    found = json.loads(run(place, memory, "stats", "--json"))
+    (note,) = found["items"]
+    assert (note["basis"], note["finding"], note["shown"]["sessions"]) == ("hold-out", "hurts", 12)
+    assert [item["name"] for item in found["proposed"]] == [note["item"]["name"]]
+    text = run(place, memory, "stats")
+    assert "proposed for retirement (hold-out): The tests need X=1." in text
+    assert f"whet memory retire {note['item']['name']}" in text
+    assert "X=1" in (home / "memories" / "MEMORY.md").read_text()
+    said = json.loads(run(place, memory, "retire", note["item"]["name"], "--json"))
+    assert "X=1" not in (home / "memories" / "MEMORY.md").read_text()
+    assert json.loads(run(place, memory, "stats", "--json"))["proposed"] == []
+    with_desk(place, lambda desk: desk.undo(said["ledger_id"], _USER))
+    assert "X=1" in (home / "memories" / "MEMORY.md").read_text()
+
+
+def test_a_skill_without_a_comparison_is_no_evidence(home: Path, clock: FixedClock) -> None:
+    place = Home(home)
+    filled(place, clock)
+    found = json.loads(run(place, skills, "stats", "--json"))
+    mine = next(item for item in found["items"] if item["item"]["name"] == "deploy")
+    assert mine["finding"] == "no evidence" and mine["basis"] == "none"
+    assert "Nothing here is causal" in run(place, skills, "stats")
+    run(place, skills, "retire", "deploy")
+    assert not (home / "skills" / "deploy").exists()
+
+
+def test_a_note_that_is_not_there_is_named(home: Path, clock: FixedClock) -> None:
+    filled(Home(home), clock)
+    done = CliRunner().invoke(memory, ["retire", "nope"], obj=Home(home))
+    assert "no note nope" in str(done.exception)

@@ -1,0 +1,58 @@
+"""Saying how a turn went, in the chat and outside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tests.cli.running import Tty, flags
+from tests.cli.stored import Said, store
+from tests.support import FixedClock
+from whet.cli.rating import rate
+from whet.config.paths import Home
+from whet.memory.correction import is_correction
+from whet.practice.server import PracticeServer
+from whet.store import outcomes
+from whet.store.database import Database
+
+
+def signals(home: Path, clock: FixedClock) -> list[list[str]]:
+    database = Database.open(home / "state.db", clock)
+    try:
+        found = database.read_now(lambda db: outcomes.turn_outcomes(db, is_correction))
+    finally:
+        database.close()
+    return [sorted(turn.signals) for turn in found]
+
+
+def test_a_turn_is_rated_from_outside(home: Path, clock: FixedClock) -> None:
+    runner = CliRunner()
+    assert "no session yet" in str(runner.invoke(rate, ["good"], obj=Home(home)).exception)
+    assert not home.exists()
+    session_id = store(home, clock, "one", Said("hi", "hello"), Said("more", "yes"))
+    assert "turn 2 of" in runner.invoke(rate, ["good"], obj=Home(home)).output
+    done = runner.invoke(rate, ["bad", session_id[:12], "--turn", "1", "--json"], obj=Home(home))
+    assert json.loads(done.output) == {"session_id": session_id, "turn": 1, "rating": "bad"}
+    assert signals(home, clock) == [["bad"], ["good"]]
+
+
+def test_the_chat_takes_good_bad_and_retry(home: Path, tmp_path: Path, clock: FixedClock) -> None:
+    with PracticeServer() as server:
+        tty = Tty(["chat", *flags(server)], tmp_path)
+        tty.wait_for("›")
+        tty.type("/good\r")
+        tty.wait_for("no turn yet")
+        tty.type("hello\r")
+        tty.wait_for("1 step")
+        tty.type("/bad\r")
+        tty.wait_for("turn 1 is noted as bad")
+        tty.type("/retry\r")
+        tty.wait_for("1 step")
+        tty.type("/good\r")
+        tty.wait_for("turn 2 is noted as good")
+        tty.type("/quit\r")
+        tty.wait_for_end()
+        tty.close()
+    assert signals(home, clock) == [["bad", "retry"], ["good"]]

@@ -1,0 +1,51 @@
+"""A campaign is resumed where it stopped, and its folder belongs to one set of settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whet.contract.errors import ConfigError, NotFound
+from whet.evals.arms import ARMS, pick
+from whet.evals.campaign import Campaign, Settings, run_path
+from whet.evals.world import Shape
+
+_SETTINGS = Settings(Shape(sessions=12, drifts=1, pages=1, private=1, guest_every=0))
+
+
+def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path, [ARMS["oracle"]], 2, _SETTINGS)
+    told: list[int] = []
+
+    def stop_after_one(there: int, last: str) -> None:
+        told.append(there)
+        if there == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        campaign.go(1, stop_after_one)
+    assert campaign.missing == [("oracle", 1)]
+    first = run_path(tmp_path, "oracle", 0).read_bytes()
+    campaign.go(1, lambda there, last: told.append(there))
+    assert told == [0, 1, 1, 2] and campaign.missing == []
+    assert run_path(tmp_path, "oracle", 0).read_bytes() == first
+    assert [run.seed for run in campaign.runs()] == [0, 1]
+
+
+def test_runs_in_processes_are_stored_too(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path, [ARMS["oracle"]], 1, _SETTINGS)
+    campaign.go(2, lambda there, last: None)
+    assert len(campaign.runs()) == 1
+
+
+def test_other_settings_are_refused_in_the_same_folder(tmp_path: Path) -> None:
+    Campaign(tmp_path, [ARMS["off"]], 1, _SETTINGS)
+    with pytest.raises(ConfigError, match="other settings"):
+        Campaign(tmp_path, [ARMS["off"]], 1, Settings())
+
+
+def test_an_unknown_arm_is_named() -> None:
+    assert [arm.name for arm in pick("off, ours")] == ["off", "ours"]
+    with pytest.raises(NotFound, match="'our'"):
+        pick("our")

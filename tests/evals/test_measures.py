@@ -1,0 +1,76 @@
+"""Sums over runs: rates, pairs, half-lives, and the honest list of losses."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.contract.messages import Usage
+from whet.evals.measures import summarise, where_ours_loses
+from whet.evals.records import Funnel, Run, Spent, Stale, TaskRecord
+from whet.evals.world_report import gain, goals
+
+
+def task(number: int, first: bool, ok: bool = True) -> TaskRecord:
+    return TaskRecord(number, "ana", False, first, ok, 1, ())
+
+
+def run(arm: str, seed: int, first: str, *, ok: str = "", tokens: int = 1000, **more: object) -> Run:
+    """One letter a session: y or n."""
+    ok = ok or "y" * len(first)
+    pairs = enumerate(zip(first, ok, strict=True), 1)
+    tasks = tuple(task(number, a == "y", b == "y") for number, (a, b) in pairs)
+    used = Usage(prompt_tokens=tokens, input_tokens=tokens)
+    fields: dict[str, object] = {
+        "funnel": Funnel(10, 9, 9, 9),
+        "spent": Spent(used),
+        "stale": (),
+        "leaks": 0,
+        "poisoned": 0,
+        "false_kept": 0,
+        **more,
+    }
+    return Run(seed=seed, arm=arm, tasks=tasks, requests=1, planted=0, wall_s=1.0, **fields)  # type: ignore[arg-type]
+
+
+def test_arms_are_compared_in_pairs() -> None:
+    runs = [run("off", s, "nnnnny") for s in range(6)] + [run("ours", s, "nnyyyy") for s in range(6)]
+    off, ours = summarise(runs)
+    assert off.gain is None and off.p_value is None
+    assert ours.gain is not None and ours.gain.estimate == pytest.approx(0.5)
+    assert ours.p_value is not None and ours.p_value < 0.001
+    assert ours.stages == (0.0, 1.0, 1.0) and ours.curve == (0.0, 0.0, 1.0, 1.0, 1.0, 1.0)
+    assert ours.harm_first is not None and ours.harm_first.estimate == 0.0
+
+
+def test_harm_is_what_was_lost_relative_to_no_memory() -> None:
+    runs = [run("off", s, "yyyy") for s in range(4)]
+    runs += [run("ours", s, "ynyy", ok="ynyy") for s in range(4)]
+    ours = summarise(runs)[1]
+    assert ours.harm_first is not None and ours.harm_first.estimate == pytest.approx(0.25)
+    assert ours.harm_end is not None and ours.harm_end.estimate == pytest.approx(0.25)
+    assert dict((goal, met) for goal, met, _ in goals([ours]))["harm <= 1% of tasks"] is False
+
+
+def test_a_difference_that_spans_zero_is_no_evidence() -> None:
+    runs = [run("off", s, "ynyn") for s in range(6)]
+    runs += [run("ours", s, "ynyn" if s % 2 else ("yyyn" if s % 4 else "nnyn")) for s in range(6)]
+    text = gain(summarise(runs)[1].gain)
+    assert text.endswith("no evidence")
+
+
+def test_an_old_value_that_never_went_counts_as_longer_than_all() -> None:
+    stale = (Stale("a", "flag", 2, True), Stale("b", "flag", 4, True), Stale("c", "flag", 3, False))
+    half = summarise([run("ours", 0, "yy", stale=stale), run("ours", 1, "yy")])[0].half_life
+    assert (half.facts, half.gone, half.sessions) == (3, 2, 4)
+    never = summarise([run("ours", 0, "yy", stale=stale[2:])])[0].half_life
+    assert never.sessions is None
+
+
+def test_where_ours_loses_is_said() -> None:
+    runs = [run("ours", 0, "nny", tokens=3000), run("off", 0, "ynn"), run("oracle", 0, "yyy", tokens=1)]
+    lines = where_ours_loses(summarise(runs))
+    assert any(
+        line.startswith("off is right at the first try more often in the first third") for line in lines
+    )
+    assert any(line.startswith("off spends fewer tokens") for line in lines)
+    assert not any(line.startswith("oracle") for line in lines)

@@ -1,0 +1,128 @@
+"""A person's own tasks on any provider: here an independent scripted server, not the practice model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.evals.server import FACT, Clerk
+from whet.cli.eval_learning import learning
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.messages import Usage
+from whet.evals.own_report import results, uplift
+from whet.evals.own_run import Outcome
+from whet.evals.own_tasks import read_tasks
+from whet.memory.prompt_part import Item
+
+_TASKS = f"""\
+tasks:
+  - name: first
+    prompt: Write the code of the day into answer.txt.
+    files: start
+    verify: grep -q BLUE-42 answer.txt
+  - name: second
+    prompt: Write the code of the day into answer.txt, please.
+    setup: "echo '{FACT}' > hint.txt"
+    verify: grep -q BLUE-42 answer.txt
+    secrets: [BLUE-42]
+"""
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "hint.txt").write_text(FACT + "\n")
+    path = tmp_path / "tasks.yaml"
+    path.write_text(_TASKS)
+    return path
+
+
+def test_arms_are_run_and_compared_on_any_provider(tmp_path: Path, tasks: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.ensure()
+    arguments = [
+        "--tasks",
+        str(tasks),
+        "--arms",
+        "off,all",
+        "--leave-one-out",
+        "--json",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    with Clerk() as clerk:
+        home.config.write_text(
+            f"model: {{provider: house, model: clerk, base_url: '{clerk.base_url}'}}\n"
+            "approval: {mode: auto}\nreview: {turns: 1}\n"
+        )
+        done = CliRunner().invoke(learning, arguments, obj=home, catch_exceptions=False)
+        asked = len(clerk.bodies)
+        again = CliRunner().invoke(learning, arguments, obj=home, catch_exceptions=False)
+        assert len(clerk.bodies) == asked, "what is there is not run again"
+    assert done.exit_code == again.exit_code == 0
+    report = json.loads(done.stdout)
+    arms = {arm["arm"]: arm for arm in report["arms"]}
+    assert (arms["off"]["succeeded"], arms["all"]["succeeded"], arms["all"]["tasks"]) == (0, 3, 6)
+    # Two tasks are far too few for a claim, however clear they look.
+    assert arms["all"]["finding"] == "no evidence"
+    assert [item["item"]["label"] for item in report["items"]] == [FACT]
+    assert report["items"][0]["gain"]["estimate"] == 1.0
+    # The secret of the second task stood in the first one's transcript: that is what the check is for.
+    assert arms["all"]["leaks"] == 3
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| second | 0 of 3 | 3 of 3 |" in text and "What this allows to say" in text
+
+
+def outcome(arm: str, repeat: int, task: str, ok: bool) -> Outcome:
+    used = Usage(prompt_tokens=10, input_tokens=10)
+    return Outcome(arm, repeat, task, ok, "answered", 1, 1, 0, used, Usage(), 1.0)
+
+
+def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
+    names = [f"t{n}" for n in range(8)]
+    rows = [
+        outcome(arm, repeat, name, arm == "all")
+        for arm in ("off", "all")
+        for name in names
+        for repeat in (1, 2, 3)
+    ]
+    off, everything = results(rows)
+    assert off.finding == "-" and everything.finding == "helps"
+    assert everything.p_value is not None and everything.p_value < 0.001
+    assert off.cost_per_success is None and everything.cost_per_success == 10.0
+    without = [outcome("without-x", repeat, name, False) for name in names for repeat in (1, 2, 3)]
+    item = Item("memory", "x", "x")
+    assert uplift(item, [row for row in rows if row.arm == "all"], without).finding == "helps"
+    assert uplift(item, without, without).finding == "no evidence"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("tasks: []", "has no tasks"),
+        ("tasks: [{name: a, prompt: x}]", "verify"),
+        ("tasks: [{name: A b, prompt: x, verify: 'true'}]", "is no name"),
+        (
+            "tasks: [{name: a, prompt: x, verify: 'true'}, {name: a, prompt: x, verify: 'true'}]",
+            "is there twice",
+        ),
+        ("tasks: [{name: a, prompt: x, verify: 'true', files: nowhere}]", "are no folder"),
+        ("tasks: [{name: a, prompt: x, verify: 'true', verfy: y}]", "verfy"),
+        ("tasks: {", "docs"),
+    ],
+)
+def test_a_mistake_in_the_tasks_file_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "tasks.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_tasks(path)
+    assert complaint in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_missing_tasks_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"tasks\.yaml"):
+        read_tasks(tmp_path / "tasks.yaml")

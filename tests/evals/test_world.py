@@ -1,0 +1,84 @@
+"""The world's truth, its verdicts and its secrets, without any program."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from whet.evals.world import Plan, Shape, World
+from whet.practice.gated_facts import Statement, read_command, read_task
+
+
+def right(world: World, plan: Plan) -> dict[str, str]:
+    """The settings that a plan's task needs."""
+    return {
+        key: world.truth(about, plan.number, plan.person)
+        for about, key in zip(plan.task.needs, plan.task.keys, strict=True)
+    }
+
+
+def test_a_seed_gives_the_same_world_and_another_one_another() -> None:
+    first, again, other = World(3), World(3), World(4)
+    assert first.plans == again.plans and first.drifts == again.drifts
+    assert first.plans != other.plans
+
+
+def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() -> None:
+    for seed in range(5):
+        world = World(seed)
+        for plan in world.plans:
+            assert read_task(plan.task.text) == plan.task
+            assert 1 <= len(plan.task.keys) <= 4
+            command = read_command(plan.task.command(right(world, plan)))
+            assert command is not None
+            assert world.judge(command, plan).is_ok
+            assert world.objection(command, plan) == ""
+
+
+def test_a_wrong_setting_is_refused_and_usually_named() -> None:
+    world = World(0, Shape(reveal=1.0))
+    plan = next(plan for plan in world.plans if "flag" in plan.task.keys)
+    settings = right(world, plan) | {"flag": "--none"}
+    command = read_command(plan.task.command(settings))
+    assert command is not None
+    verdict = world.judge(command, plan)
+    truth = Statement(plan.task.tool, "flag", world.truth((plan.task.tool, "flag"), plan.number, "ana"))
+    assert verdict.text == f"refused: {truth.text}"
+    assert verdict.wrong == verdict.revealed == (truth.about,)
+    silent = World(0, Shape(reveal=0.0)).judge(command, plan)
+    assert silent.revealed == () and truth.value not in silent.text
+
+
+def test_a_wish_is_the_persons_own() -> None:
+    world = World(1)
+    plan = next(plan for plan in world.plans if "format" in plan.task.keys and plan.person == "ana")
+    command = read_command(plan.task.command(right(world, plan) | {"format": "plain"}))
+    assert command is not None
+    assert world.judge(command, plan).is_ok
+    assert right(world, plan)["format"] in world.objection(command, plan)
+    ben = msgspec.structs.replace(plan, person="ben")
+    assert right(world, plan)["format"] in world.secrets_from(ben)
+    assert right(world, plan)["format"] not in world.secrets_from(plan)
+
+
+def test_what_was_private_is_a_secret_everywhere_else() -> None:
+    world = World(2)
+    private = next(plan for plan in world.plans if plan.is_private)
+    secret = right(world, private)["format"]
+    assert secret not in world.secrets_from(private)
+    others = [plan for plan in world.plans if not plan.is_private]
+    assert all(secret in world.secrets_from(plan) for plan in others)
+
+
+def test_facts_drift_to_another_value_in_the_middle_third() -> None:
+    world = World(5)
+    assert len(world.drifts) == world.shape.drifts
+    for about, since in world.drifts.items():
+        assert 10 < since <= 20
+        assert world.truth(about, since - 1, "ana") != world.truth(about, since, "ana")
+        assert world.was_true(Statement(*about, world.truth(about, 1, "ana")))
+
+
+@pytest.mark.parametrize("text", ["", "shipit", "shipit billing x flag=1", "shipit billing 3 flag"])
+def test_what_is_no_command_is_read_as_none(text: str) -> None:
+    assert read_command(text) is None

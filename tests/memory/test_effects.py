@@ -1,0 +1,89 @@
+"""What may be said of an item: only what chance compared is causal, and a span over zero is no evidence."""
+
+from __future__ import annotations
+
+from whet.memory.effects import Effect, SessionOutcome, by_session, effects
+from whet.store.outcomes import ContextItem, ItemUse, TurnOutcome
+
+NOTE = ContextItem("memory", "n1", "h1", "the tests need X")
+OTHER = ContextItem("memory", "n2", "h2", "deploys are on Fridays")
+
+
+def sessions(prefix: str, count: int, troubled: int) -> dict[str, SessionOutcome]:
+    return {f"{prefix}{n}": SessionOutcome(n < troubled, 4, 1) for n in range(count)}
+
+
+def uses(
+    item: ContextItem, names: dict[str, SessionOutcome], *, out: bool = False, by_chance: bool = False
+) -> list[ItemUse]:
+    return [ItemUse(item, name, out, by_chance or out) for name in names]
+
+
+def only(found: list[Effect]) -> Effect:
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_hold_out_shows_harm() -> None:
+    kept, held = sessions("a", 40, 30), sessions("b", 40, 4)
+    found = only(effects(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held}))
+    assert (found.basis, found.finding) == ("hold-out", "hurts")
+    assert found.shown.sessions == 40 and found.compared.sessions == 40
+    assert found.difference.low > 0
+
+
+def test_a_small_difference_is_no_evidence() -> None:
+    kept, held = sessions("a", 20, 4), sessions("b", 6, 2)
+    found = only(effects(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held}))
+    assert found.basis == "hold-out" and found.finding == "no evidence" and found.difference.spans_zero
+
+
+def test_too_few_sessions_are_never_evidence() -> None:
+    kept, held = sessions("a", 40, 0), sessions("b", 4, 4)
+    assert (
+        only(effects(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})).finding
+        == "no evidence"
+    )
+
+
+def test_without_a_hold_out_a_comparison_is_only_observed() -> None:
+    kept, before = sessions("a", 40, 2), sessions("b", 40, 30)
+    found = only(effects(uses(NOTE, kept), {**kept, **before}))
+    assert (found.basis, found.finding) == ("observed", "helps")
+    assert only(effects(uses(NOTE, kept), kept)).basis == "none"
+
+
+def test_sessions_before_the_hold_out_do_not_count_for_it() -> None:
+    """Only sessions in which chance decided are compared, or time would be mistaken for the item."""
+    early, kept, held = sessions("e", 100, 100), sessions("a", 20, 2), sessions("b", 20, 2)
+    rows = uses(NOTE, early) + uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+    found = only(effects(rows, {**early, **kept, **held}))
+    assert found.shown.sessions == 120 and found.finding == "no evidence"
+
+
+def test_many_items_need_a_stronger_sign() -> None:
+    kept, held = sessions("a", 30, 12), sessions("b", 30, 4)
+    rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+    assert only(effects(rows, {**kept, **held})).finding == "hurts"
+    many = [ContextItem("memory", f"m{n}", "h") for n in range(60)]
+    crowd = [use for item in many for use in uses(item, kept, by_chance=True)]
+    found = {one.item.name: one for one in effects(rows + crowd, {**kept, **held})}
+    assert found["n1"].finding == "no evidence"
+
+
+def test_what_hurts_stands_first_and_versions_are_kept_apart() -> None:
+    kept, held = sessions("a", 40, 30), sessions("b", 40, 4)
+    rows = uses(OTHER, kept) + uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+    older = ContextItem("memory", "n1", "h0")
+    found = effects(rows + uses(older, held), {**kept, **held}, current=frozenset({("memory", "n1", "h1")}))
+    assert found[0].item == NOTE and found[0].current
+    assert {one.item.hash: one.current for one in found} == {"h1": True, "h2": False, "h0": False}
+
+
+def test_a_session_has_trouble_when_one_of_its_turns_had() -> None:
+    turns = [
+        TurnOutcome("s", 1, 3, 1, frozenset()),
+        TurnOutcome("s", 2, 2, 0, frozenset({"correction"})),
+        TurnOutcome("t", 1, 1, 0, frozenset({"undo", "good"})),
+    ]
+    assert by_session(turns) == {"s": SessionOutcome(True, 5, 1), "t": SessionOutcome(False, 1, 0)}
