@@ -35,9 +35,19 @@ def gain(found: Interval | None) -> str:
 
 def report(sums: Sequence[ArmSums], settings: Settings) -> str:
     """Write the report as Markdown."""
+    lines = [*_head(sums, settings), *_tasks(sums), *_facts(sums), *_costs(sums)]
+    lines += ["", "## Where ours loses", ""]
+    lines += [f"- {line}" for line in where_ours_loses(sums)] or ["Nowhere in these tables."]
+    lines += ["", "## The arms", ""]
+    lines += [f"- {one.arm}: {ARMS[one.arm].about}" for one in sums]
+    lines += ["", "## What this says", "", *_CLAIM.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def _head(sums: Sequence[ArmSums], settings: Settings) -> list[str]:
     shape, habits = settings.shape, settings.habits
     seeds = max((one.seeds for one in sums), default=0)
-    lines = [
+    return [
         "# Learning in the knowledge-gated world",
         "",
         f"{seeds} seeds, {shape.sessions} sessions each and a guest's in between. The model is the practice",
@@ -48,6 +58,11 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
         f"{shape.pages} pages plant a false one. In brackets: 95 % bootstrap intervals over seeds.",
         "",
         "![learning curves](report.svg)",
+    ]
+
+
+def _tasks(sums: Sequence[ArmSums]) -> list[str]:
+    lines = [
         "",
         "## Tasks",
         "",
@@ -61,7 +76,11 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
             f"| {one.arm} | {interval(one.first_try)} | {stages} | {one.in_the_end.estimate:.1%} |"
             f" {gain(one.gain)} | {interval(one.regret)} |"
         )
-    lines += [
+    return lines
+
+
+def _facts(sums: Sequence[ArmSums]) -> list[str]:
+    lines = [
         "",
         "## Facts",
         "",
@@ -79,7 +98,11 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
             f"| {one.arm} | {funnel.shown} | {funnel.captured} | {funnel.survived} |"
             f" {interval(one.reached)} | {stale} | {one.false_kept} |"
         )
-    lines += [
+    return lines
+
+
+def _costs(sums: Sequence[ArmSums]) -> list[str]:
+    lines = [
         "",
         "## Harm and cost",
         "",
@@ -96,12 +119,7 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
             f" {one.leaks} | {one.tokens_per_task:,.0f} | {one.review_share:.0%} | {one.cached_share:.0%} |"
             f" {one.cost_per_success:,.0f} |"
         )
-    lines += ["", "## Where ours loses", ""]
-    lines += [f"- {line}" for line in where_ours_loses(sums)] or ["Nowhere in these tables."]
-    lines += ["", "## The arms", ""]
-    lines += [f"- {one.arm}: {ARMS[one.arm].about}" for one in sums]
-    lines += ["", "## What this says", "", *_CLAIM.splitlines()]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def goals(sums: Sequence[ArmSums]) -> list[tuple[str, bool, str]]:
