@@ -19,7 +19,7 @@ demo: $(STAMP)
 	@$(BIN)/whet demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto -m "not soak and not live" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not soak and not live" $(ARGS)
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak -x $(ARGS)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import FixedClock
+from whet import log
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,13 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
     yield
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests() -> Iterator[None]:
+    """Forget what a test had masked, or the next one's texts lose words."""
+    yield
+    log.forget_protected()
 
 
 @pytest.fixture

@@ -37,6 +37,11 @@ def protect(values: Iterable[str]) -> None:
     _protected.update(value for value in values if len(value) >= 8)
 
 
+def forget_protected() -> None:
+    """Mask no loaded values any more: for a process that is done with one home and takes up another."""
+    _protected.clear()
+
+
 def mask(text: str) -> str:
     """Give `text` with every known secret and every key-shaped run replaced."""
     for value in sorted(_protected, key=len, reverse=True):
