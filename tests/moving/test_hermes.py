@@ -17,7 +17,7 @@ from whet.contract.messages import Message
 from whet.moving.carry import Carried, carry, look
 from whet.moving.copies import reading
 from whet.moving.hermes_sessions import HermesSessions
-from whet.store import search, sessions
+from whet.store import jobs, search, sessions
 from whet.store.database import Database
 from whet.store.transcript import SessionLog
 
@@ -141,7 +141,7 @@ def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Dat
     async def go_on() -> None:
         log = await SessionLog.open(database, "s", CLOCK)
         turn = await log.begin_turn(Message(role="user", content="here"))
-        await log.end_turn(turn, "cancelled", "", ())
+        await log.end_turn(turn, "cancelled", "", jobs.nothing)
 
     asyncio.run(go_on())
     made.session("other", [user("x")])

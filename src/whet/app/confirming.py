@@ -49,12 +49,13 @@ class Confirmations:
         """Decide as the Confirmer contract says."""
         key = _key(case)
         self._refused.add(key)
+        ticket: Ticket | None = None
         try:
-            ticket = await self._submit(case)
             try:
+                ticket = await self._submit(case)
                 record = await self._wait(case, ticket, emit)
             except asyncio.CancelledError:
-                await asyncio.shield(self._withdraw(ticket.id, emit))
+                await asyncio.shield(self._withdraw(case, ticket, emit))
                 raise
             if record["status"] not in ("approved", "auto_approved"):
                 return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
@@ -114,11 +115,13 @@ class Confirmations:
         emit(ConfirmationAsked(*seen))
         return await self._client.wait(ticket.id, left_s + _GRACE_S)
 
-    async def _withdraw(self, request_id: str, emit: Emit) -> None:
+    async def _withdraw(self, case: ConfirmCase, ticket: Ticket | None, emit: Emit) -> None:
+        """Take a request back; one whose answer was not waited for is found by its key."""
         try:
             async with asyncio.timeout(_CANCEL_S):
-                await self._client.cancel(request_id, "the person at the agent stopped it")
-        except (Failed, Unreachable, TimeoutError):
+                found = ticket or await self._submit(case)
+                await self._client.cancel(found.id, "the person at the agent stopped it")
+        except (Failed, Unreachable, ConfirmationRefused, TimeoutError):
             # Nobody is there who would use an approval, and it runs out by itself.
             emit(Notice("the request could not be withdrawn from the confirmation service; it runs out"))
         else:

@@ -162,6 +162,8 @@ class World:
             "HOME": str(self.folder / "me"),
             "TMPDIR": str(self.folder / "tmp"),
             "WHET_HOME": str(self.home.root),
+            # What is measured must not depend on how far a review in the background has come.
+            "WHET_REVIEW_WORKER": "off",
             "NO_PROXY": "*",
             "TERM": "dumb",
             "COLUMNS": str(shutil.get_terminal_size((80, 24)).columns),

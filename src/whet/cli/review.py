@@ -239,7 +239,7 @@ def _table(rows: list[ReviewRow]) -> str:
         Column("tokens", right=True, rank=3),
         Column("cached", right=True, rank=3),
         Column("cost", right=True, rank=3),
-        Column("what came of it", grows=True, least=16),
+        Column("what came of it", grows=True, least=14),
     ]
     cells = [
         [

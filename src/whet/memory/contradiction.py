@@ -30,6 +30,7 @@ _NO = (
     r"|ignore (?:that|this)|disregard that|don'?t (?:save|remember|keep) (?:that|this|it)|不对|错了)"
 )
 _BARE = re.compile(rf"{_NO}(?:[\s.,!]+(?:{_NO}|sorry|please|about that|actually))*[\s.!]*")
+_OPENING = re.compile(r"(?:^|(?<=[.!?\n])\s*)(?:no+|nope|nein|non|wrong|falsch|不对|错了)\s*[,:;.!-]+\s*")
 _CLAUSE = re.compile(
     r"[.!?;\n]+|,\s+(?=(?:but|not|use|it|we|i|the|our|my|you|they|run|please)\b)|\s+-\s+|\bbut\b"
     r"|\b(?=not\b)|\b(?=instead of\b)|\b(?=rather than\b)"
@@ -47,8 +48,11 @@ def contradiction(text: str, places: Sequence[Source], sources: Sequence[Source]
     if after and _BARE.fullmatch(after[0].folded):
         return after[0].text.strip()
     mine = _Claim(text)
+    quoted = {source.seq for source in places}
     for source in theirs:
-        if source.seq >= first and any(mine.is_denied_by(clause) for clause in clauses(source.folded)):
+        # "No, X" says no to what was said before it; where it is itself what is quoted, it says X.
+        said = _OPENING.sub("", source.folded) if source.seq in quoted else source.folded
+        if source.seq >= first and any(mine.is_denied_by(clause) for clause in clauses(said)):
             return source.text.strip()
     return ""
 
