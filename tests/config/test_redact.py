@@ -68,8 +68,8 @@ def test_ordinary_lines(text: str) -> None:
 
 
 def test_names_of_people_and_homes_go() -> None:
-    text = "/home/ada/work/x.py by ada.l@example.org; /Users/ada/x; /root/.ssh; /srv/me/x"
-    assert redact(text, home="/srv/me") == "~/work/x.py by [EMAIL]; ~/x; ~/.ssh; ~/x"
+    text = "/home/ada/code/x.py by ada.l@example.org; /Users/ada/x; /root/.ssh; /srv/me/x"
+    assert redact(text, home="/srv/me") == "~/code/x.py by [EMAIL]; ~/x; ~/.ssh; ~/x"
     assert redact("/home/ada", home="") == "~"
     assert redact("/srv/meadow", home="/srv/me") == "/srv/meadow"
 

@@ -61,7 +61,7 @@ def outcomes(database: Database, session_id: str) -> list[str]:
 
 
 def situation(text: str, clock: FixedClock, **more: object) -> Situation:
-    fields = {"workspace": "/work/here", "tools": TOOLS, "now": clock.now()} | more
+    fields = {"workspace": "/proj/here", "tools": TOOLS, "now": clock.now()} | more
     return Situation(text=text, **fields)  # type: ignore[arg-type]
 
 
