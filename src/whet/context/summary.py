@@ -30,7 +30,7 @@ _FRAME = (
 _RECALL = (
     " Whatever is missing here is not lost: recall(query) finds it, recall(ref) reads messages by number."
 )
-_ASK_TITLE, _PARTS_TITLE, _TODO_TITLE = "## 1. Latest request", "## Parts", "## To-do list, as it stands"
+_ASK_TITLE, _PARTS_TITLE, _LIST_TITLE = "## 1. Latest request", "## Parts", "## To-do list, as it stands"
 _HEADER = re.compile(re.escape(OPEN) + r"(?: #(\d+)(?:-(\d+))?)?, reference only\]")
 _PLACE = re.compile(r"\[#(\d+)\]")
 _ITEM = re.compile(r"^\[[ >x-]\] ", re.MULTILINE)
@@ -72,7 +72,7 @@ def parse(row: ChatRow) -> Summary:
     text = text.split(CLOSE, 1)[0]
     text, _, parts = text.partition(f"\n{_PARTS_TITLE}\n")
     text, _, trail = text.partition(f"\n{artifacts.TITLE}\n")
-    text, _, todo = text.partition(f"\n{_TODO_TITLE}\n")
+    text, _, todo = text.partition(f"\n{_LIST_TITLE}\n")
     _, _, text = text.partition(f"\n{_ASK_TITLE}\n")
     heading = _HEADING.search(text)
     ask, body = (text[: heading.start()], text[heading.start() :]) if heading else (text, "")
@@ -88,7 +88,7 @@ def write(summary: Summary, *, trail_tokens: int, can_recall: bool = True) -> Ch
     if summary.body:
         blocks.append(summary.body)
     if summary.todo:
-        blocks.append(f"{_TODO_TITLE}\n{summary.todo}")
+        blocks.append(f"{_LIST_TITLE}\n{summary.todo}")
     trail = artifacts.render(summary.trail, trail_tokens)
     if trail:
         blocks.append(trail)
@@ -99,7 +99,7 @@ def write(summary: Summary, *, trail_tokens: int, can_recall: bool = True) -> Ch
 
 def clean_body(text: str) -> str:
     """Give a model's sections 2 to 13 without a section 1 of its own, our frame, or text before them."""
-    for fixed in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE, _TODO_TITLE):
+    for fixed in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE, _LIST_TITLE):
         text = text.replace(fixed, "")
     pieces = sections(text)
     if len(pieces) > 1:
