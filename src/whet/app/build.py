@@ -25,6 +25,7 @@ from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
+from whet.app.schedule_watch import ScheduleWatch
 from whet.app.reviews import Needs, Reviews, runtime_of
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
@@ -118,6 +119,7 @@ class App:
                 self._practice.reach,
             )
         )
+        self.schedules = ScheduleWatch(home, self.database, self.clock, settings.schedules)
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
@@ -237,6 +239,7 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.schedules.aclose()
         await self.reviews.aclose()
         await self.contexts.aclose()
         if self._bell is not None:
