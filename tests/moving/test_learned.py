@@ -1,4 +1,4 @@
-"""Notes and skills of another program move in: through the gate, undoable, once, and nothing hostile in force."""
+"""Notes and skills of another program move in: through the gate, undoable, once; nothing hostile holds."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_what_was_undone_here_does_not_come_back(tmp_path: Path, home: Path, the
     took(tmp_path, theirs, "--only", "memory", "--only", "skills")
     log = json.loads(run(["memory", "log", "--json"], tmp_path)[1])["changes"]
     row = next(row for row in log if "release" in json.dumps(row))
-    assert row["write_origin"] == "import"
+    assert row["origin"]["write_origin"] == "import"
     assert run(["undo", str(row["id"])], tmp_path)[0] == 0
     skills = json.loads(run(["skills", "log", "--json"], tmp_path)[1])["changes"]
     made = next(row for row in skills if row["item"] == "restart-api")
@@ -222,7 +222,8 @@ def test_two_imports_at_once_save_each_note_once(tmp_path: Path, home: Path, the
     async def both() -> list[int]:
         command = ["import", "hermes", str(theirs), "--only", "memory", "--only", "skills"]
         return [
-            code for code, _, _ in await asyncio.gather(*(asyncio.to_thread(run, command, tmp_path) for _ in "ab"))
+            code
+            for code, _, _ in await asyncio.gather(*(asyncio.to_thread(run, command, tmp_path) for _ in "ab"))
         ]
 
     assert asyncio.run(both()) == [0, 0]

@@ -1,4 +1,4 @@
-"""A home that the real hermes-agent made, where WHET_TEST_HERMES_HOME names one. It is copied, never touched."""
+"""A home that the real hermes-agent made, where WHET_TEST_HERMES_HOME names one; a copy is taken."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def said(path: Path) -> list[tuple[str, str]]:
         return connection.execute(query).fetchall()
 
 
-def test_it_moves_in_whole_is_found_mined_and_gone_on_with(
-    tmp_path: Path, home: Path, theirs: Path
-) -> None:
+def test_it_moves_in_whole_is_found_mined_and_gone_on_with(tmp_path: Path, home: Path, theirs: Path) -> None:
     code, out, err = run(["import", "hermes", str(theirs), "--json"], tmp_path)
     assert (code, err) == (0, "")
     report = json.loads(out)
@@ -47,13 +45,14 @@ def test_it_moves_in_whole_is_found_mined_and_gone_on_with(
     stored.close()
     assert messages == indexed == report["held"]["messages"]
     for session_id, content in said(theirs / "state.db"):
-        shown = json.loads(run(["sessions", "export", session_id], tmp_path)[1].splitlines()[0])
-        texts = [row.get("content") for row in shown["messages"]]
-        assert content in texts, (session_id, content)
+        shown = json.loads(run(["sessions", "show", session_id, "--json"], tmp_path)[1])
+        assert content in [row["content"] for row in shown["messages"]], (session_id, content)
     question = said(theirs / "state.db")[0][1]
     found = json.loads(run(["sessions", "search", question, "--json"], tmp_path)[1])
     assert found["hits"]
-    code, out, err = run(["warm", "build", "theirs", "--with-changes", "--json"], tmp_path)
+    code, out, err = run(
+        ["warm", "build", "theirs", "--with-changes", "--min-messages", "2", "--json"], tmp_path
+    )
     assert code == 0, err
     again = json.loads(run(["import", "hermes", str(theirs), "--json"], tmp_path)[1])
     assert again["sessions"]["new"] == 0 and again["sessions"]["same"] == report["sessions"]["new"]

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from tests.review.test_program import until
-from tests.stories.program import Program, does, together, use
+from tests.stories.program import Done, Program, does, together, use
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
 
@@ -30,15 +30,19 @@ def program(tmp_path: Path, server: PracticeServer) -> Program:
     made = Program(tmp_path, server)
     model = {"provider": "practice", "base_url": server.base_url, "model": "practice"}
     made.home.mkdir()
-    allow = {"mode": "ask", "allow": ["terminal(echo *)"]}
-    (made.home / "config.yaml").write_text(json.dumps({"model": model, "approval": allow}))
+    (made.home / "config.yaml").write_text(json.dumps({"model": model, "approval": {"mode": "auto"}}))
     return made
+
+
+def parsed(done: Done) -> Any:
+    """The object on standard output."""
+    return json.loads(done.out)
 
 
 def add(program: Program, *arguments: str) -> dict[str, Any]:
     done = program.run("cron", "add", *arguments, "--tz", "UTC", "--json")
     assert (done.code, done.err) == (0, ""), done
-    return done.row["schedule"]
+    return parsed(done)["schedule"]
 
 
 def due_now(program: Program) -> None:
@@ -52,7 +56,7 @@ def due_now(program: Program) -> None:
 def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, server: PracticeServer) -> None:
     empty = program.run("cron", "list")
     assert "no schedules yet" in empty.out
-    assert program.run("cron", "list", "--json").row == {"schedules": []}
+    assert parsed(program.run("cron", "list", "--json")) == {"schedules": []}
     made = add(program, "0 9 * * 1-5", "--prompt", "Sum up what changed", "--to", "daily/{date}.md")
     assert made["name"] == "sum-up-what-changed"
     assert made["target"] == str(program.work / "daily" / "{date}.md")
@@ -60,17 +64,17 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, ser
     ran = program.run("cron", "run", "sum-up-what-changed")
     assert (ran.code, ran.out) == (0, "Nothing changed.\n")
     assert [path.read_text() for path in (program.work / "daily").iterdir()] == ["Nothing changed.\n"]
-    [row] = program.run("cron", "list", "--json").row["schedules"]
+    [row] = parsed(program.run("cron", "list", "--json"))["schedules"]
     assert row["next"] == made["next"]
     assert (row["last"]["result"], row["last"]["by_hand"]) == ("answered", True)
     assert "answered" in program.run("cron", "list").out
     assert program.run("cron", "pause", made["name"]).code == 0
     assert "paused" in program.run("cron", "list").out
     assert program.run("cron", "resume", made["name"]).code == 0
-    shown = program.run("cron", "show", made["id"], "--json").row
+    shown = parsed(program.run("cron", "show", made["id"], "--json"))
     assert (shown["next"] != "", len(shown["runs"])) == (True, 1)
     assert program.run("cron", "rm", made["name"]).code == 0
-    assert program.run("cron", "list", "--json").row == {"schedules": []}
+    assert parsed(program.run("cron", "list", "--json")) == {"schedules": []}
     [session] = program.sessions()
     assert (session["title"], session["source"]) == (made["name"], "cron")
 
@@ -124,12 +128,16 @@ def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing
     server.install([Reply("Logged.")])
     done = program.run("worker", "--drain", "--json")
     assert done.code == 0, done
-    [ran] = done.row["runs"]
+    [ran] = parsed(done)["runs"]
     assert (ran["run"]["result"], ran["run"]["text"]) == ("answered", "Logged.")
     assert (program.work / "log.txt").read_text() == "ran\n"
-    assert len(program.run("cron", "show", "log", "--json").row["runs"]) == 1
-    assert [row["role"] for row in server.requests[-1].parsed["messages"]][1:] == ["user", "assistant", "tool"]
-    assert program.run("worker", "--drain", "--json").row == {"reviews": [], "runs": []}
+    assert len(parsed(program.run("cron", "show", "log", "--json"))["runs"]) == 1
+    assert [row["role"] for row in server.requests[-1].parsed["messages"]][1:] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
+    assert parsed(program.run("worker", "--drain", "--json")) == {"reviews": [], "runs": []}
 
 
 def test_workers_that_start_at_once_share_what_is_due(program: Program, server: PracticeServer) -> None:
@@ -138,7 +146,7 @@ def test_workers_that_start_at_once_share_what_is_due(program: Program, server: 
     due_now(program)
     server.install([Reply("done")] * 8)
     done = together([program.start("worker", "--drain", "--json") for _ in range(3)])
-    ran = [one["name"] for result in done for one in result.row["runs"]]
+    ran = [one["name"] for result in done for one in parsed(result)["runs"]]
     assert sorted(ran) == [f"task-{number}" for number in range(4)]
     assert server.count == 4
 
@@ -173,7 +181,7 @@ def test_a_worker_killed_at_random_moments_runs_each_firing_once(
         except TimeoutError:
             running.done()
         assert program.run("worker", "--drain").code == 0
-        runs = program.run("cron", "show", "log", "--json", "--limit", "100").row["runs"]
+        runs = parsed(program.run("cron", "show", "log", "--json", "--limit", "100"))["runs"]
         assert len(runs) == number + 1
         assert runs[0]["result"] == "answered", runs[0]
         log = program.work / "log.txt"

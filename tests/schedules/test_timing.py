@@ -30,7 +30,9 @@ def following(expression: str, start: str, count: int, zone: str = "Europe/Berli
     return found
 
 
-@pytest.mark.parametrize("text", ["", "* * * *", "* * * * * *", "61 * * * *", "0 9 * * 1-", "0 0 30 2 *", "soon"])
+@pytest.mark.parametrize(
+    "text", ["", "* * * *", "* * * * * *", "61 * * * *", "0 9 * * 1-", "0 0 30 2 *", "soon"]
+)
 def test_what_is_no_expression_or_never_comes_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         timing.expression(text)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support import FixedClock
@@ -46,18 +47,16 @@ class Bench:
 
     def add(self, expression: str = "*/10 * * * *", **more: Any) -> Schedule:
         made = Schedule(
-            **{
-                "id": self.clock.new_id(),
-                "name": "reports",
-                "created": iso(self.clock.now()),
-                "expression": expression,
-                "at": "",
-                "time_zone": "UTC",
-                "prompt": "say hello",
-                "workspace": str(self.work),
-                **more,
-            }
+            self.clock.new_id(),
+            "reports",
+            iso(self.clock.now()),
+            expression,
+            "",
+            "UTC",
+            "say hello",
+            workspace=str(self.work),
         )
+        made = msgspec.structs.replace(made, **more)
         due = made.at or iso(timing.next_after(made, self.clock.now()))
         self.database.write_now(lambda db: schedules.add(db, made, due, self.clock))
         return made
@@ -177,7 +176,7 @@ def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
 ) -> None:
     server.install(
         [
-            does("terminal", command="echo fine > allowed.txt"),
+            does("terminal", command="echo it is fine"),
             does("write_file", path="denied.txt", content="x"),
             says("done what I may"),
         ]
@@ -187,8 +186,9 @@ def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
     [run] = bench.drain()
     assert run.result == "answered"
     assert not (bench.work / "denied.txt").exists()
-    result = server.requests[-1].parsed["messages"][-1]["content"]
-    assert "nobody" in result.lower()
+    said = [row["content"] for row in server.requests[-1].parsed["messages"] if row["role"] == "tool"]
+    assert "it is fine" in said[0]
+    assert "nobody" in said[1].lower()
 
 
 def test_a_session_can_be_named_and_toolsets_too(bench: Bench, server: PracticeServer) -> None:

@@ -25,8 +25,8 @@ from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
-from whet.app.schedule_watch import ScheduleWatch
 from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.schedule_watch import ScheduleWatch
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.app.warm_tool import WarmActs

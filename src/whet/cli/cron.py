@@ -52,7 +52,9 @@ def cron() -> None:
 @click.option("--prompt", required=True, help="What to say to the agent; - reads standard input.")
 @click.option("--name", default="", help="A name for it; made from the prompt otherwise.")
 @click.option("--tz", "time_zone", default="", metavar="ZONE", help="The time zone, e.g. Europe/Berlin.")
-@click.option("--session", default=_NEW, metavar="new|ID", help="A new session each time, or always this one.")
+@click.option(
+    "--session", default=_NEW, metavar="new|ID", help="A new session each time, or always this one."
+)
 @click.option("--workspace", metavar="DIR", help="The folder to work in; this one otherwise.")
 @click.option("--to", "target", default="", metavar="FILE|notify", help="Where each answer goes besides.")
 @click.option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
@@ -114,7 +116,9 @@ def list_(home: Home, as_json: bool) -> None:
 
 @cron.command("show")
 @click.argument("name")
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="The latest so many runs.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=10, show_default=True, help="The latest so many runs."
+)
 @_as_json
 @click.pass_obj
 def show(home: Home, name: str, limit: int, as_json: bool) -> None:
@@ -184,7 +188,9 @@ def resume(home: Home, name: str) -> None:
 
     def work(db: apsw.Connection, one: Schedule, clock: Clock) -> None:
         if one.at and one.at <= iso(clock.now()):
-            raise ConfigError(f"its only time, {_local(one.at, one)}, has passed", hint="whet cron add makes a new one")
+            raise ConfigError(
+                f"its only time, {_local(one.at, one)}, has passed", hint="whet cron add makes a new one"
+            )
         if one.paused:
             due = one.at or iso(timing.next_after(one, clock.now()))
             schedules.resume(db, one.id, due, clock)
@@ -218,9 +224,7 @@ def _silent(finished: Finished) -> None:
     """Print nothing: the command does."""
 
 
-def _made(
-    home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
-) -> tuple[Schedule, str]:
+def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock) -> tuple[Schedule, str]:
     """Make a schedule of what was typed, and its first time. Raises ConfigError."""
     expression, at = when
     zone = given["time_zone"] or timing.local_zone()
@@ -232,7 +236,8 @@ def _made(
     workspace = Path(given["workspace"] or settings.tools.workspace or os.getcwd()).expanduser().absolute()
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="--workspace DIR names one")
-    toolsets = tuple(filter(None, given["toolsets"].replace(" ", "").split(",")))
+    named: str = given["toolsets"]
+    toolsets = tuple(name.strip() for name in named.split(",") if name.strip())
     if unknown := [name for name in toolsets if name not in TOOLSETS]:
         raise ConfigError(f"there is no toolset {unknown[0]}", hint=f"they are: {', '.join(TOOLSETS)}")
     now = clock.now()
@@ -314,7 +319,9 @@ def _lines(schedule: Schedule, due: str, last: Run | None) -> list[str]:
 
 def _result(run: Run) -> str:
     text = run.result or "running"
-    colour = {"answered": "green", "running": "yellow", "budget": "yellow", "missed": "yellow"}.get(text, "red")
+    colour = {"answered": "green", "running": "yellow", "budget": "yellow", "missed": "yellow"}.get(
+        text, "red"
+    )
     return styled(text, colour)
 
 
@@ -322,7 +329,11 @@ def _local(moment: str, schedule: Schedule) -> str:
     """Write a stored time in the schedule's zone."""
     if not moment:
         return "-"
-    return datetime.fromisoformat(moment).astimezone(timing.zone(schedule.time_zone)).strftime("%Y-%m-%d %H:%M %Z")
+    return (
+        datetime.fromisoformat(moment)
+        .astimezone(timing.zone(schedule.time_zone))
+        .strftime("%Y-%m-%d %H:%M %Z")
+    )
 
 
 def _change(home: Home, name: str, work: Callable[[apsw.Connection, Schedule, Clock], None]) -> Schedule:

@@ -1,4 +1,4 @@
-"""`whet import`: move in from Hermes Agent, Claude Code, Codex, or a folder of skills. The source is only read.
+"""`whet import`: move in from Hermes Agent, Claude Code, Codex, a folder of skills. The source is only read.
 
 Running it again adds what is new there. `--dry-run` says what would be done and writes nothing.
 """

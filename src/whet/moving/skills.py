@@ -119,9 +119,7 @@ def _known(one: Intake, rows: Sequence[LedgerRow], names: Collection[str]) -> Ta
     for row in rows:
         if row.origin.write_origin == "import" and row.hash == mine:
             if row.state == "quarantined":
-                return Taken(
-                    one.name, "kept", f"it came before and waits for: whet skills accept {one.name}"
-                )
+                return Taken(one.name, "kept", f"it came before and waits for: whet skills accept {one.name}")
             said = "it was taken back here" if row.state in ("undone", "rejected") else "it came before"
             return Taken(one.name, "kept", f"{said} (change {row.id})")
     if one.name in names:

@@ -171,5 +171,3 @@ def _write(path: Path, text: str) -> None:
 
 def _ignore(event: Event) -> None:
     """Show nothing: nobody is there."""
-
-

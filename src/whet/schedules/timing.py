@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
+from cronsim import CronSim, CronSimError
 
 from whet.contract.errors import ConfigError
 from whet.store.schedules import Schedule
-
-if TYPE_CHECKING:
-    from cronsim import CronSim
 
 _NAMED = {
     "@hourly": "0 * * * *",
@@ -37,7 +35,9 @@ _CLOCK_TIME = re.compile(r"(\d{1,2}):(\d{2})")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _ON_TIME_S = 120.0
 _MOST_COUNTED = 1_000
-_EXPRESSION_HINT = "five fields: minute hour day month weekday, e.g. '0 9 * * 1-5'; or @hourly, @daily, @weekly"
+_EXPRESSION_HINT = (
+    "five fields: minute hour day month weekday, e.g. '0 9 * * 1-5'; or @hourly, @daily, @weekly"
+)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -61,10 +61,8 @@ def zone(name: str) -> ZoneInfo:
 def local_zone() -> str:
     """Give the name of this machine's time zone; UTC where it can't be told."""
     candidates = [os.environ.get("TZ", "").removeprefix(":")]
-    try:
+    with suppress(OSError, UnicodeDecodeError):
         candidates.append(Path("/etc/timezone").read_text("ascii").strip())
-    except (OSError, UnicodeDecodeError):
-        pass
     candidates.append(os.path.realpath("/etc/localtime").partition("zoneinfo/")[2])
     for name in filter(None, candidates):
         try:
@@ -153,9 +151,6 @@ def _check(plain: str) -> None:
 
 
 def _times(plain: str, moment: datetime) -> CronSim:
-    # Late: only a process that handles schedules pays for it.
-    from cronsim import CronSim, CronSimError
-
     try:
         return CronSim(plain, moment)
     except CronSimError as error:

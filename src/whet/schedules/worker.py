@@ -71,7 +71,12 @@ class Worker:
     """Runs the schedules of one home; `tell` gets each run that came to an end."""
 
     def __init__(
-        self, home: Home, database: Database, clock: Clock, catch_up_s: float, tell: Callable[[Finished], None]
+        self,
+        home: Home,
+        database: Database,
+        clock: Clock,
+        catch_up_s: float,
+        tell: Callable[[Finished], None],
     ) -> None:
         self._home = home
         self._database = database

@@ -80,9 +80,7 @@ _GIVEN = (
     "id, name, created, expression, at, time_zone, prompt, session_id, workspace, target, toolsets,"
     " timeout_s, paused"
 )
-_RUN = (
-    "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
-)
+_RUN = "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
 _firings = msgspec.json.Decoder(Firing)
 
 
@@ -165,9 +163,7 @@ def next_due(connection: apsw.Connection, schedule_id: str) -> str:
     return row[0] or "" if row else ""
 
 
-def straighten(
-    connection: apsw.Connection, clock: Clock, after: Callable[[Schedule, datetime], str]
-) -> None:
+def straighten(connection: apsw.Connection, clock: Clock, after: Callable[[Schedule, datetime], str]) -> None:
     """Set right what a clock that was set back has left: jobs that were made later than now.
 
     Set back by less than three hours, nothing changes: the next time comes when the clock has caught up, so
@@ -278,8 +274,9 @@ def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:
 
 
 def _schedule(row: tuple[Any, ...]) -> Schedule:
-    return Schedule(*row[:10], tuple(filter(None, row[10].split(","))), row[11], bool(row[12]))
+    names = {"toolsets": tuple(name for name in row[10].split(",") if name), "paused": bool(row[12])}
+    return Schedule(**dict(zip(Schedule.__struct_fields__, row, strict=True)) | names)
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return Run(*row[:3], bool(row[3]), *row[4:])
+    return Run(**dict(zip(Run.__struct_fields__, row, strict=True)) | {"by_hand": bool(row[3])})
