@@ -62,7 +62,8 @@ def _foresee(home: Home, connection: apsw.Connection | None, found: Sequence[Not
     settings = load(home, {}, environ=os.environ).settings.memory
     limits_chars: dict[Target, int] = {"memory": settings.memory_chars, "user": settings.user_chars}
     texts: dict[Target, str] = {
-        target: disk.read_text(home.root / path) or "" for target, path in our_notes.FILES.items()}
+        target: disk.read_text(home.root / path) or "" for target, path in our_notes.FILES.items()
+    }
     return notes.foresee(connection, texts, limits_chars, found, PROGRAM)
 
 

@@ -274,9 +274,9 @@ def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:
 
 
 def _schedule(row: tuple[Any, ...]) -> Schedule:
-    names = {"toolsets": tuple(name for name in row[10].split(",") if name), "paused": bool(row[12])}
-    return Schedule(**dict(zip(Schedule.__struct_fields__, row, strict=True)) | names)
+    toolsets = tuple(name for name in str(row[10]).split(",") if name)
+    return Schedule(*row[:10], toolsets, row[11], bool(row[12]))  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return Run(**dict(zip(Run.__struct_fields__, row, strict=True)) | {"by_hand": bool(row[3])})
+    return Run(*row[:3], bool(row[3]), *row[4:])  # pyright: ignore[reportCallIssue] the columns are the fields
