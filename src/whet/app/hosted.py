@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
+from whet.store import sessions
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import Turn
 
@@ -96,18 +98,22 @@ class Hosted:
         """The sessions whose turn runs now."""
         return [slot.session_id for slot in self._slots.values() if slot.turn is not None]
 
-    async def new_session(
+    async def new_session(  # noqa: PLR0913 - each is a fact of a session's own
         self,
         *,
         title: str = "",
         private: bool = False,
         warm: str = "",
         leaving: str = "",
-        whose: Whose = Whose(),
+        source: str = "",
+        profile: str = "",
+        workspace: Path | None = None,
     ) -> str:
         """Store a new session and give its id; after `leaving` (an id) it is of the same conversation, takes
-        its context engine over, and the old one is let go. Raises WhetError."""
+        its context engine over, and the old one is let go. `profile` is whose memory it reads and writes, ""
+        the owner's; `source` the interface. Raises WhetError."""
         self._refuse_if_closing()
+        whose = Whose(profile, source, workspace)
         if not leaving:
             session = await self.app.new_session(title=title, private=private, warm=warm, whose=whose)
             self._keep(session)
@@ -120,7 +126,7 @@ class Hosted:
         self._keep(session)
         return session.id
 
-    async def submit(
+    async def submit(  # noqa: PLR0913 - one for each thing that interfaces differ in
         self,
         session_id: str,
         text: str | None,
@@ -154,6 +160,8 @@ class Hosted:
             slot.receipt = receipt
             try:
                 incoming = None if text is None else session.user_message(text, images)
+                if text and not session.log.session.title:
+                    await session.log.set_title(sessions.title_of(text))
                 return await self._run(slot, session, incoming, emit)
             finally:
                 slot.receipt = _NO_RECEIPT

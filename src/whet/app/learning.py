@@ -69,6 +69,10 @@ class Learning:
         """Have a person's session write to their own desk."""
         self.bind(session_id, Origin("foreground", platform=platform), self.desk_of(profile))
 
+    def bind_review(self, session_id: str, origin: Origin, profile: str) -> None:
+        """Have a review's writes go to the desk of whoever it is of."""
+        self.bind(session_id, origin, self.desk_of(profile))
+
     def release(self, session_id: str) -> None:
         """Forget what a session was bound to."""
         self._bound.pop(session_id, None)

@@ -276,6 +276,12 @@ def resolve(connection: apsw.Connection, name: str) -> str:
     return found[0][0]
 
 
+def title_of(text: str) -> str:
+    """Make a session's title from its first message: the first line, at most 60 characters."""
+    line = " ".join(next((row for row in text.splitlines() if row.strip()), "").split())
+    return line if len(line) <= 60 else line[:59].rstrip() + "…"
+
+
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title. Raises NotFound."""
     connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
