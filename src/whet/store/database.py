@@ -18,7 +18,7 @@ from typing import TypeVar
 import apsw
 
 from whet.clock import Clock, iso
-from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
+from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.faults import DISK_FULL, as_store_error
 from whet.sqlite.gather import After, Gather
 from whet.sqlite.lane import Lane, Outcome, Rows
@@ -139,6 +139,22 @@ class Database:
         finally:
             with self._readers_lock:
                 self._idle_readers.append(reader)
+
+    def empty_log(self) -> None:
+        """Bring everything written into the database file and cut the log to nothing, so that what was
+        overwritten is on the disk no more. Raises StoreBusy where others keep on reading.
+        """
+        try:
+            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                connection.set_busy_timeout(self._patience_ms)
+                is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            finally:
+                connection.close()
+        except apsw.Error as error:
+            raise as_store_error(error, str(self.path)) from error
+        if is_busy:
+            raise StoreBusy("other processes are reading the database", hint="ask again in a moment")
 
     def close(self) -> None:
         """Commit what was submitted and close every connection. Calling it again does nothing."""
