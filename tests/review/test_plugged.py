@@ -29,7 +29,7 @@ def test_a_worker_of_its_own_has_the_homes_plugins(tmp_path: Path) -> None:
         (program.home / "memory-mirror.jsonl").unlink()
         done = json.loads(program.run("worker", "--drain", "--json").out)["reviews"]
         keys = [request.headers["authorization"] for request in server.requests]
-    assert [(one["id"], one["state"]) for one in done] == [(row["review"]["queued"][0], "saved")]
+    assert [(one["job_id"], one["state"]) for one in done] == [(row["review"]["queued"][0], "saved")]
     assert set(keys) == {"Bearer company-key-1"} and len(keys) == 4
     assert "./check --fast" in (program.home / "memories" / "MEMORY.md").read_text()
     heard = [json.loads(line) for line in (program.home / "memory-mirror.jsonl").read_text().splitlines()]

@@ -189,13 +189,13 @@ class Desk:
     async def purge(self, session_id: str) -> Purged:
         """Take the words of what was forgotten out of the ledger and off the disk, for good; after `forget`.
 
-        Raises StoreBusy where another process keeps the log of the database in use: asked again, it is done.
+        Raises StoreBusy where another process keeps the database in use: asked again, it is done.
         """
 
         def run() -> Purged:
             self.journal.settle()
             done = self.database.write_now(lambda db: purge.carry_out(db, self.profile, session_id))
-            self.database.empty_log()
+            self.database.scrub()
             return done
 
         return await asyncio.to_thread(run)

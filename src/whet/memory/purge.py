@@ -27,7 +27,6 @@ class Purged(msgspec.Struct, frozen=True):
 
 def carry_out(connection: apsw.Connection, profile: str, session_id: str) -> Purged:
     """Purge what a session had left in the ledger and is in force no more. Once is as good as twice."""
-    purge.forget_bytes(connection)
     everything = ledger.select(connection, profile=profile)
     standing = _standing(connection, profile, everything)
     own = [
@@ -46,6 +45,7 @@ def carry_out(connection: apsw.Connection, profile: str, session_id: str) -> Pur
             touched.add(row.id)
     keys = [*_files(own, everything), *purge.texts_with(connection, words)]
     count = purge.drop_texts(connection, keys)
+    purge.drop_index_remains(connection)
     purge.drop_labels(connection, [" ".join(text.split())[:LABEL_CHARS] for text in words])
     return Purged(tuple(sorted(touched)), count, tuple(purge.prompts_with(connection, words)))
 

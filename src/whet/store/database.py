@@ -140,21 +140,24 @@ class Database:
             with self._readers_lock:
                 self._idle_readers.append(reader)
 
-    def empty_log(self) -> None:
-        """Bring everything written into the database file and cut the log to nothing, so that what was
-        overwritten is on the disk no more. Raises StoreBusy where others keep on reading.
+    def scrub(self) -> None:
+        """Write the file anew without what was deleted, and cut its log: none of it is on the disk then.
+
+        Takes a second for some hundred megabytes, and as much room again. Raises StoreBusy where others
+        keep on using the file, StoreFull.
         """
         try:
             connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
             try:
                 connection.set_busy_timeout(self._patience_ms)
-                is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                connection.execute("VACUUM")
+                is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
             finally:
                 connection.close()
         except apsw.Error as error:
             raise as_store_error(error, str(self.path)) from error
         if is_busy:
-            raise StoreBusy("other processes are reading the database", hint="ask again in a moment")
+            raise StoreBusy("other processes are using the database", hint="ask again in a moment")
 
     def close(self) -> None:
         """Commit what was submitted and close every connection. Calling it again does nothing."""

@@ -1,7 +1,7 @@
 """Takes texts of learning out of the store for good: rows keep their numbers and dates, their words are gone.
 
-Every function takes a connection inside a transaction. What may go is for the memory layer to say. Deleted
-bytes are overwritten on commit where `forget_bytes` was called on that connection before.
+Every function takes a connection inside a transaction. What may go is for the memory layer to say; that the
+bytes go too is `Database.scrub`'s business.
 """
 
 from __future__ import annotations
@@ -12,11 +12,6 @@ import apsw
 
 PURGED = "(purged)"
 """Stands where a purged text stood."""
-
-
-def forget_bytes(connection: apsw.Connection) -> None:
-    """Have what is deleted or replaced from now on overwritten with zeros, not only unlinked."""
-    connection.pragma("secure_delete", True)
 
 
 def blank_row(
@@ -64,6 +59,11 @@ def has_text(connection: apsw.Connection, key: str) -> bool:
     return not key or bool(
         connection.execute("SELECT 1 FROM learned_texts WHERE hash = ?", (key,)).fetchone()
     )
+
+
+def drop_index_remains(connection: apsw.Connection) -> None:
+    """Write the search index anew without the words of deleted sessions."""
+    connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('optimize')")
 
 
 def drop_labels(connection: apsw.Connection, labels: Collection[str]) -> None:
