@@ -39,6 +39,6 @@ CREATE INDEX schedule_runs_by_schedule ON schedule_runs (schedule, started);
 """
 
 
-def m007_schedules(connection: apsw.Connection) -> None:
+def m008_schedules(connection: apsw.Connection) -> None:
     """Create the tables of schedules."""
     connection.execute(_SCHEMA)
