@@ -157,6 +157,7 @@ def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(
     add(program, "--at", "+1s", "--prompt", "now", "--name", "soon")
     server.install([Reply("here")])
     running = program.start("worker")
+    server.wait_for_request(1)
     until(lambda: "Schedule soon answered" in running.out)
     os.kill(running.pid, signal.SIGTERM)
     assert running.done().code == 0
