@@ -1,15 +1,19 @@
-"""The SDK's own client, unmodified, with `whet acp` as a process behind it."""
+"""The SDK's own client, unmodified, with `whet acp` as a process behind it.
+
+`Desk` keeps one process for many tests; each has sessions of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from acp import PROTOCOL_VERSION, connect_to_agent, spawn_agent_process
+from acp import PROTOCOL_VERSION, spawn_agent_process, text_block
 from acp.schema import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -27,7 +31,7 @@ from acp.schema import (
 
 from whet.practice.server import PracticeServer
 
-__all__ = ["Editor", "connect_to_agent", "editing"]
+T = TypeVar("T")
 
 
 class Editor:
@@ -116,3 +120,48 @@ async def editing(
     ) as (connection, process):
         await connection.initialize(protocol_version=PROTOCOL_VERSION)
         yield editor, connection, process
+
+
+class Desk:
+    """One `whet acp` that stays, on a loop of its own thread; `run` runs a story on that loop."""
+
+    def __init__(self, root: Path, server: PracticeServer) -> None:
+        self.home, self.work = root / "home", root / "work"
+        self.server = server
+        self.editor = Editor()
+        self.connection: Any = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._context = editing(self.home, server, self.work)
+        self.editor, self.connection, self.process = self.run(self._context.__aenter__())
+
+    def run(self, story: Coroutine[Any, Any, T]) -> T:
+        """Run a story to its end, a minute at most."""
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(story, 60), self._loop).result(70)
+
+    def clear(self) -> None:
+        """Forget what was seen, and what the server was to say."""
+        self.editor.updates.clear()
+        self.editor.asked.clear()
+        self.editor.answer = lambda options: None
+        self.server.reset()
+
+    async def session(self, mode: str = "ask") -> str:
+        """Begin a session in the work folder."""
+        made = await self.connection.new_session(cwd=str(self.work), mcp_servers=[])
+        if mode != "ask":
+            await self.connection.set_session_mode(session_id=made.session_id, mode_id=mode)
+        return made.session_id
+
+    async def ask(self, session_id: str, text: str) -> str:
+        """Send a prompt and give its stop reason."""
+        answer = await self.connection.prompt(session_id=session_id, prompt=[text_block(text)])
+        return answer.stop_reason
+
+    def close(self) -> None:
+        """End the process and the loop."""
+        self.run(self._context.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()

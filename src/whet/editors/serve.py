@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from acp import RequestError, run_agent
@@ -71,18 +73,43 @@ async def open_program(home: Home, settings: Settings) -> Program:
 async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Take standard input and output for the protocol; what prints from here on prints to standard error."""
     loop = asyncio.get_running_loop()
+    if not all(_is_pipe(number) for number in (0, 1)):
+        raise ConfigError(
+            "standard input and output are no pipes", hint="an editor starts whet acp; see docs/editors.md"
+        )
     given, taken = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    reader = asyncio.StreamReader(limit=_LONGEST_LINE_BYTES)
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(given, "rb"))
-        transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(taken, "wb")
-        )
-    except (ValueError, OSError) as error:
-        raise ConfigError(
-            "standard input and output are no pipes", hint="an editor starts whet acp; see docs/editors.md"
-        ) from error
+    reader = _Lines(limit=_LONGEST_LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(given, "rb"))
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(taken, "wb")
+    )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _is_pipe(number: int) -> bool:
+    mode = os.fstat(number).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+class _Lines(asyncio.StreamReader):
+    """Passes over lines that are no JSON object: one would end the SDK's reading."""
+
+    _goes_on = False
+
+    async def readuntil(self, separator: Any = b"\n") -> bytes:
+        """Read a line, or the rest of one that was too long for the buffer."""
+        while True:
+            try:
+                line = await super().readuntil(separator)
+            except asyncio.LimitOverrunError:
+                self._goes_on = True
+                raise
+            except asyncio.IncompleteReadError as error:
+                whole = self._goes_on or error.partial.lstrip()[:1] == b"{"
+                raise asyncio.IncompleteReadError(error.partial if whole else b"", None) from error
+            goes_on, self._goes_on = self._goes_on, False
+            if goes_on or line.lstrip()[:1] == b"{":
+                return line
