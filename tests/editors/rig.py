@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,7 +104,7 @@ class Editor:
 @asynccontextmanager
 async def editing(
     home: Path, server: PracticeServer | None, folder: Path, *arguments: str
-) -> AsyncIterator[tuple[Editor, Any, Any]]:
+) -> AsyncGenerator[tuple[Editor, Any, Any]]:
     """Start `whet acp` as an editor does; gives the editor, the connection and the process."""
     folder.mkdir(exist_ok=True)
     flags = ["--provider", "practice", "--base-url", server.base_url, "--model", "practice"] if server else []

@@ -153,7 +153,7 @@ def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: Desk) 
         desk.server.install([write("m2"), does("terminal", command="rm -rf /tmp/x-not-there"), Reply("ok")])
         desk.editor.answer = pick("reject_once")
         await desk.ask(session_id, "write")
-        assert [call.title.split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
+        assert [(call.title or "").split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
         assert "always" not in [one.option_id for one in desk.editor.asked[-1][1]]
         await desk.connection.set_session_mode(session_id=session_id, mode_id="deny")
         desk.server.install([does("terminal", command="touch m3"), Reply("ok")])

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from acp import RequestError, run_agent
+from acp import Agent, RequestError, run_agent
 
 from whet import log
 from whet.app.build import App
@@ -43,7 +43,7 @@ async def serve(home: Home, read: Callable[[], Settings]) -> None:
         return await open_program(home, await asyncio.to_thread(read))
 
     agent = EditorAgent(start)
-    running = asyncio.ensure_future(run_agent(agent, writer, reader))
+    running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     try:
         with suppress(asyncio.CancelledError, ConnectionError, RequestError):
