@@ -25,7 +25,7 @@ _SETTINGS = {
 }
 
 
-@click.command("acp", epilog='Example (Zed): "agent_servers": {"Whet": {"command": "whet", "args": ["acp"]}}')
+@click.command("acp", epilog='Example (Zed): "agent_servers": {"Whet": {"type": "custom", "command": "whet", "args": ["acp"]}}')
 @click.option("--approvals", type=click.Choice(["ask", "auto", "deny"]), help="The mode sessions begin in.")
 @click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
 @click.option("--provider", help="The provider's name.")
