@@ -25,6 +25,7 @@ from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
+from whet.app.remote_tools import open_servers, remote_names, with_remote
 from whet.app.reviews import Needs, Reviews, runtime_of
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
@@ -129,6 +130,7 @@ class App:
         except WhetError:
             self._let_go()
             raise
+        self.mcp = open_servers(home, settings, secrets, self.clock)
         self.tools = self._registry(built_in)
         self.learning.trust(self.tools.by_name.values())
         self._told_memories = self._join_memories()
@@ -149,6 +151,9 @@ class App:
         """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace, source)
+        if app.mcp is not None:
+            await app.mcp.learn()
+            app._take_remote()
         app._bell = plugged.bell(app.plugins, settings.notify)
         app.learning.platform = source
         server = SERVERS.get(settings.model.provider)
@@ -164,6 +169,8 @@ class App:
         After `leaving` it goes on in the same conversation (/new) and takes its context engine over. `warm`:
         a template's name, auto or off; empty for what the settings say. Its first message decides then.
         """
+        if self.mcp is not None and self.mcp.is_stale:
+            self._take_remote()
         tools = list(self.tools.by_name.values())
         start = await self.outcomes.start(self.tools.by_name)
         prompt = system_prompt(
@@ -247,6 +254,8 @@ class App:
             await self._plugged.aclose()
         if self._confirmations is not None:
             await self._confirmations.aclose()
+        if self.mcp is not None:
+            await self.mcp.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
@@ -354,6 +363,8 @@ class App:
         link, primed = await self.warmth.reopened(log.session.id, link)
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
+        if self.mcp is not None:
+            self.mcp.enter(log.session.id, specs, seat.notices.append)
         prefix = (prompt, msgspec.json.encode(specs).decode(), primed)
         scope = self.plugins.scope if self.plugins else no_scope
         host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)
@@ -416,4 +427,11 @@ class App:
         added = self.plugins.toolsets if self.plugins else []
         for tool in self.plugins.tools if self.plugins else ():
             registry.add(tool)
-        return registry.select([*settings.toolsets, *added], settings.disabled)
+        remote = remote_names(self.settings)
+        disabled = [name for name in settings.disabled if name not in remote]
+        return registry.select([*settings.toolsets, *added], disabled)
+
+    def _take_remote(self) -> None:
+        if self.mcp is not None:
+            self.tools = with_remote(self.tools, self.mcp)
+            self.learning.trust(self.tools.by_name.values())
