@@ -338,7 +338,7 @@ def login(
     home: Home, name: str, client_id: str, client_secret_env: str, no_browser: bool, **rest: Any
 ) -> None:
     """Log in at a server: prints an address to open; the answer comes back to this machine."""
-    from whet.mcp import login as keeping  # noqa: PLC0415 httpx2 costs 30 ms, and only this command needs it
+    from whet.mcp import login as keeping  # noqa: PLC0415 httpx2 costs 30 ms; no other command needs it
     from whet.mcp import oauth  # noqa: PLC0415
 
     server = _one(home, name)

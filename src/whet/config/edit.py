@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -71,7 +71,7 @@ def put_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> boo
 
 
 def remove_part(home: Home, key: str, name: str) -> bool:
-    """Take one named entry out of a table; False where it is not there. Raises ConfigError as set_value does."""
+    """Take one named entry out of a table; False where it is not there. Raises as set_value does."""
     parts = _parts(home, key)
     if name not in parts:
         return False
@@ -113,18 +113,19 @@ def _apply_table(
 def _textual(value: object) -> object:
     """Give a value as the file's reader gives it: every scalar as text."""
     if isinstance(value, Mapping):
-        return {str(key): _textual(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] JSON
+        fields = cast("Mapping[str, object]", value)
+        return {key: _textual(inner) for key, inner in fields.items()}
     if isinstance(value, list | tuple):
-        return [_textual(item) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON
+        return [_textual(item) for item in cast("Sequence[object]", value)]
     return show(value) if isinstance(value, str | int | float | bool) else str(value)
 
 
 def _yaml_part(value: object) -> str:
     if isinstance(value, Mapping):
-        pairs = (f"{_quoted(str(key))}: {_yaml_part(inner)}" for key, inner in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] JSON
-        return "{" + ", ".join(pairs) + "}"
+        fields = cast("Mapping[str, object]", value)
+        return "{" + ", ".join(f"{_quoted(key)}: {_yaml_part(inner)}" for key, inner in fields.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_yaml_part(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType] JSON
+        return "[" + ", ".join(_yaml_part(item) for item in cast("Sequence[object]", value)) + "]"
     return _quoted(value) if isinstance(value, str) else str(_textual(value))
 
 

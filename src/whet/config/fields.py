@@ -137,14 +137,20 @@ def read_table(field: Field, text: str) -> str:
     """Check a table given as the text of a JSON object. Raises ValueError saying which part is wrong."""
     section, _, name = field.key.partition(".")
     kinds = {one.name: one.type for one in msgspec.structs.fields(sections()[section])}
+    part_kind: Any = get_args(kinds[name])[1]
     try:
-        given = msgspec.json.decode(text)
-        msgspec.convert(given, kinds[name], strict=False)
-    except msgspec.ValidationError as error:
-        wrong, _, place = str(error).partition(" - at ")
-        raise ValueError(f"{wrong[:1].lower()}{wrong[1:]}" + (f", at {place}" if place else "")) from error
+        given = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise ValueError(f"allowed: {field.allowed}, as JSON") from error
+    for part, value in given.items():
+        try:
+            msgspec.convert(value, part_kind, strict=False)
+        except msgspec.ValidationError as error:
+            wrong, _, place = str(error).replace("Object contains", "there is an").partition(" - at ")
+            inner = place.strip("`").removeprefix("$").strip(".")
+            raise ValueError(
+                f"{part}{'.' + inner if inner else ''}: {wrong[:1].lower()}{wrong[1:]}"
+            ) from error
     return msgspec.json.encode(given).decode()
 
 

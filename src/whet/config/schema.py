@@ -222,7 +222,7 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
 
 
-class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One MCP server: a command that is started and spoken to over its pipes, or a url. In the values of
     `env` and `headers`, ${NAME} is a variable of the environment or .env."""
 

@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from importlib.metadata import version as version_of
 from typing import Any, cast
 
 import msgspec
 
-from whet import __version__
 from whet.contract.errors import ToolError, ToolTimeout
 from whet.mcp.transport import ServerFailed, Transport
 
@@ -69,7 +69,7 @@ class Connection:
         hello = {
             "protocolVersion": VERSIONS[0],
             "capabilities": {},
-            "clientInfo": {"name": "whet", "version": __version__},
+            "clientInfo": {"name": "whet", "version": version_of("whet")},
         }
         try:
             answer = await self.request("initialize", hello)

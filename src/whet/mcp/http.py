@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -139,30 +139,28 @@ class HttpTransport:
             body += chunk
             if len(body) > LARGEST_MESSAGE_BYTES:
                 raise ServerFailed(
-                    f"the MCP server {self._name} sent more than {LARGEST_MESSAGE_BYTES:,} bytes in one answer"
+                    f"the MCP server {self._name} sent an answer of more than {LARGEST_MESSAGE_BYTES:,} bytes"
                 )
         return bytes(body)
 
     async def _follow(self, response: httpx2.Response, answer: Waiting) -> None:
-        """Read events until the answer has come, taking a cut stream up again as far as the server lets us."""
-        last_id = ""
+        """Read events until the answer has come; a cut stream is taken up again where the server lets us."""
+        place = _Place()
         with contextlib.suppress(httpx2.TransportError):  # a cut; below it is taken up again
-            async for last_id in self._events(response, answer, last_id):
-                pass
+            await self._events(response, answer, place)
         for _ in range(_RESUMES):
-            if answer.done() or not last_id:
+            if answer.done() or not place.last_id:
                 return
             await asyncio.sleep(_RESUME_PAUSE_S)
-            headers = {**await self._all_headers(), "last-event-id": last_id}
+            headers = {**await self._all_headers(), "last-event-id": place.last_id}
             with contextlib.suppress(httpx2.TransportError):
                 async with self._http.stream("GET", self._url, headers=headers) as resumed:
                     if resumed.status_code != 200:
                         return
-                    async for last_id in self._events(resumed, answer, last_id):
-                        pass
+                    await self._events(resumed, answer, place)
 
-    async def _events(self, response: httpx2.Response, answer: Waiting, last_id: str) -> AsyncIterator[str]:
-        """Hand over each event's message and give the last event's id after each chunk; stop at the answer."""
+    async def _events(self, response: httpx2.Response, answer: Waiting, place: _Place) -> None:
+        """Hand over each event's message until the answer has come, and keep the last event's id."""
         parser, size = SseParser(), 0
         async for chunk in response.aiter_bytes():
             events = parser.feed(chunk)
@@ -174,8 +172,7 @@ class HttpTransport:
             for _, data in events:
                 if data:
                     self._take(data)
-            last_id = parser.last_id or last_id
-            yield last_id
+            place.last_id = parser.last_id or place.last_id
             if answer.done():
                 return
 
@@ -183,9 +180,8 @@ class HttpTransport:
         try:
             read: object = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ServerFailed(
-                f"the MCP server {self._name} sent what is no JSON: {mask(data[:80].decode('utf-8', 'replace'))!r}"
-            ) from error
+            begin = mask(data[:80].decode("utf-8", "replace"))
+            raise ServerFailed(f"the MCP server {self._name} sent what is no JSON: {begin!r}") from error
         for one in cast("list[object]", read) if isinstance(read, list) else [read]:
             if isinstance(one, dict):
                 self._received(cast("dict[str, Any]", one))
@@ -234,6 +230,12 @@ class HttpTransport:
             f"the connection to the MCP server {self._name} broke ({mask(reason)})",
             hint="whether it did what was asked is unknown",
         )
+
+
+class _Place(msgspec.Struct):
+    """How far a stream was read."""
+
+    last_id: str = ""
 
 
 def _said(body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What each server's tools were when it was last asked, kept in the home, so that a session can begin without it.
+"""What each server's tools were when last asked, kept in the home, so that a session can begin without it.
 
 A list belongs to the settings that it was made with: another command or address makes it void. A failed first
 contact is kept for a while too, so that a broken server holds up one start and not each. A file that can't be
@@ -57,7 +57,7 @@ def read_kept(home: Home, name: str, settings: McpServer) -> Kept | None:
 
 
 def write_kept(home: Home, name: str, kept: Kept) -> bool:
-    """Keep it; False where the home can't be written, which costs the next start a contact and nothing else."""
+    """Keep it; False where the home can't be written, which only costs the next start a contact."""
     try:
         home.ensure()
         files.replace(folder(home) / f"{name}.json", msgspec.json.encode(kept).decode(), mode=0o600)

@@ -1,8 +1,8 @@
 """What a server says its tools are, checked, and made fit for a model: names, descriptions, schemas.
 
-A tool that can't be offered is left out with the reason. Descriptions are a stranger's words: hidden characters
-are taken out, one that reads like orders to the assistant is left out unless the settings allow the tool by
-its name. Hints (annotations) are kept as what they are: claims.
+A tool that can't be offered is left out with the reason. Descriptions are a stranger's words: hidden
+characters are taken out, and a tool whose words read like orders to the assistant is left out unless the
+settings allow it by its name. Hints (annotations) are kept as what they are: claims.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\u00ad\U000e0000-\U000e0fff]"
 )
 _ORDERS = re.compile(
-    r"ignore (?:all |any |the |your )*(?:previous|prior|above|earlier|other) (?:\w+ ){0,2}(?:instruction|rule|prompt)"
+    r"ignore (?:all |any |the |your )*(?:previous|prior|above|earlier|other) (?:\w+ ){0,2}"
+    r"(?:instruction|rule|prompt)"
     r"|(?:do not|don'?t|never|without) (?:ever )?(?:tell|telling|inform|informing|mention|mentioning|reveal"
     r"|notify|notifying|ask|asking) (?:\w+ ){0,2}(?:the )?(?:user|person|human|owner)\b"
     r"|<\s*/?\s*(?:system|important|instructions?|secret)\s*>|<\|[a-z_]+\|>"
@@ -96,9 +97,7 @@ def read_listing(server: str, settings: McpServer, tools: Sequence[object]) -> L
         else:
             offered[found.spec.name] = found
     if len(tools) > _MOST_TOOLS:
-        left_out.append(
-            LeftOut("(more)", f"{len(tools)} tools were listed; the first {_MOST_TOOLS} are read")
-        )
+        left_out.append(LeftOut("(more)", f"{len(tools)} tools are listed; {_MOST_TOOLS} are read"))
     return Listing(tuple(offered.values()), tuple(left_out), denied)
 
 

@@ -4,7 +4,7 @@ What the server and its authorization server say of themselves is data: addresse
 machine only where the server itself is here), the issuer must be the one that was asked for, PKCE with S256
 must be offered. The code comes back to a listener on 127.0.0.1 that answers one path once. It does not know
 how a person opens an address, nor where tokens are kept.
-Sources: MCP specification 2025-11-25 (authorization), RFC 9728, RFC 8414, RFC 7591, RFC 7636, RFC 8707, RFC 9207.
+Sources: MCP specification 2025-11-25 (authorization), RFC 9728, 8414, 7591, 7636, 8707, 9207.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class _Server(msgspec.Struct, frozen=True):
 async def log_in(
     url: str, client: Client, show: Callable[[str], None], now_ms: Callable[[], int], wait_s: float = WAIT_S
 ) -> Tokens | None:
-    """Log in at the server at `url`: `show` gets the address that a person opens. None where it wants no login.
+    """Log in at the server at `url`: `show` gets the address that a person opens.
 
-    Raises LoginFailed.
+    None where it wants no login. Raises LoginFailed.
     """
     local = urlsplit(url).hostname in _HOSTS_HERE
     async with httpx2.AsyncClient(timeout=30.0, follow_redirects=False, trust_env=not local) as http:
@@ -214,7 +214,7 @@ async def _authority(http: httpx2.AsyncClient, url: str, issuer: str) -> Mapping
         if str(found.get("issuer") or "").rstrip("/") != issuer.rstrip("/"):
             raise LoginFailed(f"{place} speaks for another issuer: {visible(str(found.get('issuer')), 200)}")
         methods: object = found.get("code_challenge_methods_supported")
-        if not isinstance(methods, list) or "S256" not in methods:
+        if not isinstance(methods, list) or "S256" not in cast("list[object]", methods):
             raise LoginFailed(f"the authorization server {issuer} does not offer PKCE with S256")
         return found
     raise LoginFailed(
@@ -238,7 +238,7 @@ async def _register(http: httpx2.AsyncClient, url: str, server: _Server, address
         **({"scope": server.scope} if server.scope else {}),
     }
     response = await http.post(_checked(url, endpoint, "registration_endpoint"), json=wanted)
-    found = _object(response.content) if response.status_code in (200, 201) else {}
+    found = _object(response.content if response.status_code in (200, 201) else b"{}")
     if not found.get("client_id"):
         why = _why(response)
         raise LoginFailed(
@@ -345,8 +345,9 @@ class _Listener:
                 status, text = self._take(line.decode("latin-1"))
                 page = _PAGE.format(text=text).encode()
                 head = (
-                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(page)}"
-                    "\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8"
+                    f"\r\nContent-Length: {len(page)}\r\nCache-Control: no-store"
+                    "\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
                 )
                 writer.write(head.encode() + page)
                 await writer.drain()

@@ -1,7 +1,7 @@
 """One configured server: started at its first use, started anew after it broke, asked what its tools are.
 
-After a failure the next call starts it again, each time after a longer pause. What happens to a server without
-a call (it ended, changed its tools, asked for something) is told in one line. It does not know sessions.
+After a failure the next call starts it again, each time after a longer pause. What happens to a server
+without a call (it ended, changed its tools, asked for something) is told in one line. It knows no sessions.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Remote:
         return self._tools or []
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a tool and give its result. Raises ToolError; a server that no longer knew us is asked twice."""
+        """Call a tool, twice where the server no longer knew us; give its result. Raises ToolError."""
         params = {"name": tool, "arguments": arguments}
         try:
             return await self._ask(await self._connected(), params)
@@ -247,7 +247,7 @@ class Remote:
 
 
 def fill(text: str, secrets: Mapping[str, str]) -> str | None:
-    """Put variables in the place of ${NAME}; None where one is not set. What comes in is masked from now on."""
+    """Put variables in the place of ${NAME} and mask them from now on; None where one is not set."""
     names = _VARIABLE.findall(text)
     if any(not secrets.get(name) for name in names):
         return None

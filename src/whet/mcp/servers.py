@@ -63,8 +63,9 @@ class Servers:
         )
 
     async def learn(self) -> None:
-        """Learn every server's tools, asking those servers of which nothing is known. Raises nothing: a server
-        that can't be reached has no tools, and its failure is told.
+        """Learn every server's tools, asking those servers of which nothing is known.
+
+        Raises nothing: a server that can't be reached has no tools, and its failure is told.
         """
         await asyncio.gather(*(self._learn(name, remote) for name, remote in self.remotes.items()))
 
