@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,26 @@ def odd(fault: str, journal: Path | None = None, **more: Any) -> McpServer:
     return McpServer(command=sys.executable, args=("-S", "-E", *given), **more)
 
 
+class Session:
+    """What a server's news reach."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+
 class Bench:
     """Servers in use: what was told, how long was waited, and a call as a session makes it."""
 
-    def __init__(self, servers: Servers, clock: FixedClock, told: list[str], waits: list[float]) -> None:
+    def __init__(self, servers: Servers, clock: FixedClock, session: Session, waits: list[float]) -> None:
         self.servers = servers
         self.clock = clock
-        self.told = told
+        self.session = session
         self.waits = waits
+
+    @property
+    def told(self) -> list[str]:
+        """The notices so far."""
+        return self.session.notices
 
     async def call(self, name: str, **arguments: Any) -> ToolOutput:
         """Call a tool by its full name; a failure comes as dispatch gives it."""
@@ -50,9 +62,9 @@ class Bench:
 @asynccontextmanager
 async def bench(
     home: Path, servers: Mapping[str, McpServer], secrets: Mapping[str, str] | None = None
-) -> AsyncIterator[Bench]:
+) -> AsyncGenerator[Bench]:
     """Begin a session with these servers; every wait in here has a limit."""
-    clock, told, waits = FixedClock(), list[str](), list[float]()
+    clock, session, waits = FixedClock(), Session(), list[float]()
 
     async def pause(seconds: float) -> None:
         waits.append(seconds)
@@ -60,11 +72,11 @@ async def bench(
 
     reach = Reach(Home(home), secrets or {}, clock, Guardian(), pause)
     both = Servers(McpSettings(servers=dict(servers)), reach)
-    both.enter("s1", (), told.append)
+    both.enter((), session)
     try:
         async with asyncio.timeout(30):
             await both.learn()
-            yield Bench(both, clock, told, waits)
+            yield Bench(both, clock, session, waits)
     finally:
         await both.aclose()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.rig import SDK, bench, odd, until
+from tests.mcp.rig import SDK, Session, bench, odd, until
 from whet.config.schema import McpServer
 from whet.contract.errors import ConfigError
 
@@ -204,9 +204,9 @@ def test_a_changed_list_is_told_and_new_sessions_have_it(home: Path) -> None:
             await until(lambda: bool(b.told))
             assert "new: mcp__odd__added; changed: mcp__odd__echo" in b.told[0] and b.servers.is_stale
             assert [tool.name for tool in b.servers.tools()] == ["mcp__odd__echo", "mcp__odd__added"]
-            later: list[str] = []
-            b.servers.enter("s2", frozen, later.append)
-            assert later == [
+            later = Session()
+            b.servers.enter(frozen, later)
+            assert later.notices == [
                 "MCP: mcp__odd__echo changed since this session began; it keeps what it began with"
             ]
 

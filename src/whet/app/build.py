@@ -412,7 +412,7 @@ class App:
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
         if self.mcp is not None:
-            self.mcp.enter(log.session.id, specs, seat.notices.append)
+            self.mcp.enter(specs, seat)
         prefix = (prompt, msgspec.json.encode(specs).decode(), primed)
         scope = self.plugins.scope if self.plugins else no_scope
         host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)

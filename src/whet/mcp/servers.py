@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -29,8 +30,14 @@ PREFIX = "mcp__"
 _MARK_CHARS = 400
 
 
+class Board(Protocol):
+    """Where a session's notices are put to be shown."""
+
+    notices: list[str]
+
+
 class Servers:
-    """The servers of one process. `told` lines go to the sessions that were entered."""
+    """The servers of one process. What happens to them is told to each session that lives."""
 
     def __init__(
         self, settings: McpSettings, reach: Reach, *, cap_chars: int = 30_000, without: Collection[str] = ()
@@ -43,7 +50,7 @@ class Servers:
         self._reach = reach
         self._cap_chars = cap_chars
         self._without = without
-        self._notes: dict[str, Callable[[str], None]] = {}
+        self._boards: weakref.WeakSet[Board] = weakref.WeakSet()
         self._early: list[str] = []
         self._known: set[str] = set()
         for name, server in settings.servers.items():
@@ -79,18 +86,12 @@ class Servers:
                     made.append(self._tool(name, offered))
         return made
 
-    def enter(self, session_id: str, specs: Sequence[ToolSpec], note: Callable[[str], None]) -> None:
-        """Have `note` told what happens to servers, and now what has changed since `specs` were frozen."""
-        self._notes[session_id] = note
-        for line in self._early:
-            note(line)
+    def enter(self, specs: Sequence[ToolSpec], board: Board) -> None:
+        """Put what happens to servers on `board` for as long as it lives, and now what has changed since the
+        session's `specs` were frozen."""
+        self._boards.add(board)
+        board.notices += [*self._early, *self._changes(specs)]
         self._early.clear()
-        for line in self._changes(specs):
-            note(line)
-
-    def leave(self, session_id: str) -> None:
-        """Tell a session nothing more."""
-        self._notes.pop(session_id, None)
 
     async def aclose(self) -> None:
         """Let every server go."""
@@ -171,10 +172,10 @@ class Servers:
 
     def _tell(self, line: str) -> None:
         line = " ".join(line.split())[:600]
-        if not self._notes:
+        if not self._boards:
             self._early.append(line)
-        for note in self._notes.values():
-            note(line)
+        for board in self._boards:
+            board.notices.append(line)
 
 
 def _difference(before: Mapping[str, ToolSpec], now: Mapping[str, ToolSpec]) -> str:
