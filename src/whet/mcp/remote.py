@@ -99,8 +99,9 @@ class Remote:
             await self._drop(connection)
             raise
         except ServerFailed as error:
-            unknown = ServerFailed(error.message, hint="whether it did what was asked is unknown")
-            raise unknown from error
+            if error.hint:
+                raise
+            raise ServerFailed(error.message, hint="whether it did what was asked is unknown") from error
         self._failures = 0
         return result
 
