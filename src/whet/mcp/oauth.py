@@ -22,8 +22,8 @@ import httpx2
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.mcp.connection import VERSIONS
 from whet.mcp.login import TokenAnswer, Tokens, grown
+from whet.rpc import VERSIONS
 from whet.visible import visible
 
 WAIT_S = 300.0
