@@ -1,8 +1,8 @@
 """The confirmation service beside a minimal aiohttp daemon with one commit per call, back to back.
 
 Ours: tokens checked, hash chain, signed checkpoints, group commit; uvicorn with httptools on asyncio's own
-loop. The comparison: no tokens, no chain; aiohttp on asyncio's own loop. Both sync every acknowledged write; how
-many small commits the disk syncs a second, one after the other, is measured in the same run.
+loop. The comparison: no tokens, no chain; aiohttp on asyncio's own loop. Both sync every acknowledged write.
+How many small commits the disk syncs a second, one after the other, is measured in the same run.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import sqlite3
 import statistics
@@ -176,11 +177,8 @@ class _Vendor:
                 buffer += part
                 while (end := buffer.find(b"\r\n\r\n")) >= 0:
                     head = buffer[:end].lower()
-                    size = (
-                        int(head.split(b"content-length:", 1)[1].split(b"\r", 1)[0])
-                        if b"content-length:" in head
-                        else 0
-                    )
+                    said = re.search(rb"content-length: *(\d+)", head)
+                    size = int(said[1]) if said else 0
                     if len(buffer) < end + 4 + size:
                         break
                     buffer = buffer[end + 4 + size :]
@@ -189,9 +187,7 @@ class _Vendor:
                         body = b'{"ok":true,"result":[]}'
                     else:
                         body = b'{"ok":true,"result":{"message_id":7,"chat":{"id":-1001}}}'
-                    answer = (
-                        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                    )
+                    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
                     sock.sendall(answer % len(body) + body)
 
 

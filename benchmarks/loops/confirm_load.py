@@ -108,7 +108,7 @@ def show(name: str, **figures: float) -> None:
     print(json.dumps({"name": name, **{key: round(value, 4) for key, value in figures.items()}}), flush=True)
 
 
-async def main() -> None:
+async def main() -> None:  # noqa: C901 a list of phases
     """Every phase in turn."""
     ids: list[str] = []
 

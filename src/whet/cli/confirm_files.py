@@ -463,7 +463,6 @@ def _show_judgement(policy: Policy, facts: Facts, as_json: bool) -> None:
     click.echo(f"{styled(found.effect, 'bold')}: {found.why}")
     click.echo(f"rules that fit: {', '.join(fitting) or 'none'}")
     if found.effect == "ask":
-        click.echo(
-            f"it takes: {describe(found.plan.quorum)}; "
-            f"{_count(found.plan.deny_threshold, 'denial')} {'ends' if found.plan.deny_threshold == 1 else 'end'} it"
-        )
+        count = found.plan.deny_threshold
+        ends = f"{_count(count, 'denial')} end{'s' if count == 1 else ''} it"
+        click.echo(f"it takes: {describe(found.plan.quorum)}; {ends}")

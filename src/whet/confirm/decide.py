@@ -99,9 +99,9 @@ def _without_code(tx: Tx, request: Request, who: Principal, ballot: Ballot) -> O
     if who.is_open:
         return Outcome("not_allowed", "a second factor takes tokens: run without --insecure-no-auth", request)
     tried = factors.use(tx, who.name, ballot.code, request.id)
-    return (
-        Outcome("code", tried.problem, request, retry_after_s=tried.retry_after_s) if tried.problem else None
-    )
+    if not tried.problem:
+        return None
+    return Outcome("code", tried.problem, request, retry_after_s=tried.retry_after_s)
 
 
 def _replanned(tx: Tx, request: Request, policy: Policy) -> tuple[Request, Outcome | None]:

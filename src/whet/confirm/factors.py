@@ -1,9 +1,9 @@
 """Second factors of people who approve: time-based one-time codes (TOTP, RFC 6238: SHA-1, 30 s, six digits).
 
 A code is for one decision: its time step and all before it are used up in the transaction that counts the
-vote. Wrong codes are counted there too, and each one after the fifth makes its person wait longer. The secret
-is stored sealed with a key that only the service's signing key gives, so a copy of the database alone makes no
-codes.
+vote. Wrong codes are counted there too, and each one from the fifth on makes its person wait longer. The
+secret is stored sealed with a key that only the service's signing key gives, so a copy of the database alone
+makes no codes.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ def enrol(tx: Tx, name: str, *, by: str) -> Enrolment:
     )
     tx.record("factor_enrolled", principal=by, data={"name": name})
     text = b32encode(secret).decode().rstrip("=")
-    return Enrolment(
-        text, f"otpauth://totp/{quote(f'whet confirm:{name}')}?secret={text}&issuer=whet%20confirm"
-    )
+    label = quote(f"whet confirm:{name}")
+    return Enrolment(text, f"otpauth://totp/{label}?secret={text}&issuer=whet%20confirm")
 
 
 def remove(tx: Tx, name: str, *, by: str) -> None:
@@ -108,9 +107,9 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> Tried:
 
 def _pause_s(failures: int) -> float:
     """How long nobody may try after so many wrong codes in a row."""
-    return (
-        min(60.0 * 2 ** min(failures - _FREE_TRIES, 10), _LONGEST_WAIT_S) if failures >= _FREE_TRIES else 0.0
-    )
+    if failures < _FREE_TRIES:
+        return 0.0
+    return min(60.0 * 2 ** min(failures - _FREE_TRIES, 10), _LONGEST_WAIT_S)
 
 
 def _step_of(secret: bytes, code: str, now_s: float) -> int | None:

@@ -108,8 +108,8 @@ DROP TABLE outbox;
 ALTER TABLE deliveries RENAME COLUMN outbox_id TO event_id;
 """
 
-# Secrets of second factors are sealed with a key that only the service's key file gives. A code's time step is
-# used once; wrong codes in a row are counted.
+# Secrets of second factors are sealed with a key that only the service's key file gives. A code's time step
+# is used once; wrong codes in a row are counted.
 _FACTORS = """
 CREATE TABLE second_factors (
     name TEXT PRIMARY KEY, sealed BLOB NOT NULL, created_at REAL NOT NULL, last_step INTEGER NOT NULL,

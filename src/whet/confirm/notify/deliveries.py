@@ -77,10 +77,10 @@ def untold(db: apsw.Connection) -> int:
 def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> Spread:
     """Turn the next news in the audit log, at most `limit`, into one delivery for each channel.
 
-    `channels_of` gives the channels for a kind, a plan and whether it was escalated; an outcome goes where the
-    request went. What was decided meanwhile is no news. One transaction: an event is either still to be told
-    or in the deliveries. Where there is no channel, the row says that the log was told, which is the caller's
-    to do.
+    `channels_of` gives the channels for a kind, a plan and whether it was escalated; an outcome goes where
+    the request went. What was decided meanwhile is no news. One transaction: an event is either still to be
+    told or in the deliveries. Where there is no channel, the row says that the log was told, which is the
+    caller's to do.
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
     items = db.execute(_NEXT, (told_to(db), limit)).fetchall()
