@@ -164,7 +164,7 @@ async def waiters(count: int) -> None:
 
     hearing = [asyncio.ensure_future(hear(connection)) for connection in connections]
     await asyncio.sleep(0)
-    began = time.perf_counter()
+    began, used = time.perf_counter(), cpu_s()
     await decider.call(request("POST", f"/confirm/{made}/approve", APPROVE))
     await asyncio.gather(*hearing)
     heard.sort()
@@ -173,6 +173,7 @@ async def waiters(count: int) -> None:
         clients=count,
         p50_ms=(heard[count // 2] - began) * 1000,
         p99_ms=(heard[int(count * 0.99)] - began) * 1000,
+        cpu_ms=(cpu_s() - used) * 1000,
     )
     for connection in connections:
         connection.writer.close()

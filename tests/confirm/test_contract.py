@@ -148,6 +148,7 @@ def test_an_empty_approve_body_is_enough_and_open_mode_calls_it_api(sides):
 
 
 def test_health_and_audit_have_their_shapes(sides):
+    assert submit(sides).status_code == 202
     before = sides.stranger.get("/health").json()
     made = submit(sides, details={"b": 1, "a": "é"}).json()
     after = sides.stranger.get("/health").json()

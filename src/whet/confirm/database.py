@@ -68,7 +68,7 @@ class Database:
         """
         loop = asyncio.get_running_loop()
         if self._gather is None or self._gather.loop is not loop:
-            self._gather = Gather(loop, self._lane)
+            self._gather = Gather(loop, self._lane, many_writers=True)
         return await self._gather.small(work, after)
 
     def write_now(self, work: Work[T]) -> T:

@@ -7,10 +7,11 @@ is slower is answered once and cut off. How large a body may be is `wire.py`'s b
 from __future__ import annotations
 
 from asyncio import Event, TimerHandle
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
-from httptools import parse_url
+from httptools import HttpRequestParser, parse_url
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from whet.confirm.http.cycle import Cycle
@@ -68,17 +69,19 @@ class LimitedProtocol(HttpToolsProtocol):
         """Its head is whole: start answering, after those before it on this connection."""
         self._in_head = False
         self._stop_timer()
-        version = self.parser.get_http_version()
+        parser = cast("HttpRequestParser", self.parser)  # there while the connection is
+        application = cast("ASGI3Application", cast("Any", self).app)
+        version = parser.get_http_version()
         url = parse_url(self.url)
         path = url.path.decode("ascii")
         self.scope.update(
-            method=self.parser.get_method().decode("ascii"),
+            method=parser.get_method().decode("ascii"),
             http_version=version,
             path=unquote(path) if "%" in path else path,
             raw_path=url.path,
             query_string=url.query or b"",
         )
-        before = self.cycle
+        before = cast("Cycle | None", self.cycle)
         self.cycle = Cycle(
             scope=self.scope,
             transport=self.transport,
@@ -89,14 +92,14 @@ class LimitedProtocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=Event(),
             expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
+            self._start_asgi_task(self.cycle, application)
         else:
             self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
+            self.pipeline.appendleft((self.cycle, application))
 
     def on_message_complete(self) -> None:
         """It is whole."""

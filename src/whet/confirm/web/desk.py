@@ -72,7 +72,11 @@ class Desk:
     def _sure(self, visit: Visit, found: Request, reason: str, problem: str = "") -> Response:
         """Ask once more, with the second factor where it takes one; again where its code was not right."""
         detail = self._detail(found, self._who(visit))
-        values = {"detail": detail, "reason": reason, "problem": problem[:1].upper() + problem[1:]}
+        values: dict[str, object] = {
+            "detail": detail,
+            "reason": reason,
+            "problem": problem[:1].upper() + problem[1:],
+        }
         return self._page("sure.html", visit, values, 403 if problem else 200)
 
     async def amend(self, request: Http, visit: Visit) -> Response:
