@@ -1,4 +1,4 @@
-"""Telegram, from the outbox to a person's thumb and back, against a server that speaks its API."""
+"""Telegram, from the audit log to a person's thumb and back, against a server that speaks its API."""
 
 from __future__ import annotations
 
