@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.listening import listening, self_signed
 from tests.providers.server import SSE, Script, Server, running, sse
 from whet.config.schema import ModelSettings
 from whet.contract.errors import (
@@ -238,31 +239,22 @@ def test_a_name_that_does_not_resolve():
 def test_a_certificate_that_is_not_trusted(tmp_path):
     async def test() -> ProviderError:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate(tmp_path))
-        listener = await asyncio.start_server(
-            lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context
-        )
-        port = listener.sockets[0].getsockname()[1]
-        source = connect_one(
-            ModelSettings(provider="practice", base_url=f"https://127.0.0.1:{port}", max_retries=0), {}
-        )
-        with pytest.raises(Unavailable) as caught:
-            await items_of(source)
-        listener.close()
+        context.load_cert_chain(self_signed(tmp_path, "x"))
+
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        async with listening(hang_up, trust=context) as port:
+            source = connect_one(
+                ModelSettings(provider="practice", base_url=f"https://127.0.0.1:{port}", max_retries=0), {}
+            )
+            with pytest.raises(Unavailable) as caught:
+                await items_of(source)
+            await source.aclose()
         return caught.value
 
     error = run(test)
     assert "no trusted TLS connection to 127.0.0.1" in error.message and "SSL_CERT_FILE" in error.hint
-
-
-def certificate(folder: Any) -> tuple[str, str]:
-    import subprocess
-
-    cert, key = str(folder / "c.pem"), str(folder / "k.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-nodes", "-subj", "/CN=x", "-keyout", key, "-out", cert]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
 
 
 def test_a_proxy_from_the_environment_is_used(monkeypatch):
@@ -335,11 +327,11 @@ def test_cancelling_closes_the_connection():
                     seen.set()
 
             task = asyncio.create_task(consume())
-            await seen.wait()
+            await asyncio.wait_for(seen.wait(), 30)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await server.closed.wait()
+            await asyncio.wait_for(server.closed.wait(), 30)
             await source.aclose()
 
     run(test)
