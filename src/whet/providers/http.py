@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import httpcore2
 
+from whet import log
 from whet.config.proxies import proxy_for
 from whet.contract.errors import ConfigError, ProviderError, Unavailable
 from whet.contract.protocols import ModelInfo
@@ -72,8 +73,11 @@ class Http:
         parts = parts_of(self.base_url)
         if parts is None:
             raise ConfigError(
-                f"model.base_url {base_url!r} is no http(s) URL", hint="for example http://localhost:11434/v1"
+                f"model.base_url {_nameless(base_url)!r} is no http(s) URL",
+                hint="for example http://localhost:11434/v1",
             )
+        if parts.password:
+            log.protect((parts.password, unquote(parts.password)))
         self.where = parts.netloc.rpartition("@")[2]
         self._parts = parts
         self._timeout_s = timeout_s
@@ -240,6 +244,12 @@ def parts_of(url: str) -> SplitResult | None:
     except ValueError:  # brackets without an address, a port that is none
         return None
     return parts if usable else None
+
+
+def _nameless(url: str) -> str:
+    """Give a URL, usable or not, without the name and password in it."""
+    head, mark, rest = url.partition("://")
+    return head + mark + rest.rpartition("@")[2]
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
