@@ -323,7 +323,7 @@ class SessionLog:
         await self._write(work, apply)
 
     async def counts_after_compactions(self) -> list[int]:
-        """Give the server's count of the first request after each of the last two compactions, oldest first."""
+        """Give the server's counts of the first requests after the last two compactions, oldest first."""
         state = self._state
         if not state.epoch:
             return []
