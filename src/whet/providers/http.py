@@ -222,18 +222,21 @@ def _proxy(server: SplitResult) -> httpcore2.Proxy | None:
 
 async def _inflated(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Undo a compression that was not asked for; deflate with and without its header."""
-    inflater, is_first = zlib.decompressobj(47), True
+    inflater, head = None, b""
     async for chunk in stream:
-        try:
-            text = inflater.decompress(chunk)
-        except zlib.error:
-            if not is_first:
-                raise
-            inflater = zlib.decompressobj(-15)
-            text = inflater.decompress(chunk)
-        is_first = False
-        if text:
+        if inflater is None:
+            head += chunk
+            if len(head) < 2:  # the two bytes that tell, in pieces
+                continue
+            inflater, chunk = zlib.decompressobj(_window_bits(head)), head
+        if text := inflater.decompress(chunk):
             yield text
+
+
+def _window_bits(head: bytes) -> int:
+    """Say how zlib is to read a body that begins so: with a header of gzip or zlib, or without any."""
+    has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
+    return 47 if has_header else -15
 
 
 def parts_of(url: str) -> SplitResult | None:
