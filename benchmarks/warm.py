@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import apsw
@@ -19,6 +20,7 @@ import msgspec
 from tests.config.planted import planted
 from tests.warm.stores import SPECS
 
+from benchmarks.measure import ROOT, clean_environment
 from benchmarks.table import Row
 from whet.agent.loop import run_turn
 from whet.app.build import App
@@ -110,16 +112,17 @@ def _call(rng: random.Random) -> tuple[str, dict[str, object]]:
 
 
 _MINE = """
-import resource, sys, time
+import sys, time
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.store.database import Database
 from whet.warm.mine import Choice, mine
+from benchmarks.loops.peak import peak_mb
 database = Database.open(Path(sys.argv[1]) / "state.db", SystemClock())
 began, cpu = time.perf_counter(), time.process_time()
 found = database.read_now(lambda db: mine(db, Choice(), lambda done, total: None))
 print(found.messages, time.perf_counter() - began, time.process_time() - cpu,
-      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+      peak_mb())
 """
 
 
@@ -127,17 +130,28 @@ def mining(count: int, messages: int) -> Row:
     """Mine a store in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         fill(Path(name), count, messages)
-        done = subprocess.run([sys.executable, "-c", _MINE, name], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", _MINE, name], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        began_s = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "whet", "warm", "build", "bench", "--json"],
+            env=clean_environment(WHET_HOME=name),
+            capture_output=True,
+            check=True,
+        )
+        build_s = time.perf_counter() - began_s
     read, wall_s, cpu_s, peak_mb = (float(part) for part in done.stdout.split())
     rate = read / cpu_s
     return Row(
         "warm-mining",
-        f"mining {int(read):,} messages of {count:,} sessions: messages per second of CPU, peak memory",
-        "≥ 50,000/s, ≤ 150 MB; 10,000 sessions in ≤ 30 s",
-        f"{rate:,.0f}/s, {peak_mb:.0f} MB, {wall_s:.1f} s",
+        f"mining {int(read):,} messages of {count:,} sessions: messages per second of CPU, peak memory;"
+        " the whole of `whet warm build`",
+        "≥ 50,000/s, ≤ 150 MB; ≤ 30 s",
+        f"{rate:,.0f}/s, {peak_mb:.0f} MB ({wall_s:.1f} s); {build_s:.1f} s",
         "no peer mines its store",
-        rate >= 50_000 and peak_mb <= 150 and wall_s <= 30,
-        COMMAND,
+        rate >= 50_000 and peak_mb <= 150 and build_s <= 30,
+        f"{COMMAND}-mining",
     )
 
 
@@ -273,7 +287,7 @@ def world(seeds: int) -> list[Row]:
                 f"{arms}; fewer {text}",
                 "-",
                 good,
-                COMMAND,
+                f"{COMMAND}-world",
             )
         )
     return made
@@ -302,5 +316,15 @@ def redaction() -> Row:
 
 
 def run(runs: int, full: bool) -> list[Row]:
-    """All rows."""
-    return [mining(10_000, 1_000_000), starting(runs), caching(), *world(20), redaction()]
+    """What takes seconds."""
+    return [starting(runs), caching(), redaction()]
+
+
+def run_mining(runs: int, full: bool) -> list[Row]:
+    """A million messages: about a minute to write them, less to mine them."""
+    return [mining(10_000, 1_000_000)]
+
+
+def run_world(runs: int, full: bool) -> list[Row]:
+    """Twenty depots with something to learn and twenty without."""
+    return world(20)
