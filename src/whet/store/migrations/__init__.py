@@ -17,7 +17,8 @@ from whet.store.migrations.m003_reviews import m003_reviews
 from whet.store.migrations.m004_imports import m004_imports
 from whet.store.migrations.m005_warm import m005_warm
 from whet.store.migrations.m006_outcomes import m006_outcomes
-from whet.store.migrations.m007_api import m007_api
+from whet.store.migrations.m007_people import m007_people
+from whet.store.migrations.m009_api import m009_api
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
@@ -26,7 +27,8 @@ STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m004_imports,
     m005_warm,
     m006_outcomes,
-    m007_api,
+    m007_people,
+    m009_api,
 )
 
 

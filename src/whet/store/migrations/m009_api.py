@@ -39,6 +39,6 @@ CREATE TABLE api_logins (
 """
 
 
-def m007_api(connection: apsw.Connection) -> None:
+def m009_api(connection: apsw.Connection) -> None:
     """Create the tables of the API."""
     connection.execute(_SCHEMA)
