@@ -39,13 +39,17 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name that may be in Host."
 )
-@click.option("--public-url", default="", metavar="URL", help="Where people reach it, if not on this machine.")
+@click.option(
+    "--public-url", default="", metavar="URL", help="Where people reach it, if not on this machine."
+)
 @click.option("--workspace", default="", metavar="DIR", help="The folder that the agent works in.")
 @click.option("--provider", default=None, help="As in `whet chat`.")
 @click.option("--model", default=None, help="As in `whet chat`.")
 @click.option("--base-url", default=None, help="As in `whet chat`.")
 @click.option("--api-key-env", default=None, help="As in `whet chat`.")
-@click.option("--approvals", type=click.Choice(["ask", "auto", "deny"]), default=None, help="As in `whet chat`.")
+@click.option(
+    "--approvals", type=click.Choice(["ask", "auto", "deny"]), default=None, help="As in `whet chat`."
+)
 @click.option(
     "--answer-wait",
     "answer_wait_s",
@@ -55,7 +59,12 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
     help="Seconds that a question waits for the owner's answer; then it is a denial.",
 )
 @click.option(
-    "--drain", "drain_s", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds at the end."
+    "--drain",
+    "drain_s",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="Seconds at the end.",
 )
 @click.pass_context
 def serve(ctx: click.Context, **options: Any) -> None:
@@ -97,7 +106,9 @@ def list_(home: Home, as_json: bool) -> None:
     if as_json:
         return emit_json({"tokens": rows})
     if not rows:
-        return click.echo("No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME")
+        return click.echo(
+            "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
+        )
     now = SystemClock().now()
     shape = [
         Column("id", rank=2),
@@ -166,9 +177,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
 
     async def go() -> None:
         people = Switchboard()
-        app = await App.start(
-            home, settings, load_secrets(home, os.environ), people, workspace, source="api"
-        )
+        app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
         hosted = Hosted(app, people)
         try:
             made = tokens.make_first(app.database, home, app.clock)
@@ -194,7 +203,5 @@ def _ready(listening: Any, port: int, made: Path | None, workspace: Path) -> Non
     if made is not None:
         click.echo(f"made a first token: {made}")
     if listening.host not in _LOCAL:
-        click.echo(
-            "note: others can reach this; put TLS in front of it, or tokens travel readably", err=True
-        )
+        click.echo("note: others can reach this; put TLS in front of it, or tokens travel readably", err=True)
     sys.stdout.flush()

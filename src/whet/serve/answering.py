@@ -65,7 +65,7 @@ class Answering:
         return Json(codec.whole(end), headers=headers)
 
     def stream(self, work: Work, codec: Codec, may_go_on: Callable[[], bool]) -> Response:
-        """Answer with the turn while it runs. What fails before the first piece is an answer with a status."""
+        """Answer with the turn while it runs; a failure before the first piece is an answer with a status."""
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             news: asyncio.Queue[Event] = asyncio.Queue()
@@ -96,7 +96,7 @@ class Answering:
     async def _next(
         self, news: asyncio.Queue[Event], turn: asyncio.Future[TurnEnd], gone: asyncio.Future[None]
     ) -> list[Event]:
-        """Give the events that are there, at least one unless the turn ended, the client went or a beat is due."""
+        """Give the events that are there; none where the turn ended, the client went, or a beat is due."""
         if news.empty() and not turn.done():
             first = asyncio.ensure_future(news.get())
             done, _ = await asyncio.wait(

@@ -65,8 +65,7 @@ def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
     if len(request.messages) > _MOST_MESSAGES:
         raise ApiError(400, f"more than {_MOST_MESSAGES:,} messages", param="messages")
     return tuple(
-        utterance(one.role, one.content, f"messages[{number}]")
-        for number, one in enumerate(request.messages)
+        utterance(one.role, one.content, f"messages[{number}]") for number, one in enumerate(request.messages)
     )
 
 
@@ -104,8 +103,8 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class ChatCodec:
-    """A turn as a chat completion. The content is all that was said in the turn, its steps a blank line apart,
-    in a stream and in a whole answer alike."""
+    """A turn as a chat completion. The content is all that was said in the turn, its steps a blank line
+    apart, in a stream and in a whole answer alike."""
 
     def __init__(self, answer_id: str, model: str, *, wants_usage: bool = False) -> None:
         self._head = {"id": f"chatcmpl-{answer_id}", "created": int(time.time()), "model": model}

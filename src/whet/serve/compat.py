@@ -73,9 +73,7 @@ class Compat:
         caller = self._door.caller(request)
         asked = await read_json(request, ResponsesRequest)
         self._known(asked.model)
-        wish = _wish(
-            request, caller, responses.read_said(asked), asked.user, private=asked.store is False
-        )
+        wish = _wish(request, caller, responses.read_said(asked), asked.user, private=asked.store is False)
         if asked.previous_response_id:
             wish = await self._following(wish, asked.previous_response_id)
         response_id = f"resp_{self._app.clock.new_id()}"
@@ -90,7 +88,7 @@ class Compat:
         is_stream = bool(asked.stream)
         return await self._answer(request, wish, codec, keep, is_stream=is_stream, opened=session_ids.append)
 
-    async def _answer(  # noqa: PLR0913 - what the two calls differ in
+    async def _answer(
         self,
         request: Request,
         wish: Wish,
@@ -136,7 +134,11 @@ class Compat:
 
 
 def _wish(
-    request: Request, caller: Caller, said: tuple[chat.Utterance, ...], user: str | None, private: bool = False
+    request: Request,
+    caller: Caller,
+    said: tuple[chat.Utterance, ...],
+    user: str | None,
+    private: bool = False,
 ) -> Wish:
     session_id, chat_id = request.headers.get(SESSION_HEADER, ""), request.headers.get(_CHAT_ID, "")
     key = f"user:{user}" if user else f"chat:{chat_id}" if chat_id else ""
@@ -151,5 +153,3 @@ def _model(name: str) -> dict[str, object]:
 
 def _nothing(db: apsw.Connection) -> None:
     """Store nothing besides."""
-
-

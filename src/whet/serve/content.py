@@ -21,7 +21,9 @@ from whet.serve.wire import ApiError
 _DATA_URL = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,", re.IGNORECASE)
 _IMAGE_LIMIT_BYTES = 20_000_000
 _TEXTS = frozenset(("text", "input_text", "output_text", "refusal"))
-_HEAD = "Instructions from the program that this conversation comes through; they don't change what you may do."
+_HEAD = (
+    "Instructions from the program that this conversation comes through; they don't change what you may do."
+)
 _BLOCK = re.compile(r"\A<program-instructions>\n.*?\n</program-instructions>\n\n", re.DOTALL)
 Speaker = Literal["system", "user", "assistant", "other"]
 _SPEAKERS: dict[str, Speaker] = {

@@ -58,7 +58,7 @@ class Feed:
         self._news = asyncio.Event()
 
     def after(self, last_id: str) -> tuple[int, bool]:
-        """Give the number to go on from, and whether events before it are missing; empty means from now on."""
+        """Give the number to go on from, and whether events before it are missing; empty: from now on."""
         if not last_id:
             return self._next, False
         found = _ID.fullmatch(last_id)

@@ -232,7 +232,8 @@ def _shown(seq: int, message: Message) -> dict[str, Any]:
         row["content"] = mask(row["content"])
     else:
         row["content"] = [
-            {**part, "text": mask(part["text"])} if part["type"] == "text" else part for part in row["content"]
+            {**part, "text": mask(part["text"])} if part["type"] == "text" else part
+            for part in row["content"]
         ]
     for call in row.get("tool_calls", ()):
         call["function"]["arguments"] = mask(call["function"]["arguments"])

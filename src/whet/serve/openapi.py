@@ -1,4 +1,4 @@
-"""GET /openapi.json: the API as an OpenAPI 3.1 document, its shapes taken from the types that are read and sent."""
+"""GET /openapi.json: the API as an OpenAPI 3.1 document; its shapes are the types that are read and sent."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def _paths() -> dict[str, Any]:
         },
         f"{one}/cancel": {"post": _call("Cancel the running turn", "object", _path("id"))},
         f"{one}/steer": {
-            "post": _call("Say something to the running turn", "object", _path("id"), body="Steering", status=202)
+            "post": _call(
+                "Say something to the running turn", "object", _path("id"), body="Steering", status=202
+            )
         },
         "/api/approvals": {"get": _call("List the questions that wait for the owner", "object")},
         "/api/approvals/{id}": {"post": _call("Answer one", "object", _path("id"), body="Answering")},
@@ -172,7 +174,9 @@ def _session_header() -> dict[str, Any]:
 
 
 def _session() -> dict[str, Any]:
-    return {"allOf": [_shape("SessionRow"), {"type": "object", "properties": {"running": {"type": "boolean"}}}]}
+    return {
+        "allOf": [_shape("SessionRow"), {"type": "object", "properties": {"running": {"type": "boolean"}}}]
+    }
 
 
 def _error() -> dict[str, Any]:

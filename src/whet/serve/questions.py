@@ -52,7 +52,7 @@ class Questions:
         return [question for question, _ in self._waiting.values()]
 
     def answer(self, question_id: str, answer: str) -> Question:
-        """Answer a question. Raises NotFound where it does not wait (any more), ApiError for a wrong answer."""
+        """Answer a question. Raises NotFound where it does not wait, ApiError for a wrong answer."""
         found = self._waiting.get(question_id)
         if found is None:
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
@@ -84,9 +84,7 @@ class Questions:
         """Make a question that says only this much."""
         now = self._clock.now()
         until = iso(now + timedelta(seconds=self.wait_s))
-        return Question(
-            self._clock.new_id(), kind, session_id, "", "", subject, (), (), "", iso(now), until
-        )
+        return Question(self._clock.new_id(), kind, session_id, "", "", subject, (), (), "", iso(now), until)
 
     def _tell(self) -> None:
         for listener in self.listeners:

@@ -141,7 +141,9 @@ class ResponsesCodec:
                 self._line("response.content_part.added", {**place, "content_index": 0, "part": part})
             )
         self._open.append(text)
-        pieces.append(self._line("response.output_text.delta", {**self._place(), "delta": text, "logprobs": []}))
+        pieces.append(
+            self._line("response.output_text.delta", {**self._place(), "delta": text, "logprobs": []})
+        )
         return b"".join(pieces)
 
     def _close(self) -> bytes:

@@ -30,10 +30,15 @@ class Listening(msgspec.Struct, frozen=True):
 
 
 async def serve(
-    hosted: Hosted, listening: Listening, pace: Pace, on_ready: Callable[[int], None]
+    hosted: Hosted,
+    listening: Listening,
+    pace: Pace,
+    on_ready: Callable[[int], None],
+    *,
+    stop: asyncio.Event | None = None,
 ) -> None:
     """Serve until told to stop; `on_ready` gets the port once it listens. Turns that run then get `drain_s`
-    to end and are cancelled, which is stored. Raises ConfigError."""
+    to end and are cancelled, which is stored. `stop` ends it as SIGTERM does. Raises ConfigError."""
     where = place(listening.host, listening.public_url, listening.hosts)
     sock = listen(listening.host, listening.port)
     raise_file_limit()
@@ -43,15 +48,23 @@ async def serve(
     config = make_config(site.asgi(where), LimitedProtocol, listening.drain_s + 5)
     drains: list[asyncio.Task[None]] = []
 
-    def stop() -> None:
+    def end() -> None:
         site.feeds.close()
         if not drains:
             drains.append(asyncio.create_task(site.turns.aclose(listening.drain_s)))
 
-    server = Server(config, lambda: on_ready(port), stop)
+    server = Server(config, lambda: on_ready(port), end)
+    watch = asyncio.create_task(_stop_at(stop, server)) if stop is not None else None
     hosted.app.reviews.start()
     try:
         await server.serve(sockets=[sock])
     finally:
-        stop()
+        if watch is not None:
+            watch.cancel()
+        end()
         await drains[0]
+
+
+async def _stop_at(stop: asyncio.Event, server: Server) -> None:
+    await stop.wait()
+    server.stop()

@@ -55,15 +55,19 @@ class Site:
 
     def asgi(self, where: Place, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
         """Give the application."""
-        routes: list[BaseRoute] = [
+        handlers: dict[Any, Any] = {WhetError: _failed, HTTPException: _no_route, Exception: _bug}
+        return Guard(
+            Starlette(routes=[*self.routes(), *pages], exception_handlers=handlers), where, _as_error
+        )
+
+    def routes(self) -> list[Route]:
+        """Give the API's routes."""
+        return [
             *self._compat.routes(),
             *self._native.routes(),
             Route("/openapi.json", self._document, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
-            *pages,
         ]
-        handlers: dict[Any, Any] = {WhetError: _failed, HTTPException: _no_route, Exception: _bug}
-        return Guard(Starlette(routes=routes, exception_handlers=handlers), where, _as_error)
 
     async def _document(self, request: Request) -> Response:
         return Json(document())

@@ -27,12 +27,12 @@ from whet.store.bulk import PastMessage
 from whet.store.database import Database
 from whet.store.jobs import Queued
 
-# How the requests of a well-known front end begin that it makes for itself: titles, tags, follow-up questions.
+# How requests begin that a front end (Open WebUI) makes for itself: titles, tags, follow-up questions.
 _CHORE = "### Task:"
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What a request asks for: in a session by its id, or by the client's own name for it, or in a fresh one."""
+    """What a request asks for: in a session by its id, by the client's own name for it, or in a fresh one."""
 
     caller: Caller
     said: tuple[Utterance, ...]
@@ -42,7 +42,7 @@ class Wish(msgspec.Struct, frozen=True):
 
     @property
     def is_chore(self) -> bool:
-        """Whether a front end asks for itself, not a person: such a request has a private session of its own."""
+        """Whether a front end asks for itself, not for a person: that has a private session of its own."""
         spoken = [one for one in self.said if one.speaker in ("user", "assistant")]
         return not self.session_id and len(spoken) == 1 and spoken[0].text.lstrip().startswith(_CHORE)
 
@@ -58,8 +58,8 @@ class Talks:
     async def converse(
         self, wish: Wish, emit: Emit, opened: Callable[[str], None], ended: Callable[[apsw.Connection], None]
     ) -> TurnEnd:
-        """Run the turn that a request asks for. `opened` gets the session's id before it begins, `ended` is done
-        with its end, in one transaction. Raises WhetError before anything was stored."""
+        """Run the turn that a request asks for. `opened` gets the session's id before it begins; `ended` is
+        done in one transaction with its end. Raises WhetError before anything was stored."""
         if wish.is_chore:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
         async with self._lock(wish):
@@ -69,7 +69,7 @@ class Talks:
             )
             news = content.news_of(wish.said, stored)
             if not session_id:
-                session_id = await self._begin(wish, news.history)
+                session_id = await self._begin(wish, news)
             opened(session_id)
             said = await self._said(wish, session_id, news)
             receipt = Receipt(said.receipt.stored, lambda turn, reason, text: _no_jobs(ended))
@@ -98,11 +98,14 @@ class Talks:
         await self._database.append(lambda db: api.adopt(db, session_id, caller.name))
         return session_id
 
-    async def _begin(self, wish: Wish, history: Sequence[Utterance]) -> str:
+    async def _begin(self, wish: Wish, news: content.News) -> str:
         # A warm start is chosen by the first message; a session with a history has had its own.
-        warm = "off" if history or wish.is_chore else ""
-        session_id = await self._turns.hosted.new_session(private=wish.private, warm=warm, source="api")
-        past = [PastMessage(content.as_message(one), 0, Usage()) for one in history]
+        warm = "off" if news.history or wish.is_chore else ""
+        first = next((one.text for one in news.history if one.speaker == "user"), news.text)
+        session_id = await self._turns.hosted.new_session(
+            title=sessions.title_of(first), private=wish.private, warm=warm, source="api"
+        )
+        past = [PastMessage(content.as_message(one), 0, Usage()) for one in news.history]
 
         def store(db: apsw.Connection) -> None:
             api.adopt(db, session_id, wish.caller.name, wish.client_key)

@@ -38,7 +38,7 @@ class Turns:
         self._own: set[asyncio.Task[None]] = set()
 
     async def run(self, session_id: str, said: Said, emit: Emit) -> TurnEnd | None:
-        """Run a turn and give its end; None where a running turn took the text. Cancelling this cancels it."""
+        """Run a turn and give its end; None where a running turn took the text. A cancel cancels the turn."""
         feed = self.feeds.of(session_id)
 
         def both(event: Event) -> None:

@@ -83,8 +83,7 @@ def token_by_id(connection: apsw.Connection, token_id: str) -> TokenRow | None:
 def all_tokens(connection: apsw.Connection) -> list[TokenRow]:
     """Give every token ever made, oldest first."""
     return [
-        TokenRow(*row)
-        for row in connection.execute(f"SELECT {_TOKEN} FROM api_tokens ORDER BY created, id")
+        TokenRow(*row) for row in connection.execute(f"SELECT {_TOKEN} FROM api_tokens ORDER BY created, id")
     ]
 
 
@@ -154,10 +153,11 @@ def set_instructions(connection: apsw.Connection, session_id: str, digest: str) 
 
 
 def begun_with(connection: apsw.Connection, token: str, limit: int, before: str = "") -> list[SessionRow]:
-    """Give the sessions that a token began, the last active first; `before` is a `last_active` to go on from."""
+    """Give the sessions that a token began, the last active first; `before`: a `last_active` to start at."""
     found = connection.execute(
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
-        " WHERE a.token = ? AND (? = '' OR s.last_active < ?) ORDER BY s.last_active DESC, s.key DESC LIMIT ?",
+        " WHERE a.token = ? AND (? = '' OR s.last_active < ?)"
+        " ORDER BY s.last_active DESC, s.key DESC LIMIT ?",
         (token, before, before, limit),
     ).fetchall()
     return [sessions.get(connection, row[0]) for row in found]
