@@ -47,7 +47,7 @@ class Api:
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),
         )
-        self._pace = Pace(answer_wait_s=2.0, beat_s=0.05)
+        self._pace = Pace(answer_wait_s=1.0, beat_s=0.3)
         self._web = web
         self._ready = threading.Event()
         self._problem: BaseException | None = None

@@ -20,7 +20,7 @@ def chat(**fields: Any) -> dict[str, Any]:
     ("body", "status", "code", "param"),
     [
         (b"\xff\x00{", 400, "invalid_json", None),
-        (b"[" * 5000, 400, "invalid_json", None),
+        (b'{"model":"whet","messages":[{"role":"user","content":' + b"[" * 5000, 400, "invalid_json", None),
         (b"[]", 400, "invalid_type", None),
         (chat(messages="hi"), 400, "invalid_type", "messages"),
         (chat(messages=[{"role": 7}]), 400, "invalid_type", "messages[0].role"),

@@ -114,30 +114,32 @@ class Native:
         session_id = await self._talks.begin(
             caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
         )
-        return Json(self._facts(await self._talks.visible(caller, session_id)), 201)
+        return Json(self._facts(self._talks.visible(caller, session_id)), 201)
 
     async def show(self, request: Request) -> Response:
         """Show a session."""
-        return Json(self._facts(await self._session(request)))
+        return Json(self._facts(self._session(request)))
 
     async def rename(self, request: Request) -> Response:
         """Name a session."""
-        row = await self._session(request)
+        row = self._session(request)
         title = (await read_json(request, Rename)).title[:200]
         await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
-        return Json(self._facts(await self._session(request)))
+        return Json(self._facts(self._session(request)))
 
     async def delete(self, request: Request) -> Response:
         """Delete a session and all that was said in it; 409 while a turn runs."""
-        row = await self._session(request)
+        row = self._session(request)
         if self._turns.hosted.is_running(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
-        gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
+        async with self._turns.hosted.using(row.id) as session:
+            session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
+            gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
         return Json({"deleted": row.id, "sessions": gone})
 
     async def messages(self, request: Request) -> Response:
         """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
-        row = await self._session(request)
+        row = self._session(request)
         after = _whole(request, "after", 0, _TOP)
         limit = _whole(request, "limit", 100, _MOST_MESSAGES)
         found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
@@ -145,7 +147,7 @@ class Native:
 
     async def turn(self, request: Request) -> Response:
         """Start a turn: 202, or its events where the client accepts a stream."""
-        row = await self._session(request)
+        row = self._session(request)
         wanted = await read_json(request, NewTurn)
         if row.kind != "chat":
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
@@ -165,18 +167,18 @@ class Native:
 
     async def events(self, request: Request) -> Response:
         """Stream a session's events, from Last-Event-ID (or `after`) on."""
-        row = await self._session(request)
+        row = self._session(request)
         last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return self._listen(request, row.id, last_id)
 
     async def cancel(self, request: Request) -> Response:
         """Cancel the running turn."""
-        row = await self._session(request)
+        row = self._session(request)
         return Json({"cancelled": self._turns.hosted.cancel(row.id)})
 
     async def steer(self, request: Request) -> Response:
         """Say something to the running turn; 409 where none runs."""
-        row = await self._session(request)
+        row = self._session(request)
         text = (await read_json(request, Steering)).text
         if not text.strip():
             raise ApiError(400, "there is no text", param="text")
@@ -211,9 +213,9 @@ class Native:
 
         return Stream(source)
 
-    async def _session(self, request: Request) -> SessionRow:
+    def _session(self, request: Request) -> SessionRow:
         caller: Caller = self._door.caller(request)
-        return await self._talks.visible(caller, request.path_params["id"])
+        return self._talks.visible(caller, request.path_params["id"])
 
     def _facts(self, row: SessionRow) -> dict[str, Any]:
         facts: dict[str, Any] = msgspec.to_builtins(row)

@@ -54,7 +54,17 @@ def document() -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
-    one = "/api/sessions/{id}"
+    return {
+        **_compat(),
+        **_sessions(),
+        "/api/approvals": {"get": _call("List the questions that wait for the owner", "object")},
+        "/api/approvals/{id}": {"post": _call("Answer one", "object", _path("id"), body="Answering")},
+        "/health": {"get": {**_call("Say that it runs", "object"), "security": []}},
+        "/openapi.json": {"get": {**_call("Give this document", "object"), "security": []}},
+    }
+
+
+def _compat() -> dict[str, Any]:
     return {
         "/v1/models": {"get": _call("List the models: one, `whet`", "object")},
         "/v1/models/{name}": {"get": _call("Show a model", "object", _path("name"))},
@@ -68,6 +78,12 @@ def _paths() -> dict[str, Any]:
                 "Answer a response", "object", _session_header(), body="ResponsesRequest", streams=True
             )
         },
+    }
+
+
+def _sessions() -> dict[str, Any]:
+    one = "/api/sessions/{id}"
+    return {
         "/api/sessions": {
             "get": _call(
                 "List sessions, the last active first",
@@ -118,10 +134,6 @@ def _paths() -> dict[str, Any]:
                 "Say something to the running turn", "object", _path("id"), body="Steering", status=202
             )
         },
-        "/api/approvals": {"get": _call("List the questions that wait for the owner", "object")},
-        "/api/approvals/{id}": {"post": _call("Answer one", "object", _path("id"), body="Answering")},
-        "/health": {"get": {**_call("Say that it runs", "object"), "security": []}},
-        "/openapi.json": {"get": {**_call("Give this document", "object"), "security": []}},
     }
 
 

@@ -23,6 +23,18 @@ _UNSPOKEN = frozenset(
 )
 
 
+class Format(msgspec.Struct, frozen=True):
+    """The form of an answer."""
+
+    type: str = "text"
+
+
+class TextOptions(msgspec.Struct, frozen=True):
+    """What a request wants of the text."""
+
+    format: Format | None = None
+
+
 class ResponsesRequest(msgspec.Struct, frozen=True):
     """What is read of a request; other fields are left alone."""
 
@@ -34,7 +46,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     store: bool | None = None
     user: str | None = None
     tools: list[Any] | None = None
-    text: dict[str, Any] | None = None
+    text: TextOptions | None = None
     background: bool | None = None
     conversation: Any = None
     prompt: Any = None
@@ -43,8 +55,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
 def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
     """Give the messages of a request, its instructions first. Raises ApiError for what can't be done."""
     refuse_own_tools(request.tools)
-    form: Any = (request.text or {}).get("format") or {}
-    refuse_form(form.get("type", "text") if isinstance(form, dict) else form, "text.format")  # pyright: ignore[reportUnknownMemberType] JSON of any shape
+    refuse_form(request.text.format.type if request.text and request.text.format else "text", "text.format")
     for name in ("background", "conversation", "prompt"):
         if getattr(request, name):
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
@@ -136,9 +147,8 @@ class ResponsesCodec:
                     {"output_index": len(self._items), "item": self._item("in_progress", None)},
                 )
             )
-            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             pieces.append(
-                self._line("response.content_part.added", {**place, "content_index": 0, "part": part})
+                self._line("response.content_part.added", {**place, "content_index": 0, "part": _part("")})
             )
         self._open.append(text)
         pieces.append(
@@ -178,8 +188,7 @@ class ResponsesCodec:
         return {"item_id": self._item_id(), "output_index": len(self._items), "content_index": 0}
 
     def _item(self, status: str, text: str | None) -> dict[str, Any]:
-        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        content = [] if text is None else [part]
+        content = [] if text is None else [_part(text)]
         return {
             "id": self._item_id(),
             "type": "message",
@@ -221,3 +230,8 @@ class ResponsesCodec:
         row = {"type": kind, "sequence_number": self._sequence, **more}
         self._sequence += 1
         return b"event: %s\ndata: %s\n\n" % (kind.encode(), encode(row))
+
+
+def _part(text: str) -> dict[str, Any]:
+    nothing: list[str] = []
+    return {"type": "output_text", "text": text, "annotations": nothing, "logprobs": nothing}

@@ -29,6 +29,7 @@ from whet.store.jobs import Queued
 
 # How requests begin that a front end (Open WebUI) makes for itself: titles, tags, follow-up questions.
 _CHORE = "### Task:"
+Work = Callable[[apsw.Connection], None]
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -55,30 +56,27 @@ class Talks:
         self._turns = turns
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def converse(
-        self, wish: Wish, emit: Emit, opened: Callable[[str], None], ended: Callable[[apsw.Connection], None]
-    ) -> TurnEnd:
+    async def converse(self, wish: Wish, emit: Emit, opened: Callable[[str], None], ended: Work) -> TurnEnd:
         """Run the turn that a request asks for. `opened` gets the session's id before it begins; `ended` is
         done in one transaction with its end. Raises WhetError before anything was stored."""
         if wish.is_chore:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
         async with self._lock(wish):
-            session_id = await self._locate(wish)
-            stored = (
-                await self._database.read(lambda db: api.said_by_user(db, session_id)) if session_id else []
-            )
-            news = content.news_of(wish.said, stored)
+            session_id = self._locate(wish)
+            news = content.news_of(wish.said, await self._stored(wish, session_id))
+            stored: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
+                stored.append(lambda db: api.adopt(db, session_id, wish.caller.name, wish.client_key))
             opened(session_id)
-            said = await self._said(wish, session_id, news)
-            receipt = Receipt(said.receipt.stored, lambda turn, reason, text: _no_jobs(ended))
-            said = msgspec.structs.replace(said, receipt=receipt)
+            text = self._text(wish, session_id, news, stored)
+            receipt = Receipt(_all(stored), lambda turn, reason, text: _all((ended,)))
+            said = Said(text, news.images, receipt=receipt, is_plain=True)
             end = await self._turns.run(session_id, said, emit)
         assert end is not None  # nothing is steered here
         return end
 
-    async def visible(self, caller: Caller, session_id: str) -> sessions.SessionRow:
+    def visible(self, caller: Caller, session_id: str) -> sessions.SessionRow:
         """Give a session that the caller may see. Raises NotFound, also for one of somebody else's."""
 
         def read(db: apsw.Connection) -> sessions.SessionRow:
@@ -88,7 +86,8 @@ class Talks:
                 raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
             return row
 
-        return await self._database.read(read)
+        # Here and below: a look at an index or two costs less than a thread's way there and back.
+        return self._database.read_now(read)
 
     async def begin(self, caller: Caller, *, title: str = "", private: bool = False, warm: str = "") -> str:
         """Begin a session for a caller and give its id."""
@@ -105,36 +104,39 @@ class Talks:
         session_id = await self._turns.hosted.new_session(
             title=sessions.title_of(first), private=wish.private, warm=warm, source="api"
         )
-        past = [PastMessage(content.as_message(one), 0, Usage()) for one in news.history]
-
-        def store(db: apsw.Connection) -> None:
-            api.adopt(db, session_id, wish.caller.name, wish.client_key)
-            if past:
-                now_ms = self._turns.hosted.app.clock.unix_ms()
-                bulk.begin_with(db, session_id, [msgspec.structs.replace(one, at_ms=now_ms) for one in past])
-
-        await self._database.append(store)
+        if news.history:
+            now_ms = self._turns.hosted.app.clock.unix_ms()
+            past = [PastMessage(content.as_message(one), now_ms, Usage()) for one in news.history]
+            await self._database.append(lambda db: bulk.begin_with(db, session_id, past))
         return session_id
 
-    async def _said(self, wish: Wish, session_id: str, news: content.News) -> Said:
-        instructions = content.instructions_of(wish.said)
-        digest = content.digest_of(instructions)
-        known = await self._database.read(lambda db: api.belonging(db, session_id))
-        if not instructions or (known is not None and known.instructions == digest):
-            return Said(news.text, news.images, is_plain=True)
-        text = content.with_instructions(instructions, news.text)
-        receipt = Receipt(_no_jobs(lambda db: api.set_instructions(db, session_id, digest)))
-        return Said(text, news.images, receipt=receipt, is_plain=True)
+    async def _stored(self, wish: Wish, session_id: str) -> list[str]:
+        """Give what the person said in the session; with one message in the request it does not matter."""
+        if not session_id or sum(one.speaker in ("user", "assistant") for one in wish.said) == 1:
+            return []
+        return await self._database.read(lambda db: api.said_by_user(db, session_id))
 
-    async def _locate(self, wish: Wish) -> str:
+    def _text(self, wish: Wish, session_id: str, news: content.News, stored: list[Work]) -> str:
+        """Give what is said, after the client's instructions where the model does not know these yet."""
+        instructions = content.instructions_of(wish.said)
+        if not instructions:
+            return news.text
+        digest = content.digest_of(instructions)
+        known = self._database.read_now(lambda db: api.belonging(db, session_id))
+        if known is not None and known.instructions == digest:
+            return news.text
+        stored.append(lambda db: api.set_instructions(db, session_id, digest))
+        return content.with_instructions(instructions, news.text)
+
+    def _locate(self, wish: Wish) -> str:
         if wish.session_id:
-            row = await self.visible(wish.caller, wish.session_id)
+            row = self.visible(wish.caller, wish.session_id)
             if row.kind != "chat":
                 raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
             return row.id
         if not wish.client_key:
             return ""
-        return await self._database.read(lambda db: api.session_of(db, wish.caller.name, wish.client_key))
+        return self._database.read_now(lambda db: api.session_of(db, wish.caller.name, wish.client_key))
 
     def _lock(self, wish: Wish) -> asyncio.Lock:
         if not wish.session_id and not wish.client_key:
@@ -143,9 +145,10 @@ class Talks:
         return self._locks.setdefault(name, asyncio.Lock())
 
 
-def _no_jobs(work: Callable[[apsw.Connection], None]) -> Callable[[apsw.Connection], Sequence[Queued]]:
+def _all(works: Sequence[Work]) -> Callable[[apsw.Connection], Sequence[Queued]]:
     def done(connection: apsw.Connection) -> Sequence[Queued]:
-        work(connection)
+        for work in works:
+            work(connection)
         return ()
 
     return done

@@ -96,7 +96,7 @@ def revoke_token(connection: apsw.Connection, name: str, now: str) -> TokenRow:
         raise NotFound(f"there is no token {name!r} in use", hint="whet serve token list")
     connection.execute("UPDATE api_tokens SET revoked = ? WHERE id = ?", (now, found[0]))
     connection.execute("DELETE FROM api_logins WHERE token = ?", (found[0],))
-    return TokenRow(*found[:4], now)
+    return msgspec.structs.replace(TokenRow(*found), revoked=now)
 
 
 def save_login(connection: apsw.Connection, row: LoginRow) -> None:

@@ -102,6 +102,7 @@ def make_config(site: Any, protocol: Any, drain_s: float) -> uvicorn.Config:
         log_level="error",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(drain_s)),
         backlog=BACKLOG,
