@@ -19,13 +19,12 @@ from whet.web.listening import Server, listen, log_bugs, make_config, raise_file
 
 class Listening(msgspec.Struct, frozen=True):
     """How to listen. `hosts` are further names that may be in Host; `public_url` is where people reach it;
-    `has_web` whether the dashboard is served; `drain_s` what running turns get at the end."""
+    `drain_s` what running turns get at the end."""
 
     host: str = "127.0.0.1"
     port: int = 6090
     hosts: tuple[str, ...] = ()
     public_url: str = ""
-    has_web: bool = False
     drain_s: float = 10.0
 
 

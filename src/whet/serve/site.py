@@ -1,7 +1,4 @@
-"""The API as one ASGI application: its parts put together, the guard before them, errors in one shape.
-
-The dashboard, where there is one, gets every path that is not the API's.
-"""
+"""The API as one ASGI application: its parts put together, the guard before them, errors in one shape."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """The parts of a running API. `turns` and `feeds` end it; the dashboard stands on the same ones."""
+    """The parts of a running API. `turns` and `feeds` end it."""
 
     def __init__(self, hosted: Hosted, clock: Clock, pace: Pace) -> None:
         app = hosted.app
