@@ -41,6 +41,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "context": context.run,
     "confirm": confirm.run,
     "warm": warm.run,
+    "warm-mining": warm.run_mining,
+    "warm-world": warm.run_world,
     "context-host": context_host.run,
     "learning": learning.run,
     "gate": learning_gate.run,

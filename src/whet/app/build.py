@@ -8,7 +8,6 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -131,6 +130,7 @@ class App:
                 standing,
                 self.pool,
                 self._practice.reach,
+                self._plugged_provider,
             )
         )
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
@@ -308,8 +308,11 @@ class App:
         )
 
     def _connect(self, model: ModelSettings) -> Provider:
-        others = partial(plugged.provider, self.plugins, secrets=self._secrets)
-        return connect(self._practice.reach(model), self.settings.fallback, self._secrets, others=others)
+        reached, fallback = self._practice.reach(model), self.settings.fallback
+        return connect(reached, fallback, self._secrets, others=self._plugged_provider)
+
+    def _plugged_provider(self, model: ModelSettings) -> Provider | None:
+        return plugged.provider(self.plugins, model, self._secrets)
 
     def _compressor(self) -> EngineOffer:
         own, other = Summariser(lambda: self.provider), self._summary_provider

@@ -18,7 +18,7 @@ from typing import TypeVar
 import apsw
 
 from whet.clock import Clock, iso
-from whet.contract.errors import StoreError, StoreFull, StoreUnwritable
+from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.faults import DISK_FULL, as_store_error
 from whet.sqlite.gather import After, Gather
 from whet.sqlite.lane import Lane, Outcome, Rows
@@ -139,6 +139,25 @@ class Database:
         finally:
             with self._readers_lock:
                 self._idle_readers.append(reader)
+
+    def scrub(self) -> None:
+        """Write the file anew without what was deleted, and cut its log: none of it is on the disk then.
+
+        Takes a second for some hundred megabytes, and as much room again. Raises StoreBusy where others
+        keep on using the file, StoreFull.
+        """
+        try:
+            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                connection.set_busy_timeout(self._patience_ms)
+                connection.execute("VACUUM")
+                is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            finally:
+                connection.close()
+        except apsw.Error as error:
+            raise as_store_error(error, str(self.path)) from error
+        if is_busy:
+            raise StoreBusy("other processes are using the database", hint="ask again in a moment")
 
     def close(self) -> None:
         """Commit what was submitted and close every connection. Calling it again does nothing."""
