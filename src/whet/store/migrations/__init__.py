@@ -19,6 +19,7 @@ from whet.store.migrations.m005_warm import m005_warm
 from whet.store.migrations.m006_outcomes import m006_outcomes
 from whet.store.migrations.m007_people import m007_people
 from whet.store.migrations.m008_schedules import m008_schedules
+from whet.store.migrations.m009_api import m009_api
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
@@ -29,6 +30,7 @@ STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m006_outcomes,
     m007_people,
     m008_schedules,
+    m009_api,
 )
 
 
