@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
+    "mcp": ("whet.cli.mcp:mcp", "Use MCP servers' tools; be an MCP server yourself."),
     "warm": ("whet.cli.warm:warm", "Start sessions with calls that worked before; measure whether it helps."),
     "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
     "rate": ("whet.cli.rating:rate", "Say that a turn went well or badly."),
