@@ -8,7 +8,6 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +26,7 @@ from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
 from whet.app.remote_tools import open_servers, remote_names, with_remote
 from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.schedule_watch import ScheduleWatch
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.app.warm_tool import WarmActs
@@ -132,8 +132,10 @@ class App:
                 standing,
                 self.pool,
                 self._practice.reach,
+                self._plugged_provider,
             )
         )
+        self.schedules = ScheduleWatch(home, self.database, self.clock, settings.schedules)
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
@@ -283,6 +285,7 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.schedules.aclose()
         await self.reviews.aclose()
         await self.contexts.aclose()
         if self._bell is not None:
@@ -317,8 +320,11 @@ class App:
         )
 
     def _connect(self, model: ModelSettings) -> Provider:
-        others = partial(plugged.provider, self.plugins, secrets=self._secrets)
-        return connect(self._practice.reach(model), self.settings.fallback, self._secrets, others=others)
+        reached, fallback = self._practice.reach(model), self.settings.fallback
+        return connect(reached, fallback, self._secrets, others=self._plugged_provider)
+
+    def _plugged_provider(self, model: ModelSettings) -> Provider | None:
+        return plugged.provider(self.plugins, model, self._secrets)
 
     def _compressor(self) -> EngineOffer:
         own, other = Summariser(lambda: self.provider), self._summary_provider

@@ -256,6 +256,15 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a question that waits for you is told."""
 
 
+class ScheduleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `whet cron` has run, and what becomes of a time at which nothing could run."""
+
+    catch_up_s: Annotated[float, msgspec.Meta(ge=0)] = 43_200.0
+    """A missed time is made up once, if the latest of those missed is no longer ago. 0: never."""
+    worker: Literal["auto", "off"] = "auto"
+    """auto: a chat that is open starts a worker for what is due; off: only `whet worker` runs schedules."""
+
+
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the terminal shows."""
 
@@ -282,4 +291,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins: PluginSettings = PluginSettings()
     mcp: McpSettings = McpSettings()
     notify: NotifySettings = NotifySettings()
+    schedules: ScheduleSettings = ScheduleSettings()
     ui: UiSettings = UiSettings()
