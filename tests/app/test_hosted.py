@@ -250,7 +250,7 @@ def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
             await many.session(ids[0])
             third = await many.new_session()
             await many.session(third)
-            assert many.open_count <= 3
+            assert many.open_count == 2
             await many.session(ids[1])
             assert many.open_count == 2
 
@@ -363,7 +363,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
                 next(row.text for row in (await many.session(id_)).log.messages if row.role == "tool")
                 for id_ in (his, again)
             ]
-            assert "Nothing found" in results[0] and hers in results[1]
+            assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
             mine = await many.app.learning.desk.memory(
                 MemoryRequest("add", "user", "The owner rows"), Origin("foreground", session_id="x")
             )

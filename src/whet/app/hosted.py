@@ -115,6 +115,7 @@ class Hosted:
         self._refuse_if_closing()
         whose = Whose(profile, source, workspace)
         if not leaving:
+            await self._make_room()
             session = await self.app.new_session(title=title, private=private, warm=warm, whose=whose)
             self._keep(session)
             return session.id
