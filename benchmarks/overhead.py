@@ -53,7 +53,7 @@ def run(runs: int, full: bool) -> list[Row]:
         for name, samples in short.items()
     }
     cost = {name: median(values) for name, values in each.items()}
-    memory = {name: median([s.peak_mb for s in samples]) for name, samples in long.items()}
+    memory = {name: median([s.printed["rss_mb"] for s in samples]) for name, samples in long.items()}
     others = [name for name in LOOPS if name != "Whet"]
     versions = ", ".join(f"{PEER_OF[name]} {version_of(PEER_OF[name])}" for name in others)
     return [

@@ -19,6 +19,7 @@ import msgspec
 from tests.config.planted import planted
 from tests.warm.stores import SPECS
 
+from benchmarks.measure import ROOT
 from benchmarks.table import Row
 from whet.agent.loop import run_turn
 from whet.app.build import App
@@ -110,16 +111,17 @@ def _call(rng: random.Random) -> tuple[str, dict[str, object]]:
 
 
 _MINE = """
-import resource, sys, time
+import sys, time
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.store.database import Database
 from whet.warm.mine import Choice, mine
+from benchmarks.loops.peak import peak_mb
 database = Database.open(Path(sys.argv[1]) / "state.db", SystemClock())
 began, cpu = time.perf_counter(), time.process_time()
 found = database.read_now(lambda db: mine(db, Choice(), lambda done, total: None))
 print(found.messages, time.perf_counter() - began, time.process_time() - cpu,
-      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+      peak_mb())
 """
 
 
@@ -127,7 +129,9 @@ def mining(count: int, messages: int) -> Row:
     """Mine a store in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         fill(Path(name), count, messages)
-        done = subprocess.run([sys.executable, "-c", _MINE, name], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", _MINE, name], capture_output=True, text=True, check=True, cwd=ROOT
+        )
     read, wall_s, cpu_s, peak_mb = (float(part) for part in done.stdout.split())
     rate = read / cpu_s
     return Row(

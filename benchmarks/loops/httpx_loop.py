@@ -10,6 +10,8 @@ import sys
 
 import httpx
 
+from benchmarks.loops.peak import peak_mb
+
 TOOLS = [
     {
         "type": "function",
@@ -68,7 +70,7 @@ def start() -> float:
 def report(cpu: float, calls: int) -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = usage.ru_utime + usage.ru_stime - cpu
-    print(json.dumps({"calls": calls, "loop_cpu_s": spent, "rss_mb": usage.ru_maxrss / 1024}))
+    print(json.dumps({"calls": calls, "loop_cpu_s": spent, "rss_mb": peak_mb()}))
 
 
 if __name__ == "__main__":

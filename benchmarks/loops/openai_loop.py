@@ -10,6 +10,8 @@ import sys
 
 from openai import AsyncOpenAI
 
+from benchmarks.loops.peak import peak_mb
+
 TOOLS = [
     {
         "type": "function",
@@ -57,7 +59,7 @@ async def main(base_url: str, steps: int) -> None:
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": "ok"})
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = usage.ru_utime + usage.ru_stime - cpu
-    print(json.dumps({"calls": calls, "loop_cpu_s": spent, "rss_mb": usage.ru_maxrss / 1024}))
+    print(json.dumps({"calls": calls, "loop_cpu_s": spent, "rss_mb": peak_mb()}))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
+from benchmarks.loops.peak import peak_mb
+
 
 async def main(base_url: str, steps: int) -> None:
     provider = OpenAIProvider(base_url=base_url, api_key="practice")
@@ -38,7 +40,7 @@ async def main(base_url: str, steps: int) -> None:
                         pass
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = usage.ru_utime + usage.ru_stime - cpu
-    print(json.dumps({"calls": calls, "loop_cpu_s": spent, "rss_mb": usage.ru_maxrss / 1024}))
+    print(json.dumps({"calls": calls, "loop_cpu_s": spent, "rss_mb": peak_mb()}))
 
 
 if __name__ == "__main__":

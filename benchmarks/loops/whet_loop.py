@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.loops.peak import peak_mb
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
@@ -55,7 +56,7 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
     assert end.reason == "answered", end
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = usage.ru_utime + usage.ru_stime - cpu
-    print(json.dumps({"calls": end.steps, "loop_cpu_s": spent, "rss_mb": usage.ru_maxrss / 1024}))
+    print(json.dumps({"calls": end.steps, "loop_cpu_s": spent, "rss_mb": peak_mb()}))
     await app.aclose()
 
 

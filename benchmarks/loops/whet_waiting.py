@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.loops.peak import peak_mb
 from benchmarks.loops.whet_loop import Nobody
 from whet.agent.loop import run_turn
 from whet.app.build import App
@@ -41,7 +42,7 @@ async def main(base_url: str, count: int, folder: Path) -> None:
             {
                 "sessions": count,
                 "answered": sum(answered),
-                "rss_mb": usage.ru_maxrss / 1024,
+                "rss_mb": peak_mb(),
                 "cpu_s": usage.ru_utime + usage.ru_stime,
                 "first_s": min(ended),
                 "last_s": max(ended),

@@ -8,9 +8,9 @@ interval. It does not know what was counted. Sources: Wilson (1927) for one rate
 from __future__ import annotations
 
 import math
+import pkgutil
 import random
 from collections.abc import Sequence
-from statistics import NormalDist, fmean
 
 import msgspec
 
@@ -68,11 +68,11 @@ def bootstrap_mean(
         return Interval(values[0] if values else 0.0, -math.inf, math.inf)
     rng = random.Random(seed)
     size = len(values)
-    means = sorted(fmean(rng.choices(values, k=size)) for _ in range(rounds))
+    means = sorted(math.fsum(rng.choices(values, k=size)) / size for _ in range(rounds))
     cut = (1.0 - confidence) / 2
     low = means[int(cut * (rounds - 1))]
     high = means[math.ceil((1.0 - cut) * (rounds - 1))]
-    return Interval(fmean(values), low, high)
+    return Interval(math.fsum(values) / size, low, high)
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -95,4 +95,6 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def _z(confidence: float) -> float:
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
-    return NormalDist().inv_cdf((1 + confidence) / 2)
+    if confidence == 0.95:
+        return 1.959963984540054  # NormalDist().inv_cdf(0.975): `statistics` costs more to import than a turn
+    return pkgutil.resolve_name("statistics:NormalDist")().inv_cdf((1 + confidence) / 2)

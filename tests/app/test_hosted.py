@@ -228,12 +228,12 @@ def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path
     async def main() -> None:
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
             id_ = await many.new_session()
-            await many.submit(id_, "remember kumquat", emit=ignore)
+            await many.submit(id_, "remember the zyzzogeton", emit=ignore)
             await until(lambda: many.open_count == 0)
             gc.collect()
             kept = [one for one in gc.get_objects() if isinstance(one, Session)]
-            assert not kept
-            assert not [m for m in gc.get_objects() if isinstance(m, Message) and "kumquat" in m.text]
+            assert id_ not in [one.id for one in kept]
+            assert not [m for m in gc.get_objects() if isinstance(m, Message) and "zyzzogeton" in m.text]
             assert text_of(await many.submit(id_, "go on", emit=ignore)) == "Again."
         first, second = (json.loads(request.body)["messages"] for request in server.requests)
         assert second[: len(first)] == first  # the same bytes went out before the new message
@@ -364,10 +364,12 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
                 for id_ in (his, again)
             ]
             assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
+            own = await many.new_session()
             mine = await many.app.learning.desk.memory(
-                MemoryRequest("add", "user", "The owner rows"), Origin("foreground", session_id="x")
+                MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
             )
-            assert mine.ok and "rows" not in await prompt("anna") and "rows" in await prompt("")
+            assert mine.ok, mine.text
+            assert "rows" not in await prompt("anna") and "rows" in await prompt("")
 
     run(server, main)
 

@@ -61,7 +61,6 @@ from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
 
-
 _OWNERS_TOOLS = ("warm_session",)
 
 
@@ -72,6 +71,9 @@ class Whose(msgspec.Struct, frozen=True):
     profile: str = ""
     source: str = ""
     workspace: Path | None = None
+
+
+_OWNERS = Whose()
 
 
 class _NewParts(msgspec.Struct, frozen=True):
@@ -176,7 +178,7 @@ class App:
         title: str = "",
         leaving: Session | None = None,
         warm: str = "",
-        whose: Whose = Whose(),
+        whose: Whose = _OWNERS,
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
@@ -264,7 +266,7 @@ class App:
         await session.context.status()  # the engine learns of it now, not at the next request
 
     async def let_go(self, session: Session) -> None:
-        """End a session with its engine and plugins and keep nothing of it in memory; it can be opened again."""
+        """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
         await self.contexts.release(session.context)
         if self._plugged is not None:
             await self._plugged.leave(session.id)

@@ -284,9 +284,11 @@ class Hosted:
                     self._slots.pop(slot.session_id, None)
 
     async def _let_go(self, slot: _Slot) -> None:
-        session, slot.session = slot.session, None
-        if session is not None:
-            await self.app.let_go(session)
+        if slot.session is not None:
+            try:
+                await self.app.let_go(slot.session)
+            finally:
+                slot.session = None
 
     async def _opened(self, slot: _Slot) -> Session:
         if slot.session is None:

@@ -1,8 +1,8 @@
 """The gate before every tool call, of every session: judges it, asks the person where needed, decides.
 
 Fails closed: what can't be judged, what nobody answers and what was refused does not run, and the model is
-told which of these it was. One question at a time in a session and its children. It does not know how a person is asked,
-nor how grants are stored. Source of the modes and answers: docs of `ApprovalSettings`.
+told which of these it was. One question at a time in a session and its children. It does not know how a
+person is asked, nor how grants are stored. Source of the modes and answers: docs of `ApprovalSettings`.
 """
 
 from __future__ import annotations

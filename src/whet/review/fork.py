@@ -53,8 +53,8 @@ DIGEST = "digest"
 
 class Parts(msgspec.Struct, frozen=True):
     """What forks are made of. `tools`: every tool of the program by name. `policy`: a gate that asks nobody.
-    `bind` has a session's writes count as a review's, of whose memory is named last; `reopen` gives a session's link what stands before its
-    messages in every request (examples that it was begun with)."""
+    `bind` has a session's writes count as a review's, of whose memory is named last; `reopen` gives a
+    session's link what stands before its messages in every request (examples that it was begun with)."""
 
     database: Database
     clock: Clock

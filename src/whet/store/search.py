@@ -47,8 +47,8 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Scope(TypedDict, total=False):
-    """Where to look: one session, one role, messages since an ISO time, one person's sessions (`profile`, None
-    for everybody's); private sessions only on demand."""
+    """Where to look: one session, one role, messages since an ISO time, one person's sessions (`profile`,
+    None for everybody's); private sessions only on demand."""
 
     session_id: str | None
     role: Role | None

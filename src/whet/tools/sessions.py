@@ -1,6 +1,7 @@
 """`session_search`: find what was said in earlier conversations and read around a hit.
 
-Reads the store only; private sessions and other people's are never found. It does not know how text is indexed.
+Reads the store only; private sessions and other people's are never found. It does not know how text is
+indexed.
 """
 
 from __future__ import annotations
