@@ -109,6 +109,7 @@ class App:
         self.clock: Clock = SystemClock()
         self.source = source
         self._secrets = secrets
+        self._others: dict[str, Provider] = {}
         self._bell: Bell | None = None
         self.database = Database.open(home.database, self.clock)
         self.warmth = Warmth(home, settings.warm, self.database, self.clock)
@@ -265,6 +266,17 @@ class App:
         session.link, _ = await self.warmth.reopened(session.id, link)
         await session.context.status()  # the engine learns of it now, not at the next request
 
+    async def answer_with(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer this one session from the next request on."""
+        provider = self._others.get(model)
+        if provider is None:
+            wanted = msgspec.structs.replace(self.settings.model, model=model)
+            provider = self._others[model] = self._connect(wanted)
+        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
+        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
+        session.link, _ = await self.warmth.reopened(session.id, link)
+        await session.context.status()
+
     async def let_go(self, session: Session) -> None:
         """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
         await self.contexts.release(session.context)
@@ -288,7 +300,8 @@ class App:
             await self._confirmations.aclose()
         self.processes.close()
         self.pool.close()
-        await self.provider.aclose()
+        for provider in (self.provider, *self._others.values()):
+            await provider.aclose()
         if self._summary_provider is not None:
             await self._summary_provider.aclose()
         self._let_go()

@@ -44,6 +44,11 @@ class Asking:
     def __init__(self) -> None:
         self._open: dict[str, _Question] = {}
 
+    def chat_of(self, data: str) -> int:
+        """Give the conversation whose question a button belongs to; 0 where it is over."""
+        question = self._open.get(data.partition(":")[0])
+        return question.chat_id if question else 0
+
     def pressed(self, chat_id: int, data: str, *, may: bool) -> str:
         """Take a press in and say what came of it; `may`: whoever pressed may decide."""
         word, _, mark = data.partition(":")

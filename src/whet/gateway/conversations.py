@@ -178,7 +178,7 @@ class Conversation:
         """Give the session that the conversation goes on in, begun where there is none."""
         return chat.session_id or await self.begin_session(chat)
 
-    async def begin_session(self, chat: Chat, title: str = "") -> str:
+    async def begin_session(self, chat: Chat, title: str = "", warm: str = "") -> str:
         """Begin a session for the conversation, after the one that it had."""
         parts, place = self.parts, chat.place
         person = await self.person(chat)
@@ -186,6 +186,7 @@ class Conversation:
         leaving = chat.session_id
         session_id = await parts.hosted.new_session(
             title=title,
+            warm=warm,
             source=place.channel,
             profile=profile,
             workspace=parts.files.workspace(profile),

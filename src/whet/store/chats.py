@@ -139,6 +139,22 @@ def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
     connection.execute("UPDATE gateway_inbox SET state = ? WHERE id = ?", (state, row_id))
 
 
+def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
+    """Change what a waiting update says, or drop it where `body` is empty; False where none of that name waits."""
+    row = connection.execute(
+        "SELECT id FROM gateway_inbox WHERE chat = ? AND state = 'waiting' AND json_extract(body, '$.ref') = ?"
+        " ORDER BY id DESC LIMIT 1",
+        (chat_id, ref),
+    ).fetchone()
+    if row is None:
+        return False
+    if body:
+        connection.execute("UPDATE gateway_inbox SET body = ? WHERE id = ?", (body, row[0]))
+    else:
+        mark(connection, row[0], "dropped")
+    return True
+
+
 def finish_begun(connection: apsw.Connection, chat_id: int) -> None:
     """Cross off what the turn that ends now had taken in."""
     connection.execute(

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from whet.cli.commands import builtin_commands
-from whet.cli.slash import Command, Commands, parse, unescaped
+from whet.app.slash import Command, Commands, parse, unescaped
 from whet.contract.errors import NotFound, WhetError
 
 
