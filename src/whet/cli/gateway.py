@@ -13,7 +13,7 @@ import click
 from whet import log
 from whet.app.slash import Command
 from whet.cli.commands import builtin_commands
-from whet.cli.output import Column, emit_json, show_table
+from whet.cli.output import Column, emit_json, table
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.load import load
@@ -100,7 +100,8 @@ def status(home: Home, as_json: bool) -> None:
     if as_json:
         emit_json({"channels": rows, "people": sorted(text.people), "paired": people, "codes": len(waiting)})
         return
-    show_table(
+    click.echo(
+        table(
         [
             Column("channel"),
             Column("process"),
@@ -115,15 +116,16 @@ def status(home: Home, as_json: bool) -> None:
             (
                 row["channel"],
                 str(row["process"] or "not running"),
-                row["chats"],
-                row["waiting"],
-                row["begun"],
-                row["queued"] + row["sending"],
-                row["unknown"],
-                row["failed"],
+                str(row["chats"]),
+                str(row["waiting"]),
+                str(row["begun"]),
+                str(row["queued"] + row["sending"]),
+                str(row["unknown"]),
+                str(row["failed"]),
             )
             for row in rows
         ],
+        )
     )
     click.echo(f"people: {', '.join(sorted(text.people)) or 'none in gateway.toml'}; {len(people)} paired")
     if waiting:
