@@ -1,4 +1,4 @@
-"""The gateway on Telegram, driven as a person would: a real process against a server that speaks the Bot API."""
+"""The gateway on Telegram, driven as a person would: a real process, a server that speaks the Bot API."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.app.slash import Command, Commands
 from whet.cli import wording
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.learning_commands import learning_commands
 from whet.cli.output import age
 from whet.cli.rating import rating_commands
-from whet.app.slash import Command, Commands
 from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.clock import iso
 from whet.config.schema import ApprovalMode

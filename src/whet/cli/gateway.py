@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from whet import log
 from whet.app.slash import Command
@@ -22,11 +24,12 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound
 from whet.gateway.chat import Commander
 from whet.gateway.lock import holder
-from whet.gateway.server import serve
-from whet.gateway.settings import open_channels, read_gateway
+from whet.gateway.server import Setup, serve
+from whet.gateway.settings import GatewayText, open_channels, read_gateway
 from whet.store import chats, paired
 from whet.store.database import Database
 
+_SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
@@ -52,19 +55,9 @@ def run(home: Home, workspace: Path | None) -> None:
     log.start(home.logs)
     seats = open_channels(text, secrets)
     folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
+    setup = Setup(home, settings, secrets, text, seats, folder.expanduser().absolute())
     shared: list[Command[Any]] = list(builtin_commands())
-    code = asyncio.run(
-        serve(
-            home,
-            settings,
-            secrets,
-            text,
-            seats,
-            workspace=folder.expanduser().absolute(),
-            commander=Commander(shared),
-            say=lambda line: click.echo(printable(line)),
-        )
-    )
+    code = asyncio.run(serve(setup, Commander(shared), lambda line: click.echo(printable(line))))
     click.get_current_context().exit(code)
 
 
@@ -74,67 +67,71 @@ def run(home: Home, workspace: Path | None) -> None:
 def status(home: Home, as_json: bool) -> None:
     """Show each channel: whether it runs, what waits, and what nobody knows the fate of."""
     text = read_gateway(home.gateway)
-    secrets = load_secrets(home, os.environ)
-    counts: dict[str, chats.ChannelCounts] = {}
-    people: list[paired.Paired] = []
-    waiting: list[paired.Waiting] = []
-    if home.database.exists():
-        database = Database.open(home.database, SystemClock())
-        try:
-            counts = {one.channel: one for one in database.read_now(chats.counts)}
-            people = database.read_now(paired.everybody)
-            now_ms = SystemClock().unix_ms()
-            waiting = database.read_now(lambda db: paired.all_waiting(db, now_ms))
-        finally:
-            database.close()
-    rows: list[dict[str, Any]] = []
-    for seat in open_channels(text, secrets):
-        name = seat.channel.name
-        process = holder(home.root / "gateway", seat.secrets)
-        count = counts.get(name)
-        row: dict[str, Any] = {"channel": name, "kind": seat.text.kind, "process": process}
-        for field in ("chats", "waiting", "begun", "queued", "sending", "sent", "unknown", "failed"):
-            row[field] = getattr(count, field) if count else 0
-        row["last_error"] = count.last_error if count else ""
-        rows.append(row)
+    stored = _stored(home)
+    rows = _rows(home, text, stored)
     if as_json:
-        emit_json({"channels": rows, "people": sorted(text.people), "paired": people, "codes": len(waiting)})
-        return
-    click.echo(
-        table(
-        [
-            Column("channel"),
-            Column("process"),
-            Column("chats", right=True),
-            Column("waiting", right=True),
-            Column("running", right=True),
-            Column("to send", right=True),
-            Column("unknown", right=True),
-            Column("failed", right=True),
-        ],
-        [
-            (
-                row["channel"],
-                str(row["process"] or "not running"),
-                str(row["chats"]),
-                str(row["waiting"]),
-                str(row["begun"]),
-                str(row["queued"] + row["sending"]),
-                str(row["unknown"]),
-                str(row["failed"]),
-            )
-            for row in rows
-        ],
+        emit_json(
+            {
+                "channels": rows,
+                "people": sorted(text.people),
+                "paired": stored.people,
+                "codes": len(stored.waiting),
+            }
         )
-    )
-    click.echo(f"people: {', '.join(sorted(text.people)) or 'none in gateway.toml'}; {len(people)} paired")
-    if waiting:
-        click.echo(f"{len(waiting)} wait to be let in: whet gateway pair list")
+        return
+    shown = [
+        (row["channel"], str(row["process"] or "not running"), *(str(row[name]) for name in _SHOWN))
+        for row in rows
+    ]
+    titles = [Column("channel"), Column("process"), *(Column(name, right=True, rank=1) for name in _SHOWN)]
+    click.echo(table(titles, shown))
+    people = ", ".join(sorted(text.people)) or "none in gateway.toml"
+    click.echo(f"people: {people}; {len(stored.people)} paired")
+    if stored.waiting:
+        click.echo(f"{len(stored.waiting)} wait to be let in: whet gateway pair list")
     for row in rows:
         if row["unknown"]:
-            click.echo(f"{row['channel']}: {row['unknown']} messages may not have arrived; none is sent again")
+            click.echo(
+                f"{row['channel']}: {row['unknown']} messages may not have arrived; none is sent again"
+            )
         if row["last_error"]:
             click.echo(f"{row['channel']}: last trouble: {printable(row['last_error'])}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    counts: dict[str, chats.ChannelCounts]
+    people: list[paired.Paired]
+    waiting: list[paired.Waiting]
+
+
+def _stored(home: Home) -> _Stored:
+    if not home.database.exists():
+        return _Stored({}, [], [])
+    clock = SystemClock()
+    database = Database.open(home.database, clock)
+    try:
+        return _Stored(
+            {one.channel: one for one in database.read_now(chats.counts)},
+            database.read_now(paired.everybody),
+            database.read_now(lambda db: paired.all_waiting(db, clock.unix_ms())),
+        )
+    finally:
+        database.close()
+
+
+def _rows(home: Home, text: GatewayText, stored: _Stored) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for seat in open_channels(text, load_secrets(home, os.environ)):
+        name = seat.channel.name
+        counted = msgspec.to_builtins(stored.counts[name]) if name in stored.counts else {}
+        numbers = {field: counted.get(field, 0) for field in (*_SHOWN, "sent")}
+        process = holder(home.root / "gateway", seat.secrets)
+        error = counted.get("last_error", "")
+        rows.append(
+            {"channel": name, "kind": seat.text.kind, "process": process, **numbers, "last_error": error}
+        )
+    return rows
 
 
 @gateway.group()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whet.cli import wording
 from whet.app.slash import Command
+from whet.cli import wording
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import shelf

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import apsw
 import click
 
-from whet.cli.output import emit_json
 from whet.app.slash import Command
+from whet.cli.output import emit_json
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import NotFound

@@ -17,6 +17,7 @@ from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.app.slash import Commands, parse, unescaped
 from whet.cli import attach
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.launch import (
@@ -32,7 +33,6 @@ from whet.cli.live import Marks, Surface, TurnView
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import Lines, Screen, Signal, Typed
-from whet.app.slash import Commands, parse, unescaped
 from whet.cli.terminal import Terminal
 from whet.cli.wording import clip, columns, printable, review_line
 from whet.config.schema import Settings

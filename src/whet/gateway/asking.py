@@ -114,17 +114,13 @@ class ChatPerson:
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
         if request.grant:
             lines.append(f"Always: `{visible(request.grant, 200)}`")
-        said = await self._asking.put(
-            self._chat_id, "\n".join(lines), buttons, self._post, open_ended=False
-        )
+        said = await self._asking.put(self._chat_id, "\n".join(lines), buttons, self._post, open_ended=False)
         return _ANSWERS.get(said)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""
         buttons = [(Button(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])]
-        return await self._asking.put(
-            self._chat_id, visible(question), buttons, self._post, open_ended=True
-        )
+        return await self._asking.put(self._chat_id, visible(question), buttons, self._post, open_ended=True)
 
 
 def _fenced(text: str) -> str:

@@ -27,7 +27,9 @@ _MARKS = {"once": "1", "session": "s", "always": "a"}
 class GatewayChat:
     """What a command may do with a conversation; its text goes back as one message."""
 
-    def __init__(self, conversation: Conversation, session: Session, commands: Commands[Any], desk: Desk) -> None:
+    def __init__(
+        self, conversation: Conversation, session: Session, commands: Commands[Any], desk: Desk
+    ) -> None:
         self.app: App = conversation.parts.app
         self._hosted = conversation.parts.hosted
         self.session = session

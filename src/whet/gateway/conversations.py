@@ -272,9 +272,7 @@ class Conversation:
                 self._collect()
                 return False
             await asyncio.wait({self._turn}, timeout=0.05)  # it is being opened
-        await hosted.submit(
-            session_id, text, images, emit=_ignore, busy="steer", receipt=self._receipt(row)
-        )
+        await hosted.submit(session_id, text, images, emit=_ignore, busy="steer", receipt=self._receipt(row))
         return True
 
     async def _command(self, name: str, rest: str) -> None:

@@ -77,7 +77,9 @@ class Deliveries:
 
         unknown, again = await self._database.append(work)
         if unknown or again:
-            log.warning("%d messages were cut off while being sent, %d are sent again", unknown + again, again)
+            log.warning(
+                "%d messages were cut off while being sent, %d are sent again", unknown + again, again
+            )
 
     async def serve(self) -> None:
         """Send what is due, also what other processes put into the outbox, until cancelled."""
@@ -184,9 +186,7 @@ class Deliveries:
             if wait_s is not None:
                 wait_s = min(wait_s, 3600.0)
                 until_s = self._clock.monotonic_s() + wait_s
-                self._paused_until_s[channel.name] = max(
-                    self._paused_until_s.get(channel.name, 0.0), until_s
-                )
+                self._paused_until_s[channel.name] = max(self._paused_until_s.get(channel.name, 0.0), until_s)
             else:
                 wait_s = min(2.0 ** (attempts - 1), _LONGEST_WAIT_S) * (1 - 0.25 * random.random())
             again_ms = now_ms + int(wait_s * 1000) + 1

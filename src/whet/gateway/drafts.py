@@ -48,7 +48,13 @@ class Draft:
     """One turn's message while it grows. `first_after_s`: a turn that is done by then has none."""
 
     def __init__(
-        self, database: Database, channel: Channel, chat: Chat, deliveries: Deliveries, *, first_after_s: float
+        self,
+        database: Database,
+        channel: Channel,
+        chat: Chat,
+        deliveries: Deliveries,
+        *,
+        first_after_s: float,
     ) -> None:
         self.chat = chat
         self._database = database

@@ -91,7 +91,7 @@ class Files:
 
 
 def safe_name(name: str) -> str:
-    """Give a file's own name: no folders, no hidden file, nothing that can't be seen, at most 80 characters."""
+    """Give a file's own name: no folders, not hidden, nothing that can't be seen, at most 80 characters."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
     kept = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._")
     stem, suffix = os.path.splitext(kept)
@@ -118,4 +118,8 @@ def _image_type(data: bytes) -> str:
 def _why(error: Exception) -> str:
     if isinstance(error, SendFailed):
         return error.reason
-    return error.message if isinstance(error, WhetError) else str(error.strerror if isinstance(error, OSError) else error)
+    return (
+        error.message
+        if isinstance(error, WhetError)
+        else str(error.strerror if isinstance(error, OSError) else error)
+    )

@@ -72,7 +72,9 @@ class Intake:
             chat_id = chats.chat_at(connection, update.place).id
             if over > 1:
                 return 0, "flooded"
-            text = f"That was a lot at once: {self._parts.settings.flood_per_minute} messages a minute are read."
+            text = (
+                f"That was a lot at once: {self._parts.settings.flood_per_minute} messages a minute are read."
+            )
             return self._tell(connection, chat_id, f"{text} This one was not.", now_ms), "flooded"
         if update.verb == "edit":
             return self._edited(connection, update, now_ms), "known"

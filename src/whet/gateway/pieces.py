@@ -13,8 +13,8 @@ _ROOM = 40  # for a fence that is closed, and one that is opened again
 
 
 def pieces(text: str, limit: int) -> list[str]:
-    """Split Markdown into pieces of at most `limit` characters (at least 200); nothing is lost but white space
-    at the cuts, and fences are added."""
+    """Split Markdown into pieces of at most `limit` characters (at least 200); nothing is lost but white
+    space at the cuts, and fences are added."""
     limit = max(limit, 200)
     text = text.strip("\n")
     found: list[str] = []
@@ -62,7 +62,7 @@ def _after(fence: str, piece: str) -> str:
         if found is None:
             continue
         if not fence:
-            fence = line.strip()[:_ROOM - 10]
+            fence = line.strip()[: _ROOM - 10]
         elif _closes(line, fence):
             fence = ""
     return fence

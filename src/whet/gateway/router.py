@@ -1,7 +1,8 @@
 """Who may talk here, whose memory they talk to, and when a group is answered.
 
 Closed by default: who is neither in the gateway's file nor paired gets a code at most. What a person calls
-themselves or a group decides nothing; the platform's ids do. It does not know turns, nor how anything is sent.
+themselves or a group decides nothing; the platform's ids do. It does not know turns, nor how anything is
+sent.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 _MOST_PEOPLE = 5_000
 
 Verdict = Literal["taken", "known", "ignored", "offered", "flooded"]
-"""What became of an update: it is in the inbox, it was before, nobody answers it, its sender was given a code,
-or its sender has sent too many."""
+"""What became of an update: it is in the inbox, it was before, nobody answers it, its sender was given a
+code, or its sender has sent too many."""
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -89,9 +90,7 @@ class Router:
             return True
         return self._channels[update.place.channel].groups == "mention" and update.mentions_us
 
-    def offer(
-        self, connection: apsw.Connection, update: Incoming, code: str, now_ms: int
-    ) -> bool:
+    def offer(self, connection: apsw.Connection, update: Incoming, code: str, now_ms: int) -> bool:
         """Keep a pairing code for a stranger who writes to the bot alone; False where none is given."""
         place = update.place
         if place.is_group or not self._channels[place.channel].pairing:

@@ -22,7 +22,7 @@ from whet.app.hosted import Hosted
 from whet.app.people import Switchboard
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import StoreError, WhetError
+from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
 from whet.gateway.asking import Asking
 from whet.gateway.channel import Channel, Outgoing, SendFailed
@@ -110,9 +110,10 @@ class Gateway:
                 done, _ = await asyncio.wait({*listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 listening -= done
         finally:
-            for task in (*listening, *chores, stopping):
+            stopping.cancel()
+            for task in (*listening, *chores):
                 task.cancel()
-            await asyncio.gather(*listening, *chores, stopping, return_exceptions=True)
+            await asyncio.gather(*listening, *chores, return_exceptions=True)
         ended = await conversations.drain(self.parts.settings.drain_s)
         await self.parts.deliveries.drain(_SEND_S)
         for seat in self._seats:
@@ -157,24 +158,26 @@ class Gateway:
             self.app.database.submit(work)
 
 
-async def serve(
-    home: Home,
-    settings: Settings,
-    secrets: Mapping[str, str],
-    text: GatewayText,
-    seats: Sequence[Seat],
-    *,
-    workspace: Path,
-    commander: Commander,
-    say: Say,
-) -> int:
+class Setup(msgspec.Struct, frozen=True):
+    """What a gateway is started with. `workspace` is the owner's folder."""
+
+    home: Home
+    settings: Settings
+    secrets: Mapping[str, str]
+    text: GatewayText
+    seats: Sequence[Seat]
+    workspace: Path
+
+
+async def serve(setup: Setup, commander: Commander, say: Say) -> int:
     """Run a gateway in this process until it is told to stop; gives the exit code. Raises WhetError.
 
     Turns that do not end in time are left as a crash would leave them, and go on at the next start.
     """
+    home, settings, seats = setup.home, setup.settings, setup.seats
     locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
     people = Switchboard()
-    app = await App.start(home, settings, secrets, people, workspace, source="gateway")
+    app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
     limits = settings.gateway
     hosted = Hosted(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
     stop = asyncio.Event()
@@ -182,7 +185,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        ended = await Gateway(app, hosted, seats, text, say).run(commander, stop)
+        ended = await Gateway(app, hosted, seats, setup.text, say).run(commander, stop)
         if not ended:
             say("turns that still run go on at the next start")
             app.processes.close()
@@ -194,6 +197,3 @@ async def serve(
         for lock in locks:
             lock.release()
     return 0 if stop.is_set() else 1
-
-
-__all__ = ["Gateway", "WhetError", "serve"]

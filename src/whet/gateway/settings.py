@@ -32,8 +32,8 @@ _OPENERS: dict[Kind, tuple[str, tuple[str, ...]]] = {
 
 
 class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it; `groups`:
-    mention answers in groups whoever is let in and names the bot. A webhook listens on `listen` and posts to
+    """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it;
+    `groups`: mention answers in groups whoever is let in and names the bot. A webhook listens on `listen` and posts to
     `url`."""
 
     kind: Kind
@@ -87,7 +87,9 @@ def read_gateway(path: Path) -> GatewayText:
         raise ConfigError(f"{path} has no channel", hint=_HINT)
     for name in read.people:
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"{path}: {name!r} can't be a person's name", hint="small letters, digits and -")
+            raise ConfigError(
+                f"{path}: {name!r} can't be a person's name", hint="small letters, digits and -"
+            )
     return read
 
 

@@ -1,7 +1,8 @@
 """Telegram: a bot that hears by long polling and answers in Telegram's HTML.
 
 Long polling, because it needs no address that the internet can reach. An update is acknowledged (by the next
-poll's offset) only after it was stored. Sends are not idempotent here: what may have arrived is not sent again.
+poll's offset) only after it was stored. Sends are not idempotent here: what may have arrived is not sent
+again.
 """
 
 from __future__ import annotations
@@ -46,12 +47,6 @@ class _User(msgspec.Struct):
     @property
     def shown(self) -> str:
         return self.username or self.first_name
-
-
-class _Entity(msgspec.Struct):
-    type: str
-    offset: int = 0
-    length: int = 0
 
 
 class _File(msgspec.Struct):

@@ -30,8 +30,8 @@ def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> t
 async def download(
     client: httpx2.AsyncClient, url: str, most_bytes: int, headers: Mapping[str, str] | None = None
 ) -> bytes:
-    """Get a file, stopping when it is larger than `most_bytes`. Raises SendFailed, without the address: it may
-    hold a token."""
+    """Get a file, stopping when it is larger than `most_bytes`. Raises SendFailed, without the address: it
+    may hold a token."""
     host = urlsplit(url).hostname
     data = bytearray()
     try:

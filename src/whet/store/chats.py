@@ -103,9 +103,7 @@ def set_draft(connection: apsw.Connection, chat_id: int, ref: str) -> None:
     connection.execute("UPDATE gateway_chats SET draft = ? WHERE id = ?", (ref, chat_id))
 
 
-def receive(
-    connection: apsw.Connection, place: Place, update_id: str, body: str, now_ms: int
-) -> int | None:
+def receive(connection: apsw.Connection, place: Place, update_id: str, body: str, now_ms: int) -> int | None:
     """Put an update into the inbox and give its number; None where it was there before."""
     chat_id = chat_at(connection, place).id
     connection.execute(
@@ -140,10 +138,10 @@ def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
 
 
 def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
-    """Change what a waiting update says, or drop it where `body` is empty; False where none of that name waits."""
+    """Change what a waiting update says, or drop it where `body` is empty; False where none of it waits."""
     row = connection.execute(
-        "SELECT id FROM gateway_inbox WHERE chat = ? AND state = 'waiting' AND json_extract(body, '$.ref') = ?"
-        " ORDER BY id DESC LIMIT 1",
+        "SELECT id FROM gateway_inbox WHERE chat = ? AND state = 'waiting'"
+        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
         (chat_id, ref),
     ).fetchone()
     if row is None:
@@ -212,7 +210,13 @@ def begin_sending(connection: apsw.Connection, row_id: int) -> None:
 
 
 def end_sending(
-    connection: apsw.Connection, row_id: int, state: OutState, *, ref: str = "", error: str = "", again_ms: int = 0
+    connection: apsw.Connection,
+    row_id: int,
+    state: OutState,
+    *,
+    ref: str = "",
+    error: str = "",
+    again_ms: int = 0,
 ) -> None:
     """Say what came of it; queued with a time to try again at."""
     connection.execute(
@@ -285,11 +289,16 @@ def _counts(connection: apsw.Connection, channel: str) -> ChannelCounts:
         (channel,),
     ).fetchone()
     return ChannelCounts(
-        channel,
-        number("SELECT count(*) FROM gateway_chats WHERE channel = ?"),
-        *(number(inbox, state) for state in ("waiting", "begun")),
-        *(number(outbox, state) for state in ("queued", "sending", "sent", "unknown", "failed")),
-        last[0] if last else "",
+        channel=channel,
+        chats=number("SELECT count(*) FROM gateway_chats WHERE channel = ?"),
+        waiting=number(inbox, "waiting"),
+        begun=number(inbox, "begun"),
+        queued=number(outbox, "queued"),
+        sending=number(outbox, "sending"),
+        sent=number(outbox, "sent"),
+        unknown=number(outbox, "unknown"),
+        failed=number(outbox, "failed"),
+        last_error=last[0] if last else "",
     )
 
 

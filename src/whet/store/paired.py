@@ -80,7 +80,9 @@ def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tup
         )
     channel, user, name, chat_id = row
     connection.execute("DELETE FROM gateway_codes WHERE channel = ? AND user = ?", (channel, user))
-    connection.execute("INSERT OR REPLACE INTO gateway_people VALUES (?, ?, ?, ?)", (channel, user, name, now))
+    connection.execute(
+        "INSERT OR REPLACE INTO gateway_people VALUES (?, ?, ?, ?)", (channel, user, name, now)
+    )
     return Paired(channel, user, name, now), chat_id
 
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tests.confirm.vendors.telegram import TOKEN, TelegramServer, _error, parse
+from tests.confirm.vendors.telegram import TOKEN, BadText, TelegramServer, _error, parse
 
 
 class TelegramChat(TelegramServer):
@@ -96,6 +96,7 @@ class TelegramChat(TelegramServer):
 
     def wait_said(self, text: str, chat: int = 7, timeout_s: float = 20.0) -> list[str]:
         """Wait until some message in a chat holds this text."""
+
         def there() -> list[str] | None:
             said = self.said(chat)
             return said if any(text in one for one in said) else None
@@ -223,7 +224,9 @@ class TelegramChat(TelegramServer):
         if not found:
             return _error(400, "Bad Request: message to edit not found")
         if found[0]["raw"] == body["text"]:
-            return _error(400, "Bad Request: message is not modified: specified new message content is the same")
+            return _error(
+                400, "Bad Request: message is not modified: specified new message content is the same"
+            )
         self.edits += 1
         keyboard = body.get("reply_markup", {}).get("inline_keyboard", [])
         self.note(lambda: found[0].update(text=text, raw=body["text"], buttons=keyboard))
@@ -232,7 +235,7 @@ class TelegramChat(TelegramServer):
     def _checked(self, body: dict[str, Any]) -> str | JSONResponse:
         try:
             text = parse(body["text"]).text if body.get("parse_mode") == "HTML" else body["text"]
-        except Exception as error:
+        except BadText as error:
             return _error(400, f"Bad Request: can't parse entities: {error}")
         if not text.strip():
             return _error(400, "Bad Request: message text is empty")

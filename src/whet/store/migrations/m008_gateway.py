@@ -13,7 +13,7 @@ CREATE TABLE gateway_chats (               -- a person's conversation in one pla
   user TEXT NOT NULL,
   is_group INTEGER NOT NULL,
   session_id TEXT NOT NULL DEFAULT '',
-  draft TEXT NOT NULL DEFAULT '',          -- the message that shows the running answer; ? while it is being sent
+  draft TEXT NOT NULL DEFAULT '',          -- the message that shows the running answer; ? while it is sent
   UNIQUE (channel, chat, thread, user)
 );
 CREATE INDEX gateway_chats_by_session ON gateway_chats (session_id);
