@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.confirm.vendors.telegram import TOKEN
+from whet.app.build import App
+from whet.app.hosted import Hosted
+from whet.app.people import Switchboard
+from whet.cli.commands import builtin_commands
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.gateway.chat import Commander
+from whet.gateway.lock import TokenLock
+from whet.gateway.server import Gateway
+from whet.gateway.settings import open_channels, read_gateway
 from whet.practice.server import PracticeServer
 
 TELEGRAM = """\
@@ -31,14 +45,13 @@ class GatewayProcess:
         self.home = home
         home.mkdir(parents=True, exist_ok=True)
         (home / "gateway.toml").write_text(file)
-        lines = "\n".join(f"  {name}: {value}" for name, value in settings.items())
+        mode = settings.pop("mode", "auto")
+        settings.setdefault("stream_after_s", 0)
         (home / "config.yaml").write_text(
             f"model:\n  provider: practice\n  base_url: {model.base_url}\n  model: practice\n"
-            f"approval:\n  mode: {settings.pop('mode', 'auto')}\n"
-            f"gateway:\n  stream_after_s: 0\n"
+            f"approval:\n  mode: {mode}\ngateway:\n"
             + "".join(f"  {name}: {value}\n" for name, value in settings.items())
         )
-        del lines
         self.process: subprocess.Popen[bytes] | None = None
 
     def environ(self) -> Mapping[str, str]:
@@ -92,3 +105,49 @@ def running(process: GatewayProcess) -> Iterator[GatewayProcess]:
     finally:
         if process.process is not None and process.process.poll() is None:
             process.kill()
+
+
+@contextmanager
+def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
+    """Serve the same home in a thread of this process: starts at once, and can't be killed."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def main() -> None:
+        home = Home(gateway.home)
+        text = read_gateway(home.gateway)
+        secrets = load_secrets(home, gateway.environ())
+        settings = load(home, {}, environ=gateway.environ()).settings
+        people = Switchboard()
+        work = gateway.home / "work"
+        work.mkdir(exist_ok=True)
+        seats = open_channels(text, secrets)
+        locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
+        app = await App.start(home, settings, secrets, people, work, source="gateway")
+        hosted = Hosted(app, people, idle_after_s=settings.gateway.idle_after_s)
+        stop = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stop))
+        try:
+            await Gateway(app, hosted, seats, text, print).run(Commander(list(builtin_commands())), stop)
+        finally:
+            await hosted.aclose()
+            await app.aclose()
+            for lock in locks:
+                lock.release()
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    loop, stop = started.result(20)
+    try:
+        yield gateway
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        assert not thread.is_alive(), "the gateway did not end"

@@ -28,6 +28,7 @@ from whet.gateway.server import Setup, serve
 from whet.gateway.settings import GatewayText, open_channels, read_gateway
 from whet.store import chats, paired
 from whet.store.database import Database
+from whet.visible import visible
 
 _SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -124,13 +125,10 @@ def _rows(home: Home, text: GatewayText, stored: _Stored) -> list[dict[str, Any]
     rows: list[dict[str, Any]] = []
     for seat in open_channels(text, load_secrets(home, os.environ)):
         name = seat.channel.name
-        counted = msgspec.to_builtins(stored.counts[name]) if name in stored.counts else {}
-        numbers = {field: counted.get(field, 0) for field in (*_SHOWN, "sent")}
+        counted = stored.counts.get(name) or chats.ChannelCounts(name)
+        row: dict[str, Any] = msgspec.structs.asdict(counted)
         process = holder(home.root / "gateway", seat.secrets)
-        error = counted.get("last_error", "")
-        rows.append(
-            {"channel": name, "kind": seat.text.kind, "process": process, **numbers, "last_error": error}
-        )
+        rows.append({**row, "kind": seat.text.kind, "process": process})
     return rows
 
 
@@ -155,10 +153,12 @@ def pair_list(home: Home, as_json: bool) -> None:
         emit_json({"paired": people, "waiting": waiting})
         return
     for one in people:
-        click.echo(f"{one.channel}  {one.user}  {printable(one.name)}  since {one.since[:10]}")
+        click.echo(f"{one.channel}  {one.user}  {visible(one.name, 60)}  since {one.since[:10]}")
     for one in waiting:
         until = datetime.fromtimestamp(one.expires_ms / 1000, UTC).strftime("%H:%M UTC")
-        click.echo(f"{one.channel}  {one.user}  {printable(one.name)}  waits, its code is good until {until}")
+        click.echo(
+            f"{one.channel}  {one.user}  {visible(one.name, 60)}  waits, its code is good until {until}"
+        )
     if not people and not waiting:
         click.echo("Nobody was let in by a code, and nobody waits.")
 
@@ -185,7 +185,7 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
     if as_json:
         emit_json(person)
     else:
-        click.echo(f"{printable(person.name)} ({person.channel} {person.user}) is let in.")
+        click.echo(f"{visible(person.name, 60)} ({person.channel} {person.user}) is let in.")
 
 
 @pair.command("remove")

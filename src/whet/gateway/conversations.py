@@ -272,7 +272,9 @@ class Conversation:
                 self._collect()
                 return False
             await asyncio.wait({self._turn}, timeout=0.05)  # it is being opened
-        await hosted.submit(session_id, text, images, emit=_ignore, busy="steer", receipt=self._receipt(row))
+        await hosted.submit(
+            session_id, text, images, emit=_ignore, busy="steer", receipt=self._receipt(row, session_id)
+        )
         return True
 
     async def _command(self, name: str, rest: str) -> None:
@@ -323,26 +325,39 @@ class Conversation:
             await parts.drafts.settled(self.chat_id)
             parts.deliveries.wake(self.chat_id)
 
-    def _receipt(self, row: InRow | None) -> Receipt:
+    def _receipt(self, row: InRow | None, steered: str = "") -> Receipt:
+        """Say what is stored with a message. `steered`: the session whose running turn it is given to; where
+        that had just answered, the answer goes out before the turn goes on."""
+        now_ms = self.parts.clock.unix_ms()
+
         def stored(connection: apsw.Connection) -> Sequence[Queued]:
             if row is not None:
                 chats.mark(connection, row.id, "begun")
+            session = self.parts.hosted.opened(steered) if steered else None
+            if session is not None and session.log.turn_number:
+                last = session.log.messages[-1]
+                bodies = self._written(connection, last.text) if last.is_final else []
+                chats.post(connection, self.chat_id, bodies, now_ms)
             return ()
 
         return Receipt(stored, self._ended)
+
+    def _written(self, connection: apsw.Connection, text: str) -> list[str]:
+        """Write an answer as the messages that it takes, the first one in the draft's place."""
+        place = chats.chat(connection, self.chat_id).place
+        limit = self.parts.channels[place.channel].limits.message_chars
+        messages = [Outgoing(piece) for piece in pieces(text, limit) if piece]
+        if messages:
+            messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
+        return [msgspec.json.encode(message).decode() for message in messages]
 
     def _ended(self, turn: Turn, reason: EndReason, text: str) -> AtEnd:
         """Cross off what the turn took in and queue what answers it, in the turn's last transaction."""
         now_ms = self.parts.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
-            place = chats.chat(connection, self.chat_id).place
-            limit = self.parts.channels[place.channel].limits.message_chars
             chats.finish_begun(connection, self.chat_id)
-            messages = [Outgoing(piece) for piece in pieces(_answer(turn, reason, text), limit) if piece]
-            if messages:
-                messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
-            bodies = [msgspec.json.encode(message).decode() for message in messages]
+            bodies = self._written(connection, _answer(turn, reason, text))
             chats.post(connection, self.chat_id, bodies, now_ms)
             return ()
 

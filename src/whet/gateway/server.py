@@ -33,6 +33,7 @@ from whet.gateway.files import Files
 from whet.gateway.intake import Intake
 from whet.gateway.lock import TokenLock
 from whet.gateway.router import Router
+from whet.gateway.sending import send_file_tool
 from whet.gateway.settings import GatewayText, Seat
 from whet.log import mask
 from whet.store import chats
@@ -90,6 +91,8 @@ class Gateway:
             files=files,
         )
 
+        app.tools.add(send_file_tool(self._post, settings.file_bytes))
+
     async def run(self, commander: Commander, stop: asyncio.Event) -> bool:
         """Serve until `stop` is set or every channel has failed for good; then let what runs end.
 
@@ -142,6 +145,21 @@ class Gateway:
                 while await self.app.database.write(lambda db, before=before_ms: chats.prune(db, before)):
                     await asyncio.sleep(0.1)
             await asyncio.sleep(_PRUNE_EVERY_S)
+
+    async def _post(self, session_id: str, message: Outgoing) -> bool:
+        body, now_ms = msgspec.json.encode(message).decode(), self.app.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> int:
+            chat = chats.chat_of_session(connection, session_id)
+            if chat is None:
+                return 0
+            chats.post(connection, chat.id, [body], now_ms)
+            return chat.id
+
+        chat_id = await self.app.database.append(work)
+        if chat_id:
+            self.parts.deliveries.wake(chat_id)
+        return bool(chat_id)
 
     def _reviewed(self, finished: ReviewFinished) -> None:
         """Tell the conversation what a review of it saved, quietly."""

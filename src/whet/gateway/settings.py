@@ -33,8 +33,8 @@ _OPENERS: dict[Kind, tuple[str, tuple[str, ...]]] = {
 
 class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it;
-    `groups`: mention answers in groups whoever is let in and names the bot. A webhook listens on `listen` and posts to
-    `url`."""
+    `groups`: mention answers in groups whoever is let in and names the bot. A webhook listens on
+    `listen` and posts to `url`."""
 
     kind: Kind
     name: str = ""

@@ -258,15 +258,15 @@ class ChannelCounts(msgspec.Struct, frozen=True):
     """How much waits on a channel, and what went wrong."""
 
     channel: str
-    chats: int
-    waiting: int
-    begun: int
-    queued: int
-    sending: int
-    sent: int
-    unknown: int
-    failed: int
-    last_error: str
+    chats: int = 0
+    waiting: int = 0
+    begun: int = 0
+    queued: int = 0
+    sending: int = 0
+    sent: int = 0
+    unknown: int = 0
+    failed: int = 0
+    last_error: str = ""
 
 
 def counts(connection: apsw.Connection) -> list[ChannelCounts]:

@@ -144,6 +144,7 @@ class TelegramChat(TelegramServer):
         form = await request.form()
         upload: Any = form["document"]
         data = await upload.read()
+        await form.close()
         one = {"chat": form["chat_id"], "name": upload.filename, "data": data, "caption": form["caption"]}
         self._sent_number += 1
         self.note(lambda: self.documents.append(one))
