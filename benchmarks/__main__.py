@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from benchmarks import (
+    api,
     confirm,
     context,
     context_host,
@@ -40,12 +41,15 @@ BENCHMARKS: dict[str, Benchmark] = {
     "context": context.run,
     "confirm": confirm.run,
     "warm": warm.run,
+    "warm-mining": warm.run_mining,
+    "warm-world": warm.run_world,
     "context-host": context_host.run,
     "learning": learning.run,
     "gate": learning_gate.run,
     "review": review.run,
     "review-kills": review.run_kills,
     "moving": moving.run,
+    "api": api.run,
 }
 
 

@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import apsw
@@ -19,7 +20,7 @@ import msgspec
 from tests.config.planted import planted
 from tests.warm.stores import SPECS
 
-from benchmarks.measure import ROOT
+from benchmarks.measure import ROOT, clean_environment
 from benchmarks.table import Row
 from whet.agent.loop import run_turn
 from whet.app.build import App
@@ -132,16 +133,25 @@ def mining(count: int, messages: int) -> Row:
         done = subprocess.run(
             [sys.executable, "-c", _MINE, name], capture_output=True, text=True, check=True, cwd=ROOT
         )
+        began_s = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "whet", "warm", "build", "bench", "--json"],
+            env=clean_environment(WHET_HOME=name),
+            capture_output=True,
+            check=True,
+        )
+        build_s = time.perf_counter() - began_s
     read, wall_s, cpu_s, peak_mb = (float(part) for part in done.stdout.split())
     rate = read / cpu_s
     return Row(
         "warm-mining",
-        f"mining {int(read):,} messages of {count:,} sessions: messages per second of CPU, peak memory",
-        "≥ 50,000/s, ≤ 150 MB; 10,000 sessions in ≤ 30 s",
-        f"{rate:,.0f}/s, {peak_mb:.0f} MB, {wall_s:.1f} s",
+        f"mining {int(read):,} messages of {count:,} sessions: messages per second of CPU, peak memory;"
+        " the whole of `whet warm build`",
+        "≥ 50,000/s, ≤ 150 MB; ≤ 30 s",
+        f"{rate:,.0f}/s, {peak_mb:.0f} MB ({wall_s:.1f} s); {build_s:.1f} s",
         "no peer mines its store",
-        rate >= 50_000 and peak_mb <= 150 and wall_s <= 30,
-        COMMAND,
+        rate >= 50_000 and peak_mb <= 150 and build_s <= 30,
+        f"{COMMAND}-mining",
     )
 
 
@@ -277,7 +287,7 @@ def world(seeds: int) -> list[Row]:
                 f"{arms}; fewer {text}",
                 "-",
                 good,
-                COMMAND,
+                f"{COMMAND}-world",
             )
         )
     return made
@@ -306,5 +316,15 @@ def redaction() -> Row:
 
 
 def run(runs: int, full: bool) -> list[Row]:
-    """All rows."""
-    return [mining(10_000, 1_000_000), starting(runs), caching(), *world(20), redaction()]
+    """What takes seconds."""
+    return [starting(runs), caching(), redaction()]
+
+
+def run_mining(runs: int, full: bool) -> list[Row]:
+    """A million messages: about a minute to write them, less to mine them."""
+    return [mining(10_000, 1_000_000)]
+
+
+def run_world(runs: int, full: bool) -> list[Row]:
+    """Twenty depots with something to learn and twenty without."""
+    return world(20)

@@ -18,6 +18,7 @@ def cases() -> list[Case]:
     return [
         *_said(),
         *_corrected(),
+        *_said_no(),
         *_observed(),
         *_recovered(),
         *_files(),
@@ -171,6 +172,57 @@ def _corrected() -> Iterator[Case]:
             Say("Done."),
         ]
         yield Case(f"corrected-{number}", "corrected", steps, [add(claim, correction)])
+
+
+def _said_no() -> Iterator[Case]:
+    """A message that begins with no, and goes on to say how it is: that is what it is quoted for."""
+    told = (
+        ("No, staging runs on stg-4.acme.net, not on stg-1.", "Staging runs on stg-4.acme.net."),
+        (
+            "No. Releases are cut on Mondays from the branch ship.",
+            "Releases are cut on Mondays from branch ship.",
+        ),
+        (
+            "Nope, migrations go through ./bin/migrate --safe here.",
+            "Migrations go through `./bin/migrate --safe`.",
+        ),
+        ("no - the fixtures live in tests/data/orders.json", "The fixtures live in tests/data/orders.json."),
+        (
+            "No, that's not the file. The rates are in config/rates.toml.",
+            "The rates are in config/rates.toml.",
+        ),
+        (
+            "Wrong. Our week starts on Sunday, count from there.",
+            "The user's week starts on Sunday.",
+        ),
+        ("No, no, I meant the Lisbon office: its printer is lp-7.", "The Lisbon office's printer is lp-7."),
+        (
+            "No, don't use sudo; the service user is called deployer.",
+            "The service user is called deployer; don't use sudo.",
+        ),
+        ("Nein, die Rechnungen liegen in archiv/2026.", "Die Rechnungen liegen in archiv/2026."),
+        (
+            "No, please: British spelling in everything that customers read.",
+            "British spelling in everything that customers read.",
+        ),
+        (
+            "no, not pytest. we run `./check --fast` before every push",
+            "Before every push `./check --fast` is run, not pytest.",
+        ),
+        (
+            "No! Never restart the queue in office hours, ask Priya first.",
+            "Never restart the queue in office hours; ask Priya first.",
+        ),
+    )
+    for number, (correction, claim) in enumerate(told):
+        steps: list[Step] = [
+            User("Please get this ready."),
+            Run("terminal", "ls", "README.md\nsrc\ntests"),
+            Say("I took the usual way. All is ready."),
+            User(correction),
+            Say("Understood, done that way."),
+        ]
+        yield Case(f"said_no-{number}", "said_no", steps, [add(claim, correction)])
 
 
 def _observed() -> Iterator[Case]:

@@ -81,6 +81,22 @@ def test_a_loop_ends_at_the_limit_of_steps_and_keeps_what_it_saved(tmp_path: Pat
     asyncio.run(main())
 
 
+def test_a_model_that_stalls_is_stopped_at_the_time_limit_and_what_was_saved_stays(tmp_path: Path) -> None:
+    stalls = Reply("never", fault=Fault(stall_after=-1))
+
+    async def main() -> None:
+        settings = {"review.timeout_s": "0.5"}
+        async with bench(tmp_path, corrected(SAVED[0], stalls), settings=settings) as b:
+            await talk(b)
+            [done] = await b.review()
+            b.server.release()
+            assert done.state == "saved" and "limit" in done.note
+            assert b.memory().count("./check --fast") == 1
+            assert await b.review() == [], "it has come to its end"
+
+    asyncio.run(main())
+
+
 def test_a_revoked_key_is_one_line_and_the_review_waits_for_the_person(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, corrected(REVOKED, *SAVED)) as b:

@@ -68,9 +68,9 @@ def furnish(folder: Path) -> None:
     (folder / "utf.txt").write_text("größe 値 размер\n" * 3)
 
 
-def cases(url: str) -> Iterator[Case]:
-    """Give every case."""
-    for n in range(12):
+def cases(url: str, rounds: int = 12) -> Iterator[Case]:
+    """Give every case, those of the common kinds so many times with other words."""
+    for n in range(rounds):
         sh = lambda command, label, **more: Case("terminal", {"command": command, **more}, label)  # noqa: E731
         yield sh(f"grep -n f{n} src/mod{n}.py", "ok")
         yield sh(f"grep nowhere{n} src/mod{n}.py", "ok")
@@ -152,14 +152,14 @@ def _odd(url: str) -> Iterator[Case]:
     yield Case("todo", {"items": "nothing"}, "failed")
 
 
-async def run_cases(folder: Path, database: Database) -> list[tuple[Case, StoredCall]]:
+async def run_cases(folder: Path, database: Database, rounds: int) -> list[tuple[Case, StoredCall]]:
     """Run every case with the real tools and give each as the store would have it."""
     furnish(folder)
     pool, processes = ToolPool(2), Processes()
     tools = {tool.name: tool for tool in _tools(pool, processes, database)}
     try:
         with PracticeServer() as server:
-            found = list(cases(server.url))
+            found = list(cases(server.url, rounds))
             places = asyncio.Semaphore(4)
 
             async def one(number: int, case: Case) -> tuple[Case, StoredCall]:

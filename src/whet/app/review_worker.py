@@ -1,18 +1,23 @@
 """The worker of a program, composed: from what a process has, or from a home alone.
 
-A worker of its own needs no model settings, no person and no plugins: the order names the model, and a
-review asks nobody and runs nobody's code.
+A worker of its own needs no model settings and no person: the order names the model, and a review asks
+nobody. Plugins that the home enables are loaded for what they bring to it: providers, skills, memories that
+hear of what is learned. None of their tools or hooks runs in a review.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.agent.session import Limits
+from whet.app import plugged
 from whet.app.learning import Learning
+from whet.app.memories import Told, offer_skills
+from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.reviews import Needs, Reviews
 from whet.app.standing import Standing
@@ -26,7 +31,8 @@ from whet.contract.events import ReviewFinished
 from whet.contract.protocols import ModelLink, Provider
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
-from whet.providers.connect import connect_one
+from whet.providers.connect import connect, connect_one
+from whet.providers.link import ServerProvider
 from whet.review.budget import Budget
 from whet.review.fork import PROBES, Nobody, Parts
 from whet.review.order import Order
@@ -34,6 +40,9 @@ from whet.review.worker import Worker
 from whet.store.database import Database
 from whet.tools.files import file_tools
 from whet.tools.sessions import session_tools
+
+if TYPE_CHECKING:
+    from whet.plugins.load import Loaded
 
 
 def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
@@ -66,16 +75,34 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
     clock, pool, practice = SystemClock(), ToolPool(), PracticeHost()
     database = Database.open(home.database, clock)
     reviews: Reviews | None = None
+    plugins: Loaded | None = None
+    told: Told | None = None
+
+    def others(model: ModelSettings) -> Provider | None:
+        return plugged.provider(plugins, model, secrets)
+
+    def dial(model: ModelSettings) -> Provider:
+        return connect(practice.reach(model), settings.fallback, secrets, others=others)
+
     try:
         learning = Learning(database, clock, home, settings)
+        plugins = plugged.load(PluginNeeds(home, settings, home.root, (), dial))
+        if plugins is not None:
+            learning.trust(plugins.tools)
+            offer_skills(plugins, learning)
+            told = Told(plugins.memories, learning) if plugins.memories else None
         standing = Standing(database, clock)
         reviews = Reviews(
-            Needs(home, settings, secrets, database, clock, learning, standing, pool, practice.reach)
+            Needs(home, settings, secrets, database, clock, learning, standing, pool, practice.reach, others)
         )
         yield reviews
     finally:
         if reviews is not None:
             await reviews.aclose()
+        if told is not None:
+            await told.aclose()
+        if plugins is not None:
+            plugins.close()
         pool.close()
         practice.close()
         database.close()
@@ -91,12 +118,17 @@ def _connect(needs: Needs, order: Order) -> tuple[Provider, bool]:
     """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
     settings = needs.settings.review
     if settings.model:
-        return connect_one(needs.reach(_other(order.runtime.model, settings)), needs.secrets), False
+        return _open(needs, _other(order.runtime.model, settings)), False
     if settings.provider or settings.base_url:
         raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
-    provider = connect_one(needs.reach(order.runtime.model), needs.secrets)
-    provider.wiring.keys.prefer(order.runtime.key_name)
+    provider = _open(needs, order.runtime.model)
+    if isinstance(provider, ServerProvider):
+        provider.wiring.keys.prefer(order.runtime.key_name)
     return provider, True
+
+
+def _open(needs: Needs, model: ModelSettings) -> Provider:
+    return needs.others(model) or connect_one(needs.reach(model), needs.secrets)
 
 
 def _other(model: ModelSettings, settings: ReviewSettings) -> ModelSettings:

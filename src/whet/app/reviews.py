@@ -54,7 +54,7 @@ PATIENCE_S = 150.0
 
 class Needs(msgspec.Struct, frozen=True):
     """What reviews take from the program that they run in. `reach` makes an address of the provider
-    `practice`, which may have none of its own."""
+    `practice`, which may have none of its own; `others` gives a plugin's provider where one is named."""
 
     home: Home
     settings: Settings
@@ -65,6 +65,7 @@ class Needs(msgspec.Struct, frozen=True):
     grants: GrantStore
     pool: ToolPool
     reach: Callable[[ModelSettings], ModelSettings]
+    others: Callable[[ModelSettings], Provider | None] = lambda _model: None
 
 
 class Reviews:

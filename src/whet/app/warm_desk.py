@@ -17,8 +17,10 @@ from whet.config import files
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.contract.tools import ToolSpec
+from whet.memory.correction import is_correction
+from whet.memory.effects import Effect, by_session, effects
 from whet.stats import Interval
-from whet.store import warm
+from whet.store import outcomes, warm
 from whet.store.database import Database
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions, Composed, compose
@@ -132,6 +134,16 @@ class WarmDesk(msgspec.Struct, frozen=True):
             else:
                 found.append(staleness(example, tools, now, state.last_win if state else ""))
         return found
+
+    def effects(self, template: Template) -> list[Effect | None]:
+        """Say of each example how sessions went with it and without; None for one that no session had."""
+
+        def read(db: apsw.Connection) -> list[Effect]:
+            turns = outcomes.turn_outcomes(db, is_correction)
+            return effects(outcomes.item_uses(db, ("example",)), by_session(turns))
+
+        found = {(one.item.name, one.item.hash): one for one in self.database.read_now(read)}
+        return [found.get((template.name, example.hash)) for example in template.examples]
 
     def hidden(self, template: Template) -> tuple[set[str], set[str]]:
         """Give the template's sessions that are private, and those that are not there."""

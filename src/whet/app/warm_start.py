@@ -18,7 +18,8 @@ from whet.clock import iso
 from whet.config.redact import redact
 from whet.context.tokens import list_tokens, text_tokens
 from whet.contract.errors import WhetError
-from whet.store import sessions, warm
+from whet.store import outcomes, sessions, warm
+from whet.store.outcomes import ContextItem
 from whet.store.warm import TemplateState, WarmStart
 from whet.warm.prime import PrimedLink, encode_prime, make_prime
 from whet.warm.select import Situation, pick, rank
@@ -115,8 +116,16 @@ async def _open(
     arm = "held_out" if held_out else "warm"
     row = WarmStart(template.name, template.hash, arm, wanted.chosen_by, len(chosen.examples))
     now = iso(warmth.clock.now())
+    items = [_item(template, example) for example in chosen.examples]
+    by_chance = wanted.chosen_by in ("auto", "default") and warmth.settings.holdout > 0
+
+    def record(db: apsw.Connection) -> None:
+        warm.record(db, session.id, row, now)
+        shown, held = ((), items) if held_out else (items, ())
+        outcomes.record_items(db, session.id, shown, held, randomised=by_chance)
+
     if held_out:
-        await warmth.database.write(lambda db: warm.record(db, session.id, row, now))
+        await warmth.database.write(record)
         _tell(session, opening, chosen.news)
         return
     # Redacted a second time: what counts as a secret here may not have been one where it was stored.
@@ -126,12 +135,18 @@ async def _open(
 
     def write(db: apsw.Connection) -> None:
         sessions.set_prime(db, session.id, prompt, encode_prime(prime))
-        warm.record(db, session.id, row, now)
+        record(db)
 
     await warmth.database.write(write)
     line = f"started warm with {template.name}: {len(shown)} example{'s' if len(shown) != 1 else ''}"
     session.link = PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line))
     opening.lengthen(list_tokens(prime.messages) + text_tokens(prime.addendum))
+
+
+def _item(template: Template, example: Example) -> ContextItem:
+    """Give an example as it is counted among what sessions began with."""
+    arguments = redact(msgspec.json.encode(example.arguments).decode())
+    return ContextItem("example", template.name, example.hash, f"{example.tool_name} {arguments}")
 
 
 def _redacted(example: Example) -> Example:

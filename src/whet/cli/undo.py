@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from whet.cli.learned import as_object, change_lines, with_desk
 from whet.cli.memory import require_home
-from whet.cli.output import emit_json
+from whet.cli.output import emit_json, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
-from whet.contract.errors import NotFound
+from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory.desk import Desk
 from whet.memory.forget import Step
+from whet.memory.purge import Purged
 from whet.memory.wording import summary
 from whet.store import sessions
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _BY_HAND = Origin("user", execution_context="command line")
+_WOULD = {"take back": "would take back", "drop": "would drop", "keep": "would keep"}
 
 
 @click.command(help="Take a learned change back; an undo can be undone too.")
@@ -36,29 +40,75 @@ def undo(home: Home, change: int, as_json: bool) -> None:
 @click.command(help="Take back all that was learned from a session.")
 @click.option("--session", "session_id", required=True, metavar="ID", help="The session's id or title.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken back.")
+@click.option("--purge", is_flag=True, help="Take the words out of the ledger too, for good.")
+@click.option("-y", "--yes", is_flag=True, help="With --purge: don't ask.")
 @_as_json
 @click.pass_obj
-def forget(home: Home, session_id: str, dry_run: bool, as_json: bool) -> None:
-    """Take back what rests on a session, skills compiled from it included."""
-    require_home(home)
+def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, as_json: bool) -> None:
+    """Take back what rests on a session, skills compiled from it included.
 
-    async def work(desk: Desk) -> list[Step]:
+    It can be undone, since the ledger keeps what it was; with --purge the ledger keeps no word of it.
+    """
+    if purge and dry_run:
+        raise click.UsageError("--purge and --dry-run don't go together")
+    require_home(home)
+    if purge and not yes:
+        _ask(session_id)
+
+    async def work(desk: Desk) -> tuple[list[Step], Purged | None]:
         try:
             found = await desk.database.read(lambda db: sessions.resolve(db, session_id))
         except NotFound:
             found = session_id  # deleted since; what was learned from it is still known by its id
-        return await desk.forget(found, _BY_HAND, dry_run=dry_run)
+        steps = await desk.forget(found, _BY_HAND, dry_run=dry_run)
+        return steps, await desk.purge(found) if purge else None
 
-    steps = with_desk(home, work)
+    steps, purged = with_desk(home, work)
     if as_json:
         rows = [{"what": step.what, "why": step.why, "change": as_object(step.row)} for step in steps]
-        return emit_json({"session_id": session_id, "dry_run": dry_run, "steps": rows})
-    if not steps:
+        if purge:  # the words are gone; they don't come back here
+            rows = [
+                {"what": step.what, "why": step.why, "change": {"id": step.row.id, "item": step.row.item}}
+                for step in steps
+            ]
+        return emit_json(
+            {"session_id": session_id, "dry_run": dry_run, "steps": rows}
+            | ({"purged": purged} if purged else {})
+        )
+    if not steps and not (purged and purged.rows):
         return click.echo("Nothing rests on that session.")
-    verb = {"take back": "would take back", "drop": "would drop", "keep": "would keep"}
-    done = {"take back": "took back", "drop": "dropped", "keep": "kept"}
     for step in steps:
-        why = f" ({step.why})" if step.why else ""
-        text = " ".join((step.row.after or step.row.before).split())[:80]
-        said = (verb if dry_run else done)[step.what]
-        click.echo(printable(f"{said} change {step.row.id}: {summary(step.row)}{why}: {text}"))
+        click.echo(_line(step, dry_run=dry_run, purged=purge))
+    if purged:
+        _say(purged, session_id)
+
+
+def _ask(session_id: str) -> None:
+    """Have the person say that they mean it. Raises WhetError without one."""
+    if not sys.stdin.isatty():
+        raise WhetError(
+            "nothing was purged: nobody is at a terminal to confirm it", hint="--yes does it unasked"
+        )
+    click.confirm(
+        f"No undo brings back what is purged. Purge what {printable(session_id)} taught?", abort=True
+    )
+
+
+def _line(step: Step, *, dry_run: bool, purged: bool) -> str:
+    done = {"take back": "took back", "drop": "dropped", "keep": "kept"}
+    said = (_WOULD if dry_run else done)[step.what]
+    why = f" ({step.why})" if step.why else ""
+    text = " ".join((step.row.after or step.row.before).split())[:80]
+    return printable(f"{said} change {step.row.id}: {summary(step.row)}{why}{'' if purged else f': {text}'}")
+
+
+def _say(purged: Purged, session_id: str) -> None:
+    """Say what is gone and where the words still are."""
+    click.echo(f"purged {len(purged.rows)} changes and {purged.texts} kept versions of files")
+    click.echo(
+        wrapped(f"What was said stands in the conversation: whet sessions delete {printable(session_id)}")
+    )
+    if purged.prompts:
+        names = ", ".join(purged.prompts[:5]) + (", ..." if len(purged.prompts) > 5 else "")
+        lasts = f"{len(purged.prompts)} sessions began with it; their prompts keep it until they are deleted"
+        click.echo(wrapped(f"{lasts}: {names}"))

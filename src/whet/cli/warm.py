@@ -21,6 +21,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.tools import ToolSpec
+from whet.memory.effects import Effect
 from whet.stats import Interval
 from whet.store import sessions
 from whet.store.database import Database
@@ -124,10 +125,11 @@ def show(home: Home, name: str, why: bool, as_json: bool) -> None:
     with _desk(home) as desk:
         template = desk.load(name)
         stale = desk.stale(template, _tools_of(desk.database, template), desk.clock.now())
+        seen = desk.effects(template)
     if as_json:
         row = msgspec.json.decode(encode(template))
-        return emit_json({**row, "hash": template.hash, "stale": stale})
-    _say_template(template, stale, why=why)
+        return emit_json({**row, "hash": template.hash, "stale": stale, "effects": seen})
+    _say_template(template, stale, seen, why=why)
 
 
 @warm.command("delete")
@@ -261,7 +263,7 @@ def interval(found: Interval) -> str:
     return f"{found.estimate * 100:+.0f} ({found.low * 100:+.0f} to {found.high * 100:+.0f})"
 
 
-def _say_template(template: Template, stale: list[str], *, why: bool) -> None:
+def _say_template(template: Template, stale: list[str], seen: list[Effect | None], *, why: bool) -> None:
     click.echo(
         styled(template.name, "bold")
         + (f": {printable(template.description)}" if template.description else "")
@@ -271,18 +273,29 @@ def _say_template(template: Template, stale: list[str], *, why: bool) -> None:
         f"{'imported' if template.imported_at else 'built'} {made[:10]}; at most {template.max_examples} "
         f"examples and {template.budget_tokens:,} tokens in a session"
     )
-    for number, (example, reason) in enumerate(zip(template.examples, stale, strict=True), 1):
+    rows = zip(template.examples, stale, seen, strict=True)
+    for number, (example, reason, effect) in enumerate(rows, 1):
         arguments = msgspec.json.encode(example.arguments).decode()
         click.echo(f"\n{number}. {printable(example.tool_name)} {printable(arguments)}")
         if reason:
             click.echo(styled(wrapped(f"stale: {printable(reason)}", indent=3), "yellow"))
         if example.why:
             click.echo(wrapped(printable(example.why), indent=3))
+        if effect is not None:
+            click.echo(wrapped(_effect(effect), indent=3))
         if why:
             origin = f"session {example.session_id}, message {example.message_seq}, {example.at[:10]}"
             click.echo(wrapped(f"chosen: {example.chosen_because}", indent=3))
             click.echo(wrapped(f"from: {origin}; for: {printable(example.context_hint)}", indent=3))
             click.echo(wrapped(f"result: {printable(example.result_summary[:200])}", indent=3))
+
+
+def _effect(one: Effect) -> str:
+    with_it, without = one.shown, one.compared
+    return (
+        f"{with_it.sessions} sessions began with it, trouble in {with_it.troubled}; "
+        f"{without.sessions} compared ({one.basis}), trouble in {without.troubled}: {one.finding}"
+    )
 
 
 def _say_rates(rates: Rates) -> None:

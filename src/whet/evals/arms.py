@@ -11,13 +11,15 @@ from whet.contract.errors import NotFound
 
 class Arm(msgspec.Struct, frozen=True):
     """One way to run the same sessions. `toolsets` are those of learning; `notes` what is put into the prompt
-    by the evaluation itself: nothing, everything that was ever said, or exactly what the task needs."""
+    by the evaluation itself: nothing, everything that was ever said, or exactly what the task needs. Without
+    `gated`, whatever a review hands in is kept, on any quote, from any source."""
 
     name: str
     about: str
     toolsets: tuple[str, ...] = ()
     reviews: bool = False
     notes: Literal["", "everything", "needed"] = ""
+    gated: bool = True
 
 
 OFF = Arm("off", "No memory: every session begins from nothing.")
@@ -27,9 +29,16 @@ APPEND = Arm(
 OURS = Arm("ours", "Memory, skills and reviews as shipped.", ("memory", "skills"), reviews=True)
 NO_SKILLS = Arm("no-skills", "Ours without skills.", ("memory",), reviews=True)
 NO_MEMORY = Arm("no-memory", "Ours without memory notes.", ("skills",), reviews=True)
+NO_GATE = Arm(
+    "no-gate",
+    "Ours without the gate: no quote is checked, no source weighed, nothing quarantined.",
+    ("memory", "skills"),
+    reviews=True,
+    gated=False,
+)
 ORACLE = Arm("oracle", "The facts that the task needs stand in its prompt, nothing else.", notes="needed")
 
-ARMS: dict[str, Arm] = {arm.name: arm for arm in (OFF, APPEND, OURS, NO_SKILLS, NO_MEMORY, ORACLE)}
+ARMS: dict[str, Arm] = {arm.name: arm for arm in (OFF, APPEND, OURS, NO_SKILLS, NO_MEMORY, NO_GATE, ORACLE)}
 
 
 def pick(names: str) -> list[Arm]:

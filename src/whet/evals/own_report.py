@@ -12,9 +12,10 @@ from statistics import fmean
 import msgspec
 
 from whet.evals.own_run import Outcome
+from whet.evals.paired import Paired, compare
 from whet.evals.records import CACHED_PRICE, OUTPUT_PRICE
 from whet.memory.prompt_part import Item
-from whet.stats import Interval, bootstrap_mean, mcnemar, wilson
+from whet.stats import Interval, wilson
 
 SIGNIFICANT = 0.05
 _CLAIM = """\
@@ -72,9 +73,8 @@ def results(outcomes: Sequence[Outcome]) -> list[ArmResult]:
 
 def uplift(item: Item, everything: Sequence[Outcome], without: Sequence[Outcome]) -> Uplift:
     """Compare runs with all items against runs that lacked this one."""
-    gaps = _gaps(everything, without)
-    p_value = _p_value(everything, without)
-    return Uplift(item, bootstrap_mean(gaps), p_value, len({one.repeat for one in without}))
+    found = _against(everything, without)
+    return Uplift(item, found.gap, found.p_value, len({one.repeat for one in without}))
 
 
 def _finding(gain: Interval, p_value: float | None) -> str:
@@ -95,14 +95,15 @@ def _result(arm: str, mine: list[Outcome], off: list[Outcome]) -> ArmResult:
     )
     prices = [used.cost_usd for used in usage]
     usd = None if None in prices else sum(price or 0.0 for price in prices)
+    found = _against(mine, off) if off and arm != "off" else None
     return ArmResult(
         arm=arm,
         runs=len({one.repeat for one in mine}),
         tasks=len(mine),
         succeeded=succeeded,
         rate=wilson(succeeded, len(mine)),
-        gain=bootstrap_mean(_gaps(mine, off)) if off and arm != "off" else None,
-        p_value=_p_value(mine, off) if off and arm != "off" else None,
+        gain=found.gap if found else None,
+        p_value=found.p_value if found else None,
         tokens_per_task=sum(used.prompt_tokens + used.output_tokens for used in usage) / len(mine),
         cost_per_success=cost / succeeded if succeeded else None,
         usd_per_success=usd / succeeded if usd is not None and succeeded else None,
@@ -112,17 +113,8 @@ def _result(arm: str, mine: list[Outcome], off: list[Outcome]) -> ArmResult:
     )
 
 
-def _gaps(mine: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[float]:
-    """Give for each task that both have its share of successes here minus that there."""
-    names = dict.fromkeys(one.task for one in mine)
-    pairs = [([a.ok for a in mine if a.task == n], [b.ok for b in theirs if b.task == n]) for n in names]
-    return [fmean(map(float, a)) - fmean(map(float, b)) for a, b in pairs if a and b]
-
-
-def _p_value(mine: Sequence[Outcome], off: Sequence[Outcome]) -> float:
-    theirs = {(one.task, one.repeat): one.ok for one in off}
-    pairs = [(one.ok, theirs[one.task, one.repeat]) for one in mine if (one.task, one.repeat) in theirs]
-    return mcnemar(pairs.count((True, False)), pairs.count((False, True)))
+def _against(mine: Sequence[Outcome], theirs: Sequence[Outcome]) -> Paired:
+    return compare(mine, theirs, lambda one: float(one.ok))
 
 
 def report(

@@ -8,7 +8,6 @@ may do is what the person's approval settings allow.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,27 +18,33 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.facade import Nobody
+from whet.app.warm_desk import WarmDesk
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import ConfigError
+from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import EndReason
 from whet.contract.messages import Usage
 from whet.contract.origin import Origin
+from whet.evals import task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
 from whet.memory.prompt_part import Item, entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import sessions
 from whet.store.outcomes import calls_of
+from whet.warm import template
+from whet.warm.compose import BuildOptions
+from whet.warm.mine import Choice
 
-_SHELL_TIMEOUT_S = 300.0
-_SAID_CHARS = 400
 _TOOLSETS: dict[str, frozenset[str]] = {
     "off": frozenset(),
     "memory": frozenset({"memory"}),
     "skills": frozenset({"skills"}),
+    "warm": frozenset(),
     "all": frozenset({"memory", "skills"}),
 }
+_WARM = frozenset({"warm", "all"})
+_TEMPLATE = "so-far"
 ARMS = tuple(_TOOLSETS)
 
 
@@ -124,30 +129,27 @@ class Bench:
         """Do one task in a fresh folder and review it where the arm learns."""
         arm, learns = label.arm, label.learns and label.arm != "off"
         place = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
-        await asyncio.to_thread(self._furnish, place, task)
-        if task.setup:
-            code, said = await _bash(task.setup, place)
-            if code:
-                raise ConfigError(f"the set-up of {task.name} exited {code}: {said[-_SAID_CHARS:]}")
+        await task_folder.furnish(task, self._origin, place)
         app = await App.start(home, self._for(arm, learns), self._secrets, Nobody(), place, source="eval")
         try:
-            session = await app.new_session(title=task.name)
+            warm = await self._examples(app, home, learns) if arm in _WARM else "off"
+            session = await app.new_session(title=task.name, warm=warm)
             end = await run_turn(session, session.user_message(task.prompt), lambda event: None)
             prompt, _ = await app.database.read(lambda db: sessions.prefix(db, session.id))
             sent = "\n".join([prompt, *(message.text for message in session.log.messages)])
             before = await app.database.read(_reviewed)
-            if learns:
+            if learns and _TOOLSETS[arm]:
                 await app.reviews.drain()
             after = await app.database.read(_reviewed)
             calls = await app.database.read(lambda db: calls_of(db, session.id))
         finally:
             await app.aclose()
-        code, said = await _bash(task.verify, place)
+        ok, said = await task_folder.verify(task, place)
         return Outcome(
             arm=label.name,
             repeat=label.repeat,
             task=task.name,
-            ok=code == 0,
+            ok=ok,
             reason=end.reason,
             steps=end.steps,
             calls=calls[0],
@@ -155,9 +157,19 @@ class Bench:
             usage=end.usage,
             review_usage=_less(after, before),
             duration_s=end.duration_s,
-            said=said[-_SAID_CHARS:] if code else "",
+            said=said,
             leaked=self._leaked(task, sent),
         )
+
+    async def _examples(self, app: App, home: Home, learns: bool) -> str:
+        """Mine what this arm's run has done so far, where it learns; give the template to start with."""
+        if learns:
+            desk = WarmDesk(home, app.database, app.clock)
+            try:
+                await asyncio.to_thread(desk.build, BuildOptions(name=_TEMPLATE), Choice(min_messages=1))
+            except NotFound:
+                return "off"  # nothing has failed yet, or nothing that worked may be shown
+        return _TEMPLATE if template.path_of(home, _TEMPLATE).exists() else "off"
 
     async def items(self, home: Home) -> list[Item]:
         """Give what a home has learned."""
@@ -197,13 +209,6 @@ class Bench:
         review = msgspec.structs.replace(self._settings.review, writes=writes, worker="off")
         return msgspec.structs.replace(self._settings, tools=tools, review=review)
 
-    def _furnish(self, place: Path, task: OwnTask) -> None:
-        shutil.rmtree(place, ignore_errors=True)
-        if task.files:
-            shutil.copytree(self._origin / task.files, place, symlinks=True)
-        else:
-            place.mkdir(parents=True)
-
     def _leaked(self, task: OwnTask, sent: str) -> tuple[str, ...]:
         others = [other for other in self.tasks if other.name != task.name]
         return tuple(other.name for other in others if any(secret in sent for secret in other.secrets))
@@ -217,28 +222,6 @@ class Bench:
                 hint="name another folder with --out, or begin anew with --fresh",
             )
         path.write_bytes(mine)
-
-
-async def _bash(command: str, place: Path) -> tuple[int, str]:
-    """Run a command of the person's in a folder; gives exit code (124 past the limit) and what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        "bash",
-        "-c",
-        command,
-        cwd=place,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_SHELL_TIMEOUT_S):
-            said, _ = await process.communicate()
-    except TimeoutError:
-        os.killpg(process.pid, 9)
-        await process.wait()
-        return 124, f"not done after {_SHELL_TIMEOUT_S:.0f} s"
-    return process.returncode or 0, said.decode("utf-8", "replace").strip()
 
 
 def _reviewed(connection: apsw.Connection) -> Usage:

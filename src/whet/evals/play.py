@@ -22,11 +22,13 @@ from whet.app.facade import Nobody
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.messages import Message, Usage
+from whet.contract.origin import Origin
 from whet.evals.arms import Arm
 from whet.evals.pages import Pages
 from whet.evals.records import Funnel, Need, Run, Spent, Stale, TaskRecord
 from whet.evals.station import Counter, Standing, Station, Tried
 from whet.evals.world import About, Person, Plan, World
+from whet.memory.claim import Claim, Verdict
 from whet.practice.gated_facts import PRIVATE_KEYS, Statement, claims
 from whet.practice.gated_model import GatedModel, Habits
 from whet.practice.server import PracticeServer
@@ -227,6 +229,8 @@ async def play(
         for person in people(world.plans):
             app = await _open(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
+            if not arm.gated:
+                app.learning.desk.judge = _content
             game.desks[person] = Desk(app)
         for plan in world.plans:
             await game.session(plan)
@@ -270,6 +274,11 @@ async def _open(folder: Path, person: Person, arm: Arm, base_url: str) -> App:
     }
     settings = load(home, flags, environ={}).settings
     return await App.start(home, settings, {}, Nobody(), folder / "work")
+
+
+def _content(claim: Claim, origin: Origin) -> Verdict:
+    """Take anything."""
+    return Verdict("observed")
 
 
 def _before_model(prompt: str, messages: Iterable[Message]) -> str:

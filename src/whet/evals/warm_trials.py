@@ -7,9 +7,6 @@ once, for the placebo, and never written.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,10 +18,10 @@ from whet.app.build import App
 from whet.app.facade import Nobody
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import ConfigError
 from whet.contract.messages import Usage
+from whet.evals import paired, task_folder
 from whet.evals.own_tasks import OwnTask
-from whet.stats import Interval, bootstrap_mean, mcnemar
+from whet.stats import Interval
 from whet.store import sessions
 from whet.warm.label import outcomes_of
 from whet.warm.proof import FIRST_CALLS
@@ -32,7 +29,6 @@ from whet.warm.template import Template, save
 
 Arm = Literal["cold", "warm", "placebo"]
 ARMS: tuple[Arm, ...] = ("cold", "warm", "placebo")
-_SHELL_TIMEOUT_S = 300.0
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -65,9 +61,10 @@ class ArmSum(msgspec.Struct, frozen=True):
 
 class Comparison(msgspec.Struct, frozen=True):
     """Warm against another arm, paired by task and repeat. `fewer_errors` is the other's error rate of the
-    first calls minus warm's; `p` is McNemar's for success, of the pairs that only one of them won."""
+    first calls minus warm's, task by task; `p` is McNemar's for success, of the pairs that only one won."""
 
     against: Arm
+    tasks: int
     pairs: int
     fewer_errors: Interval
     only_warm: int
@@ -104,11 +101,9 @@ class Bench:
     async def run(self, task: OwnTask, arm: Arm, repeat: int, origin: Path) -> Trial:
         """Do a task once, in a fresh copy of its files; its verifier judges. Raises ConfigError."""
         place = self.folder / "work" / f"{task.name}-{repeat}" / "project"
-        await asyncio.to_thread(_furnish, place, origin / task.files if task.files else None)
-        if task.setup and (code := await _bash(task.setup, place)):
-            raise ConfigError(f"the set-up of {task.name} exited {code}", hint="run it by hand in its folder")
+        await task_folder.furnish(task, origin, place)
         trial = await self.turn(task.name, task.prompt, arm, repeat, place)
-        return msgspec.structs.replace(trial, ok=await _bash(task.verify, place) == 0)
+        return msgspec.structs.replace(trial, ok=(await task_folder.verify(task, place))[0])
 
     async def turn(self, name: str, prompt: str, arm: Arm, repeat: int, place: Path) -> Trial:
         """Run one new session of one turn and count its first calls; `ok` says that it answered."""
@@ -152,16 +147,20 @@ def report(trials: Sequence[Trial]) -> Report:
 
 
 def compare(trials: Sequence[Trial], other: Arm) -> Comparison:
-    """Compare warm with `other`, pair by pair."""
-    by_arm = {arm: {(t.task, t.repeat): t for t in trials if t.arm == arm} for arm in ("warm", other)}
-    keys = sorted(by_arm["warm"].keys() & by_arm[other].keys())
-    pairs = [(by_arm["warm"][key], by_arm[other][key]) for key in keys]
-    gap = bootstrap_mean([b.error_rate - a.error_rate for a, b in pairs])
-    only_warm = sum(a.ok and not b.ok for a, b in pairs)
-    only_other = sum(b.ok and not a.ok for a, b in pairs)
-    verdict = "no evidence" if gap.spans_zero else "fewer errors" if gap.low > 0 else "more errors"
-    p = mcnemar(only_warm, only_other)
-    return Comparison(other, len(pairs), gap, only_warm, only_other, p, verdict)
+    """Compare warm with `other`, task by task."""
+    mine, theirs = ([trial for trial in trials if trial.arm == arm] for arm in ("warm", other))
+    found = paired.compare(theirs, mine, lambda trial: trial.error_rate)
+    verdict = "no evidence" if not found.is_clear else "fewer errors" if found.gap.low > 0 else "more errors"
+    return Comparison(
+        other,
+        found.tasks,
+        found.pairs,
+        found.gap,
+        found.only_other,
+        found.only_first,
+        found.p_value,
+        verdict,
+    )
 
 
 def _sum(arm: Arm, trials: Sequence[Trial]) -> ArmSum:
@@ -173,32 +172,3 @@ def _sum(arm: Arm, trials: Sequence[Trial]) -> ArmSum:
         sum(trial.calls for trial in trials),
         sum((trial.usage for trial in trials), Usage()),
     )
-
-
-def _furnish(place: Path, files: Path | None) -> None:
-    shutil.rmtree(place, ignore_errors=True)
-    if files is None:
-        place.mkdir(parents=True)
-    else:
-        shutil.copytree(files, place, symlinks=True)
-
-
-async def _bash(command: str, place: Path) -> int:
-    """Run a command of the person's in a folder and give its exit code; 124 past the limit."""
-    process = await asyncio.create_subprocess_exec(
-        "bash",
-        "-c",
-        command,
-        cwd=place,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_SHELL_TIMEOUT_S):
-            return await process.wait()
-    except TimeoutError:
-        os.killpg(process.pid, 9)
-        await process.wait()
-        return 124

@@ -18,37 +18,28 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
-from whet.contract.errors import NotFound, StoreBusy
+from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
-from whet.memory import (
-    forget,
-    note_changes,
-    notes,
-    overlay,
-    prompt_part,
-    shelf,
-    skill_changes,
-    undo,
-)
+from whet.memory import forget, notes, overlay, prompt_part, purge, shelf, undo
 from whet.memory.claim import LOCAL, Claim, Verdict
 from whet.memory.forget import Step
 from whet.memory.journal import Journal
 from whet.memory.library import Library
 from whet.memory.prompt_part import Item, PromptPart
+from whet.memory.purge import Purged
 from whet.memory.requests import MemoryRequest, NeedsYes, Outcome, Refused, SkillRequest, Target
-from whet.memory.settling import Settling, enforce_skill
-from whet.memory.skill_changes import SkillPlan
+from whet.memory.settling import Settling
 from whet.memory.wording import told
+from whet.memory.writes import Judge, NoteWrites, SkillWrites
 from whet.store import learned, ledger
 from whet.store.database import Database
 from whet.store.learned import Use
-from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
+from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
     from whet.memory.intake import Intake
 
 T = TypeVar("T")
-_TRIES = 5
 
 
 class NotesState(msgspec.Struct, frozen=True):
@@ -60,10 +51,6 @@ class NotesState(msgspec.Struct, frozen=True):
     entries: int
     used: str
     trouble: str = ""
-
-
-class _Stale(Exception):
-    """The item changed between being read and being written."""
 
 
 class Desk:
@@ -86,7 +73,14 @@ class Desk:
         self.library = Library(folder / "skills")
         self.local_tools: Collection[str] = LOCAL
         self.listeners: list[Callable[[LedgerRow], None]] = []
+        self.judge: Judge = self._by_the_gate
         self._settling = Settling(profile, self.limits, self.review)
+
+        def judge(claim: Claim, origin: Origin) -> Verdict:
+            return self.judge(claim, origin)
+
+        self._note_writes = NoteWrites(self.journal, self.limits, judge)
+        self._skill_writes = SkillWrites(self.journal, self.library, judge)
 
     def for_person(self, name: str, folder: Path) -> Desk:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
@@ -100,11 +94,11 @@ class Desk:
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
         model can mend; StoreError passes.
         """
-        return await asyncio.to_thread(self._guarded, lambda: self._memory(request, origin), origin)
+        return await self._change(lambda: self._note_writes.write(request, origin), origin)
 
     async def skill(self, request: SkillRequest, origin: Origin) -> Outcome:
         """Make one change to a skill, as `memory` does to the notes."""
-        return await asyncio.to_thread(self._guarded, lambda: self._skill(request, origin), origin)
+        return await self._change(lambda: self._skill_writes.write(request, origin), origin)
 
     async def skills_list(self, query: str = "") -> str:
         """Give the skills' names and descriptions, or those that fit the words of `query`."""
@@ -192,6 +186,20 @@ class Desk:
 
         return await asyncio.to_thread(run)
 
+    async def purge(self, session_id: str) -> Purged:
+        """Take the words of what was forgotten out of the ledger and off the disk, for good; after `forget`.
+
+        Raises StoreBusy where another process keeps the database in use: asked again, it is done.
+        """
+
+        def run() -> Purged:
+            self.journal.settle()
+            done = self.database.write_now(lambda db: purge.carry_out(db, self.profile, session_id))
+            self.database.scrub()
+            return done
+
+        return await asyncio.to_thread(run)
+
     async def _decide(
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
     ) -> LedgerRow:
@@ -253,10 +261,22 @@ class Desk:
             target, str(self.folder / path), text, len(notes.entries(text)), notes.used(text, limit), trouble
         )
 
-    def _guarded(self, work: Callable[[], Outcome], origin: Origin | None = None) -> Outcome:
-        try:
-            if origin is not None and (made := self._made_before(origin)) is not None:
+    async def _change(self, write: Callable[[], LedgerRow], origin: Origin) -> Outcome:
+        def work() -> Outcome:
+            if (made := self._made_before(origin)) is not None:
                 return told(made, self._notes_used(made, origin))
+            if origin.write_origin == "review" and self.review.writes == "off":
+                raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
+            row = write()
+            if row.state == "active":
+                self.journal.settle()
+                self._tell(row)
+            return told(row, self._notes_used(row, origin), self.journal.troubles)
+
+        return await asyncio.to_thread(self._guarded, work)
+
+    def _guarded(self, work: Callable[[], Outcome]) -> Outcome:
+        try:
             return work()
         except Refused as error:
             text = f"{error.message.rstrip('.')}. {error.hint}".strip()
@@ -269,152 +289,7 @@ class Desk:
             return None
         return self.database.read_now(lambda db: ledger.by_call(db, origin.session_id, origin.tool_call_id))
 
-    def _memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
-        self._refuse_if_off(origin)
-        self.journal.settle()
-        limit = self.limits.memory_chars if request.target == "memory" else self.limits.user_chars
-        for _ in range(_TRIES):
-            base = self._read(lambda db: overlay.note_text(db, self.profile, request.target, origin.task_id))
-            edit = note_changes.plan(base, request, limit)
-            verdict = self._judge_note(request, origin, base, edit)
-            new = NewRow(
-                kind="memory",
-                item=request.target,
-                action=request.action,
-                state=self._state(verdict, origin),
-                origin=origin,
-                before=edit.before,
-                after=edit.after,
-                base_hash=digest(edit.before) if edit.before else "",
-                hash=digest(edit.after) if edit.after else "",
-                evidence=verdict.evidence,
-                trust=verdict.trust,
-                reason=request.reason or verdict.why,
-                profile=self.profile,
-            )
-            try:
-                row = self._enter_note(new, request.target, base, edit.text)
-            except _Stale:
-                continue
-            return self._finish(row, origin)
-        raise StoreBusy("the notes keep changing", hint="try again")
-
-    def _judge_note(self, request: MemoryRequest, origin: Origin, base: str, edit: notes.Edit) -> Verdict:
-        claim = Claim(
-            "memory",
-            edit.after,
-            request.evidence,
-            known=edit.before,
-            existing=tuple(entry.said for entry in notes.entries(base) if entry.said != edit.before),
-            is_pitfall=edit.after.startswith("Pitfall: "),
-        )
-        return self._judge(claim, origin)
-
-    def _enter_note(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
-        path = notes.FILES[target]
-
-        def work(connection: apsw.Connection) -> LedgerRow:
-            if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
-                return made
-            if overlay.note_text(connection, self.profile, target, new.origin.task_id) != base:
-                raise _Stale
-            row = ledger.insert(connection, new, self._now())
-            if row.state == "active":
-                key = learned.keep_text(connection, text.encode()) if text else ""
-                learned.want(connection, self.profile, path, key)
-            return row
-
-        return self.database.write_now(work)
-
-    def _skill(self, request: SkillRequest, origin: Origin) -> Outcome:
-        self._refuse_if_off(origin)
-        self._check_name(request)
-        self.journal.settle([request.name])
-        for _ in range(_TRIES):
-            files = self._read(lambda db: overlay.skill_files(db, self.profile, request.name, origin.task_id))
-            made = skill_changes.plan(files, _based(request, origin, files))
-            self._check_owner(request, origin)
-            verdict = self._judge_skill(request, origin, made)
-            new = self._skill_row(request, origin, (files, made), verdict)
-            try:
-                row = self._enter_skill(new, files, made)
-            except _Stale:
-                continue
-            return self._finish(row, origin)
-        raise StoreBusy(f"the skill {request.name} keeps changing", hint="try again")
-
-    def _skill_row(
-        self,
-        request: SkillRequest,
-        origin: Origin,
-        change: tuple[skill_changes.Files, SkillPlan],
-        verdict: Verdict,
-    ) -> NewRow:
-        files, made = change
-        root = f"skills/{request.name}/"
-        after = {**files, **made.files}
-        changes = tuple(
-            FileChange(
-                root + path,
-                digest(files[path]) if path in files else "",
-                "" if content is None else digest(content),
-            )
-            for path, content in made.files.items()
-        )
-        return NewRow(
-            kind="skill",
-            item=request.name,
-            action=request.action,
-            state=self._state(verdict, origin),
-            origin=origin,
-            before=made.before,
-            after=made.after,
-            changes=changes,
-            base_hash=skill_changes.of(files),
-            hash=skill_changes.of({path: text for path, text in after.items() if text is not None}),
-            evidence=verdict.evidence,
-            trust=verdict.trust,
-            reason=request.reason or verdict.why,
-            profile=self.profile,
-        )
-
-    def _judge_skill(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> Verdict:
-        claim = Claim("skill", made.learned, request.evidence, known=made.before)
-        return self._judge(claim, origin)
-
-    def _enter_skill(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
-        def work(connection: apsw.Connection) -> LedgerRow:
-            if row := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
-                return row
-            hashes = overlay.skill_hashes(connection, self.profile, new.item, new.origin.task_id)
-            if hashes != {path: digest(content) for path, content in base.items()}:
-                raise _Stale
-            for content in made.files.values():
-                if content is not None:
-                    learned.keep_text(connection, content)
-            row = ledger.insert(connection, new, self._now())
-            if row.state == "active":
-                enforce_skill(connection, row)
-            return row
-
-        return self.database.write_now(work)
-
-    def _check_name(self, request: SkillRequest) -> None:
-        info = self.library.find(request.name)
-        if info is not None and info.source != "home":
-            hint = "Create one of your own under another name."
-            raise Refused(f"{request.name} is a skill of {info.source}; it is not changed here", hint=hint)
-
-    def _check_owner(self, request: SkillRequest, origin: Origin) -> None:
-        mark = self._read(lambda db: learned.mark(db, self.profile, request.name))
-        if origin.write_origin in ("user", "import") or request.action == "create":
-            return
-        if mark.pinned:
-            raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
-        if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
-            raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
-
-    def _judge(self, claim: Claim, origin: Origin) -> Verdict:
+    def _by_the_gate(self, claim: Claim, origin: Origin) -> Verdict:
         if not claim.text:
             return Verdict("user")
         # The gate is found at the first write: it costs more to import than all else here together.
@@ -426,21 +301,6 @@ class Desk:
         return judge(
             self.database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
         )
-
-    def _state(self, verdict: Verdict, origin: Origin) -> State:
-        if origin.write_origin == "review":
-            return "staged"
-        return "quarantined" if verdict.quarantined else "active"
-
-    def _refuse_if_off(self, origin: Origin) -> None:
-        if origin.write_origin == "review" and self.review.writes == "off":
-            raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
-
-    def _finish(self, row: LedgerRow, origin: Origin) -> Outcome:
-        if row.state == "active":
-            self.journal.settle()
-            self._tell(row)
-        return told(row, self._notes_used(row, origin), self.journal.troubles)
 
     def _notes_used(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
@@ -460,10 +320,3 @@ class Desk:
 
     def _read(self, work: Callable[[apsw.Connection], T]) -> T:
         return self.database.read_now(work)
-
-
-def _based(request: SkillRequest, origin: Origin, files: skill_changes.Files) -> SkillRequest:
-    """A person means the skill as it is now."""
-    if request.base_hash or origin.write_origin not in ("user", "import"):
-        return request
-    return msgspec.structs.replace(request, base_hash=skill_changes.of(files))

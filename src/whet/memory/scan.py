@@ -76,6 +76,9 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
+_PLANTS = re.compile(
+    r"\b(?:remember|memori[sz]e|keep in mind|save to (?:your )?memory)\b[:,]? (?:that|this)\b", re.I
+)
 _COMMENT = re.compile(r"<!--")
 _orders = re.compile("|".join(_ORDERS), re.IGNORECASE)
 _leaks = re.compile("|".join(_LEAKS), re.IGNORECASE)
@@ -98,6 +101,13 @@ def scan(text: str) -> str:
     if _COMMENT.search(text):
         return "it holds an HTML comment, which people don't see; write it in plain text"
     return ""
+
+
+def speaks_to_a_model(text: str) -> bool:
+    """Whether a text that is only shown, such as a tool's result, tells its reader what to do or hides
+    something from people."""
+    plain = _look_alike(text)
+    return any(pattern.search(plain) for pattern in (_orders, _leaks, _PLANTS)) or bool(_HIDDEN.search(text))
 
 
 def holds_secret(text: str) -> str:

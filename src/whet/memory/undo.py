@@ -14,7 +14,7 @@ from whet.memory import merging, notes
 from whet.memory.merging import EntryChange
 from whet.memory.requests import Refused, Target
 from whet.memory.settling import Settling, enforce_skill
-from whet.store import learned, ledger
+from whet.store import learned, ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow
 
 WAITING = ("quarantined", "inbox", "staged")
@@ -29,6 +29,7 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
 
     Raises CannotUndo.
     """
+    _refuse_if_purged(connection, row)
     if row.state in WAITING:
         ledger.set_state(connection, row.id, "rejected", reason="taken back before it came into force")
         return ledger.get(connection, row.id)
@@ -57,6 +58,7 @@ def accept(connection: apsw.Connection, row: LedgerRow, settling: Settling) -> L
     """Bring a quarantined or inbox row into force. Raises CannotUndo where that can't be."""
     if row.state not in ("quarantined", "inbox"):
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be accepted")
+    _refuse_if_purged(connection, row)
     if reason := settling.enforce(connection, row):
         raise CannotUndo(f"change {row.id} can't be accepted: {reason}", hint=f"whet undo {row.id} drops it")
     ledger.set_state(connection, row.id, "active", reason=f"accepted by the person (was {row.state})")
@@ -69,6 +71,12 @@ def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected 
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be rejected")
     ledger.set_state(connection, row.id, "rejected", reason=reason)
     return ledger.get(connection, row.id)
+
+
+def _refuse_if_purged(connection: apsw.Connection, row: LedgerRow) -> None:
+    texts = [key for change in row.changes for key in (change.before, change.after)]
+    if purge.PURGED in (row.before, row.after) or not all(purge.has_text(connection, key) for key in texts):
+        raise CannotUndo(f"the words of change {row.id} were purged; they are gone for good")
 
 
 def _reverse(row: LedgerRow, origin: Origin) -> NewRow:

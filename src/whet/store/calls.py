@@ -7,7 +7,7 @@ It does not judge anything; `whet.warm.outcome` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import apsw
 import msgspec
@@ -16,8 +16,10 @@ from whet.contract.messages import ToolCall
 from whet.store import rows
 
 _LONG_BYTES = 12_000
+# What an assistant said is nobody's evidence, and is not read.
 _RESULT = (
-    f"CASE WHEN octet_length(m.content) <= {_LONG_BYTES} THEN m.content"
+    f"CASE WHEN m.role = {rows.ASSISTANT} THEN ''"
+    f" WHEN octet_length(m.content) <= {_LONG_BYTES} THEN m.content"
     " ELSE substr(m.content, 1, 3000) || char(10) || substr(m.content, -5000) END"
 )
 _ROWS = (
@@ -41,7 +43,7 @@ class MinedSession(msgspec.Struct, frozen=True):
     messages: int
 
 
-class StoredCall(msgspec.Struct):
+class StoredCall(msgspec.Struct, gc=False):
     """A call with its result; `result` None where there is none. Texts of long results lack their middle.
 
     `seq` numbers the result's message, `asked_seq` the call's. `error_kind`, `exit_code` and `decided_by` are
@@ -62,7 +64,7 @@ class StoredCall(msgspec.Struct):
     result_bytes: int = 0
 
 
-class Said(msgspec.Struct, frozen=True):
+class Said(msgspec.Struct, frozen=True, gc=False):
     """What a person wrote, and the turn that it begins or belongs to."""
 
     turn: int
@@ -73,10 +75,9 @@ class _Asked(msgspec.Struct):
     c: tuple[ToolCall, ...] = ()
 
 
-class _Answered(msgspec.Struct):
+class _Answered(msgspec.Struct, gc=False):
     i: str = ""
     e: bool = False
-    x: tuple[msgspec.Raw, ...] = ()
 
 
 _asked = msgspec.json.Decoder(_Asked)
@@ -123,21 +124,27 @@ def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Ite
     """
     waiting: dict[str, StoredCall] = {}
     parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn), rows.SEQ_BITS)
-    for id_, turn, role, content, extra, *facts in connection.execute(_ROWS, parameters):
+    for id_, turn, role, content, extra, step, kind, exit_code, decided_by, size, at_ms in connection.execute(
+        _ROWS, parameters
+    ):
+        seq = id_ & (rows.SEQ_LIMIT - 1)
         if role == rows.TOOL:
             call = _paired(waiting, extra)
             if call is not None:
-                yield _with_result(call, id_ & (rows.SEQ_LIMIT - 1), content, extra, facts)
+                call.seq, call.result, call.result_bytes, call.at_ms = seq, content, size, at_ms
+                if step is not None:
+                    call.error_kind, call.exit_code, call.decided_by = kind, exit_code, decided_by
+                yield call
             continue
-        yield from waiting.values()
-        waiting.clear()
+        if waiting:
+            yield from waiting.values()
+            waiting.clear()
         if role == rows.USER:
             yield Said(turn, content or "")
         elif extra is not None and '"c":' in extra:
-            seq = id_ & (rows.SEQ_LIMIT - 1)
-            for position, call in enumerate(_calls(extra)):
-                waiting[call.id] = StoredCall(
-                    seq + 1 + position, seq, turn, seq, call.name, call.arguments, None, facts[5]
+            for position, asked in enumerate(_calls(extra), 1):
+                waiting[asked.id] = StoredCall(
+                    seq + position, seq, turn, seq, asked.name, asked.arguments, None, at_ms
                 )
     yield from waiting.values()
 
@@ -170,20 +177,6 @@ def _paired(waiting: dict[str, StoredCall], extra: str | None) -> StoredCall | N
     call = waiting.pop(answer.i, None)
     if call is not None and answer.e:
         call.error_kind = "failed"
-    return call
-
-
-def _with_result(
-    call: StoredCall, seq: int, content: str, extra: str | None, facts: Sequence[object]
-) -> StoredCall:
-    call.seq, call.result = seq, content
-    step, kind, exit_code, decided_by, size, at_ms = facts
-    if step is not None:
-        call.error_kind = str(kind)
-        call.exit_code = exit_code if isinstance(exit_code, int) else None
-        call.decided_by = str(decided_by)
-    call.result_bytes = size if isinstance(size, int) else 0
-    call.at_ms = at_ms if isinstance(at_ms, int) else 0
     return call
 
 

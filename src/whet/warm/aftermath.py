@@ -8,20 +8,20 @@ the next edit are no correction. It reads nothing from disk.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
 import msgspec
 
 from whet.store.calls import Said, StoredCall
-from whet.warm.outcome import Outcome, by_itself
+from whet.warm.outcome import Outcome, by_itself, parsed
 
 _WINDOW = 2
 _PENDING_MAX = 2_000
 _PAGING = frozenset(
     ("offset", "limit", "page", "seq", "ref", "cursor", "start", "end", "timeout_s", "before", "after")
 )
+_OF_A_COMMAND = _PAGING | {"command", "workdir", "stdin", "pty"}
 _NEVER = frozenset(("process", "todo", "memory", "clarify", "delegate_task", "session_search", "recall"))
 _TARGETS = ("path", "file_path", "url", "name", "file", "uri")
 _OBJECTION = re.compile(
@@ -39,31 +39,18 @@ _TAKES_BACK = re.compile(
 )
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """A call with its outcome. `repairs` is the failed call that this one mended; `repairs_why` says how it
-    had failed. `arguments`: parsed, where that was needed."""
+class Judged(msgspec.Struct, gc=False):
+    """A call with its outcome; both may change until it comes out of `Judge.take`. `arguments`: parsed.
+
+    `repairs` is the failed call that this one mended; `repairs_why` says how it had failed.
+    """
 
     call: StoredCall
+    arguments: dict[str, Any]
     outcome: Outcome
     reason: str
     repairs: StoredCall | None = None
     repairs_why: str = ""
-    arguments: dict[str, Any] | None = None
-
-
-class _Open(msgspec.Struct):
-    call: StoredCall
-    outcome: Outcome
-    reason: str
-    age: int = 0
-    repairs: StoredCall | None = None
-    repairs_why: str = ""
-    parsed: dict[str, Any] | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        if self.parsed is None:
-            self.parsed = parsed(self.call.arguments)
-        return self.parsed
 
 
 class Judge:
@@ -71,7 +58,7 @@ class Judge:
 
     def __init__(self, undone_turns: frozenset[int] | set[int] = frozenset()) -> None:
         self._undone = undone_turns
-        self._turn: list[_Open] = []
+        self._turn: list[Judged] = []
         self._settled: list[Judged] = []
 
     def feed(self, item: StoredCall | Said) -> None:
@@ -79,24 +66,27 @@ class Judge:
         if isinstance(item, Said):
             self._said(item)
             return
-        outcome, reason = by_itself(item)
+        arguments = parsed(item.arguments)
+        outcome, reason = by_itself(item, arguments)
         if item.turn in self._undone:
             outcome, reason = "undone", "the turn was undone"
-        new = _Open(item, outcome, reason)
+        new = Judged(item, arguments, outcome, reason)
         self._compare(new)
         self._turn.append(new)
         if len(self._turn) > _PENDING_MAX:
             self._settle(_PENDING_MAX // 2)
 
-    def take(self) -> Iterator[Judged]:
+    def take(self) -> list[Judged]:
         """Give what is settled so far."""
-        settled, self._settled = self._settled, []
-        yield from settled
+        settled = self._settled
+        if settled:
+            self._settled = []
+        return settled
 
-    def finish(self) -> Iterator[Judged]:
+    def finish(self) -> list[Judged]:
         """Settle everything and give it."""
         self._settle(len(self._turn))
-        yield from self.take()
+        return self.take()
 
     def _said(self, said: Said) -> None:
         """A new message: it may object to the turn before it; a message typed during a turn does not."""
@@ -108,42 +98,44 @@ class Judge:
                     one.outcome, one.reason = "objected", "the person objected"
         self._settle(len(self._turn))
 
-    def _compare(self, new: _Open) -> None:
+    def _compare(self, new: Judged) -> None:
+        if new.outcome != "ok":
+            return
         name, step = new.call.name, new.call.step
         seen = 0
         between = ""
-        for old in reversed(self._turn):
+        for old in reversed(self._turn) if name not in _NEVER else ():
             if old.call.step == step:
                 continue
             seen += 1
             if seen > _WINDOW:
                 break
-            if old.call.name == name and name not in _NEVER:
+            if old.call.name == name:
                 self._relate(old, new, between)
             between = old.call.result or ""
-        if name == "terminal" and "git " in new.call.arguments and new.outcome == "ok":
+        if name == "terminal" and "git " in new.call.arguments:
             self._take_back(new)
 
-    def _relate(self, old: _Open, new: _Open, between: str) -> None:
+    def _relate(self, old: Judged, new: Judged, between: str) -> None:
         """Compare two calls of a tool; `between` is what a call between them showed."""
-        if new.outcome != "ok" or old.call.arguments == new.call.arguments:
+        if old.call.arguments == new.call.arguments:
             return
         if old.outcome == "failed":
-            told = _is_told(new.arguments(), between)
-            if new.repairs is None and (told or is_mended(old.arguments(), new.arguments())):
+            told = _is_told(new.arguments, between)
+            if new.repairs is None and (told or is_mended(old.arguments, new.arguments)):
                 new.repairs, new.repairs_why = old.call, why_it_failed(old.call, old.reason)
                 new.reason = f"mends a call that failed ({old.reason})"
         elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
             old.outcome, old.reason = "corrected", "made again with mended arguments"
 
-    def _take_back(self, new: _Open) -> None:
-        command = str(new.arguments().get("command", ""))
+    def _take_back(self, new: Judged) -> None:
+        command = str(new.arguments.get("command", ""))
         found = _TAKES_BACK.search(command)
         if found is None:
             return
         rest = command[found.end() :]
         for old in self._turn:
-            path = str(old.arguments().get("path", "")) if old.call.name in ("write_file", "patch") else ""
+            path = str(old.arguments.get("path", "")) if old.call.name in ("write_file", "patch") else ""
             if (
                 path
                 and old.outcome == "ok"
@@ -152,20 +144,8 @@ class Judge:
                 old.outcome, old.reason = "undone", "taken back with git"
 
     def _settle(self, count: int) -> None:
-        for one in self._turn[:count]:
-            self._settled.append(
-                Judged(one.call, one.outcome, one.reason, one.repairs, one.repairs_why, one.parsed)
-            )
+        self._settled += self._turn[:count]
         del self._turn[:count]
-
-
-def parsed(arguments: str) -> dict[str, Any]:
-    """Give a call's arguments; what is no JSON object gives an empty one."""
-    try:
-        value: Any = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
-        return {}
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of any shape
 
 
 def is_mended(failed: dict[str, Any], again: dict[str, Any]) -> bool:
@@ -188,14 +168,14 @@ def _is_told(again: dict[str, Any], between: str) -> bool:
     return bool(between) and any(len(target) > 3 and target in between for target in targets)
 
 
-def is_correction(*, name: str, old: _Open, new: _Open) -> bool:
+def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
     """Whether a call that worked was made again with mended arguments at the same target."""
-    before, after = old.arguments(), new.arguments()
+    before, after = old.arguments, new.arguments
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     if not changed or changed <= _PAGING:
         return False
     if name == "terminal":
-        return changed <= {"command", *_PAGING, "workdir", "stdin", "pty"} and _same_command(before, after)
+        return changed <= _OF_A_COMMAND and _same_command(before, after)
     if name == "search_files":
         return (
             before.get("path") == after.get("path")
@@ -226,7 +206,7 @@ def why_it_failed(call: StoredCall, reason: str) -> str:
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether two commands are one command with other options, settings or redirections."""
     old, new = (str(arguments.get("command", "")).split() for arguments in (before, after))
-    if not old or not new:
+    if not old or not new or (old[0] != new[0] and old[0].isalnum() and new[0].isalnum()):
         return False
     plain = [
         [word for word in words if word[0] != "-" and "=" not in word and word[0] not in "><|2&"]

@@ -8,7 +8,6 @@ left out is counted with its reason.
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from whet.clock import iso
 from whet.config.redact import redact, secrets_masked
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolSpec, clip
+from whet.memory.scan import speaks_to_a_model
 from whet.store import calls
 from whet.store.calls import MinedSession
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
@@ -41,13 +41,7 @@ from whet.warm.template import (
 
 _READS = frozenset(("read_file", "search_files"))
 _CHANGES = frozenset(("write_file", "patch"))
-_SPEAKS = re.compile(
-    r"(?i)\b(?:ignore|disregard|forget)\b.{0,40}\b(?:previous|prior|above|earlier|all)\b"
-    r".{0,40}\b(?:instruction|prompt|rule|message)"
-    r"|\byou (?:are now|must now)\b|<\s*/?\s*(?:system|assistant)\s*>|\bsystem prompt\b"
-    r"|\bdo not tell the user\b|\bremember that\b"
-    r"|[\u200b-\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]"
-)
+_LOOKED_AT_CHARS = 20_000
 
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +158,7 @@ class _Maker:
         """Give the example of a candidate; None where it may not be shown, which is counted."""
         reason = self._refusal(one)
         text = calls.whole_result(self._connection, one.session.key, one.seq) if not reason else ""
-        if not reason and _SPEAKS.search(text):
+        if not reason and _speaks(text):
             reason = "its result speaks to a model"
         if reason:
             self.left_out[reason] += 1
@@ -179,7 +173,7 @@ class _Maker:
             message_seq=one.seq,
             at=iso(datetime.fromtimestamp(one.at_ms / 1000, UTC)),
             model=one.session.model,
-            schema_hash=schema_hash(self._specs(one.session)[one.name]),
+            schema_hash=schema_hash(spec) if (spec := self._specs(one.session).get(one.name)) else "",
             workspace=redact(one.session.workspace),
             chosen_because=because,
         )
@@ -188,12 +182,13 @@ class _Maker:
         written = msgspec.json.encode(one.arguments).decode()
         if secrets_masked(written) != written:
             return "its arguments hold a secret"
-        if _SPEAKS.search(written) or _SPEAKS.search(one.hint):
+        if speaks_to_a_model(written) or speaks_to_a_model(one.hint):
             return "it speaks to a model"
-        if one.name not in self._specs(one.session):
-            return "its tool is not known any more"
-        if not fits(one.arguments, self._specs(one.session)[one.name]):
-            return "its arguments don't fit the tool"
+        if specs := self._specs(one.session):  # one that came from another program has none: see `staleness`
+            if one.name not in specs:
+                return "its tool is not known any more"
+            if not fits(one.arguments, specs[one.name]):
+                return "its arguments don't fit the tool"
         return self._effect(one)
 
     def _effect(self, one: Candidate) -> str:
@@ -253,10 +248,15 @@ def _redacted(value: Any) -> Any:
 def _why(one: Candidate) -> str:
     if not one.repairs:
         return ""
-    said = redact(one.repairs_why)
-    return (
-        f"Before it, {clip(redact(one.repairs), 200)} had failed: {said}" if not _SPEAKS.search(said) else ""
-    )
+    line = f"Before it, {clip(redact(one.repairs), 200)} had failed: {redact(one.repairs_why)}"
+    return line if not speaks_to_a_model(line) else ""
+
+
+def _speaks(text: str) -> bool:
+    """Look at a result's edges: of a long one no more is shown."""
+    if len(text) <= 2 * _LOOKED_AT_CHARS:
+        return speaks_to_a_model(text)
+    return speaks_to_a_model(text[:_LOOKED_AT_CHARS]) or speaks_to_a_model(text[-_LOOKED_AT_CHARS:])
 
 
 def _counted(left_out: Counter[str]) -> str:

@@ -18,7 +18,7 @@ import msgspec
 
 from whet.store import calls
 from whet.store.calls import MinedSession, Said, StoredCall
-from whet.warm.aftermath import Judge, Judged, parsed
+from whet.warm.aftermath import Judge, Judged
 from whet.warm.shape import shape_of
 
 TRIVIAL = frozenset(
@@ -47,6 +47,8 @@ _HALF_LIFE_DAYS = 90
 
 Progress = Callable[[int, int], None]
 """Called with (messages read, messages in all) now and then."""
+Order = tuple[int, int, int]
+"""What comes before what, whatever order the store is read in: rank, session, seq."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +75,8 @@ class Candidate(msgspec.Struct, frozen=True):
     repairs_why: str = ""
 
     @property
-    def order(self) -> tuple[int, int, int]:
-        """What comes before what, whatever order the store is read in."""
+    def order(self) -> Order:
+        """Where it stands among others."""
         return self.rank, self.session.key, self.seq
 
 
@@ -90,15 +92,14 @@ class Group(msgspec.Struct):
     last_key: int = -1
     candidates: list[Candidate] = msgspec.field(default_factory=list[Candidate])
 
-    def add(self, one: Candidate) -> None:
-        """Count a call and keep it where it is among the first by rank; a repair comes before the rest."""
+    def count(self, session: int, at_ms: int, is_repair: bool) -> None:
+        """Count a call."""
         self.calls += 1
-        self.repairs += bool(one.repairs)
-        self.last_ms = max(self.last_ms, one.at_ms)
-        if one.session.key != self.last_key:
+        self.repairs += is_repair
+        self.last_ms = max(self.last_ms, at_ms)
+        if session != self.last_key:
             self.sessions += 1
-            self.last_key = one.session.key
-        _keep(self.candidates, one, _CANDIDATES)
+            self.last_key = session
 
     def score(self, newest_ms: int) -> float:
         """Recurrence over sessions, times recency, times what repairs teach."""
@@ -183,23 +184,43 @@ def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> No
     call, outcome = judged.call, judged.outcome
     if outcome in ("denied", "unknown"):
         return
-    tally = mined.tools.setdefault(call.name, ToolTally())
+    tally = mined.tools.get(call.name)
+    if tally is None:
+        tally = mined.tools[call.name] = ToolTally()
     tally.calls += 1
     tally.failed += outcome == "failed"
     mined.newest_ms = max(mined.newest_ms, call.at_ms)
-    if outcome != "ok" or not _is_eligible(call):
+    if outcome != "ok" or not judged.arguments or not _is_eligible(call):
         return
-    arguments = judged.arguments if judged.arguments is not None else parsed(call.arguments)
-    if not arguments:
-        return
-    shape = shape_of(call.name, arguments)
-    rank = zlib.crc32(f"{session.id}:{call.seq}".encode())
-    repaired = judged.repairs
-    one = Candidate(
-        rank if repaired is None else rank - (1 << 32),
+    shape = shape_of(call.name, judged.arguments)
+    group = mined.groups.get(shape)
+    if group is None:
+        if len(mined.groups) >= _MOST_GROUPS:
+            _thin_out(mined)
+        group = mined.groups[shape] = Group(call.name, shape)
+    group.count(session.key, call.at_ms, judged.repairs is not None)
+    # A repair comes before the rest.
+    rank = zlib.crc32(f"{session.id}:{call.seq}".encode()) - (judged.repairs is not None) * (1 << 32)
+    order = (rank, session.key, call.seq)
+    kept_by = [
+        kept
+        for kept, most in ((group.candidates, _CANDIDATES), (mined.sample, _SAMPLE))
+        if len(kept) < most or order < kept[-1].order
+    ]
+    if kept_by:
+        one = _candidate(rank, session, judged, hint)
+        for kept in kept_by:
+            bisect.insort(kept, one, key=lambda candidate: candidate.order)
+        del group.candidates[_CANDIDATES:], mined.sample[_SAMPLE:]
+
+
+def _candidate(rank: int, session: MinedSession, judged: Judged, hint: str) -> Candidate:
+    call, repaired = judged.call, judged.repairs
+    return Candidate(
+        rank,
         session,
         call.name,
-        arguments,
+        judged.arguments,
         call.seq,
         call.at_ms,
         hint,
@@ -207,34 +228,20 @@ def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> No
         repaired.arguments[:_MOST_ARGUMENT_CHARS] if repaired else "",
         judged.repairs_why,
     )
-    group = mined.groups.get(shape)
-    if group is None:
-        if len(mined.groups) >= _MOST_GROUPS:
-            _thin_out(mined)
-        group = mined.groups[shape] = Group(call.name, shape)
-    group.add(one)
-    _keep(mined.sample, one, _SAMPLE)
 
 
 def _is_eligible(call: StoredCall) -> bool:
     """Whether a call that worked may become an example at all."""
-    text = call.result or ""
+    text = call.result
     return (
-        call.name not in TRIVIAL
-        and call.exit_code in (0, None)
+        bool(text)
+        and call.name not in TRIVIAL
+        and not call.exit_code
         and call.decided_by in ("", "rule")
-        and bool(text.strip())
+        and not text.isspace()
         and "\0" not in text
         and len(call.arguments) <= _MOST_ARGUMENT_CHARS
     )
-
-
-def _keep(kept: list[Candidate], one: Candidate, most: int) -> None:
-    """Keep the first `most` in their order."""
-    if len(kept) >= most and one.order >= kept[-1].order:
-        return
-    bisect.insort(kept, one, key=lambda candidate: candidate.order)
-    del kept[most:]
 
 
 def _thin_out(mined: Mined) -> None:

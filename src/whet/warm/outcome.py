@@ -9,7 +9,8 @@ and says nothing about the call. What came after a call is `aftermath.py`'s busi
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import msgspec
 
@@ -81,8 +82,8 @@ _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*$")
 
 
-def by_itself(call: StoredCall) -> tuple[Outcome, str]:
-    """Judge a call by its own result; the reason is a few words for a person."""
+def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
+    """Judge a call by its own result; the reason is a few words for a person. `arguments`: as `parsed`."""
     kind = call.error_kind
     if kind in _NOT_RUN:
         return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
@@ -91,7 +92,7 @@ def by_itself(call: StoredCall) -> tuple[Outcome, str]:
     if kind and kind != "exit":
         return "failed", kind.replace("_", " ")
     if call.name == "terminal" or call.exit_code is not None:
-        return _command(call)
+        return _command(call, arguments)
     if call.result[:1] in "{[" and call.result:
         trouble = json_trouble(call.result)
         if trouble:
@@ -99,24 +100,33 @@ def by_itself(call: StoredCall) -> tuple[Outcome, str]:
     return "ok", "no error flag"
 
 
-def _command(call: StoredCall) -> tuple[Outcome, str]:
-    command, text = command_of(call.arguments), call.result or ""
-    programs = programs_of(command)
-    code = call.exit_code
-    if code:
-        return _exited(command, programs, code, text)
-    if not text or (programs and programs[0] in _SHOWS):
-        own = re.search(rf"^{re.escape(programs[0])}: .*", text[:_EDGES_CHARS], re.M) if text else None
-        trouble = phrase_of_trouble(own[0]) if own else ""
-        return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
-    if text[:1] in "{[" and (trouble := json_trouble(text)):
+def _command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
+    command, text = arguments.get("command"), call.result or ""
+    if not isinstance(command, str):
+        command = ""
+    if call.exit_code:
+        return _exited(command, call.exit_code, text)
+    if not text:
+        return "ok", "exit 0"
+    first = next(programs_of(command), "")
+    if first in _SHOWS:
+        text = _own_words(first, text[:_EDGES_CHARS])
+    elif text[0] in "{[" and (trouble := json_trouble(text)):
         return "failed", f"exit 0, but {trouble}"
-    trouble = phrase_of_trouble(text)
+    trouble = phrase_of_trouble(text) if text else ""
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
 
 
-def _exited(command: str, programs: list[str], code: int, text: str) -> tuple[Outcome, str]:
-    last = programs[-1] if programs else ""
+def _own_words(program: str, text: str) -> str:
+    """Give the first line that a program says in its own name, among what it shows."""
+    if f"{program}: " not in text:
+        return ""
+    own = re.search(rf"^{re.escape(program)}: .*", text, re.M)
+    return own[0] if own else ""
+
+
+def _exited(command: str, code: int, text: str) -> tuple[Outcome, str]:
+    last = next(reversed(list(programs_of(command))), "")
     answers = last in _ANSWERS_1 or (last == "git" and _GIT_1.search(command) is not None)
     if code == 1 and answers and not _SHELL_TROUBLE.search(text):
         return "ok", f"{last} answers no with exit 1"
@@ -141,12 +151,8 @@ class _Said(msgspec.Struct):
     error: object = None
 
 
-class _Command(msgspec.Struct):
-    command: str = ""
-
-
 _said = msgspec.json.Decoder(_Said)
-_command_in = msgspec.json.Decoder(_Command)
+_arguments = msgspec.json.Decoder(dict[str, Any])
 
 
 def json_trouble(text: str) -> str:
@@ -175,7 +181,12 @@ def phrase_of_trouble(text: str) -> str:
         last = edges.rstrip().rsplit("\n", 1)[-1].strip()
         if _RAISED.match(last):
             return last[:120]
-    found = _SHELL_TROUBLE.search(edges) if any(hint in edges for hint in _HINTS) else None
+    for hint in _HINTS:
+        if hint in edges:
+            break
+    else:
+        return ""
+    found = _SHELL_TROUBLE.search(edges)
     if found is None:
         return ""
     start = edges.rfind("\n", 0, found.start()) + 1
@@ -188,21 +199,20 @@ def phrase_of_trouble(text: str) -> str:
     return line[:120]
 
 
-def command_of(arguments: str) -> str:
-    """Give the shell command in a call's arguments; empty where there is none."""
+def parsed(arguments: str) -> dict[str, Any]:
+    """Give a call's arguments; what is no JSON object gives an empty one."""
     try:
-        return _command_in.decode(arguments).command
+        return _arguments.decode(arguments)
     except (msgspec.DecodeError, UnicodeError):
-        return ""
+        return {}
 
 
-def programs_of(command: str) -> list[str]:
+def programs_of(command: str) -> Iterator[str]:
     """Give the programs that a command line names, roughly and in order; quoting is respected.
 
     A guess for reading exit codes, never for deciding what may run.
     """
     bare = _QUOTED.sub("_", command[:2_000]) if "'" in command or '"' in command else command[:2_000]
-    programs: list[str] = []
     for part in _SEPARATORS.split(bare):
         for word in part.split():
             word = word.strip("(){}!")
@@ -214,6 +224,5 @@ def programs_of(command: str) -> list[str]:
                 or word.isdigit()
             ):
                 continue
-            programs.append(word.rsplit("/", 1)[-1])
+            yield word.rsplit("/", 1)[-1]
             break
-    return programs

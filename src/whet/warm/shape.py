@@ -14,6 +14,7 @@ _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _NUMBER = re.compile(r"\d+")
 _WORDS = re.compile(r"\w+")
 _MOST_WORDS = 24
+_JOINTS = frozenset(("|", "&&", "||", ";"))
 _PLAIN = re.compile(r"[a-z_]{2,20}")
 
 
@@ -22,40 +23,41 @@ def shape_of(name: str, arguments: dict[str, Any]) -> str:
     parts = [name]
     for key in sorted(arguments):
         value = arguments[key]
-        parts.append(
-            f"{key}={_command(value) if key == 'command' and isinstance(value, str) else _value(value)}"
-        )
+        shape = _command(value) if key == "command" and isinstance(value, str) else _value(value)
+        parts.append(f"{key}={shape}")
     return " ".join(parts)[:300]
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return _word(value) if len(value) <= 80 else "text"
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, int | float):
         return "0"
-    if isinstance(value, str):
-        return _word(value) if len(value) <= 80 else "text"
     return type(value).__name__
 
 
 def _command(text: str) -> str:
-    words = _QUOTED.sub("'s'", text[:1_000]).split()[:_MOST_WORDS]
+    text = text[:1_000]
+    if "'" in text or '"' in text:
+        text = _QUOTED.sub("'s'", text)
     shaped: list[str] = []
     is_program = True
-    for word in words:
-        shaped.append(
-            _NUMBER.sub("0", word) if is_program or word[0] == "-" or word == "'s'" else _word(word)
-        )
-        is_program = word in ("|", "&&", "||", ";") or (is_program and "=" in word)
+    for word in text.split()[:_MOST_WORDS]:
+        if is_program or word[0] == "-" or word == "'s'":
+            shaped.append(word if word.isalpha() else _NUMBER.sub("0", word))
+        else:
+            shaped.append(_word(word))
+        is_program = word in _JOINTS or (is_program and "=" in word)
     return " ".join(shaped)
 
 
 def _word(text: str) -> str:
     """Give a word's kind: a path by its ending, a number, a pattern, a word."""
     if "/" in text or "." in text:
-        tail = text.rsplit("/", 1)[-1]
-        ending = tail.rsplit(".", 1)[-1] if "." in tail else ""
-        return f"path.{ending}" if _PLAIN.fullmatch(ending) else "path"
+        _, dot, ending = text[text.rfind("/") + 1 :].rpartition(".")
+        return f"path.{ending}" if dot and _PLAIN.fullmatch(ending) else "path"
     if text.isdigit():
         return "0"
     return "word" if _WORDS.fullmatch(text) else _NUMBER.sub("0", _WORDS.sub("w", text))[:40]

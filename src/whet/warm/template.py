@@ -55,6 +55,12 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str = ""
     chosen_because: str = ""
 
+    @property
+    def hash(self) -> str:
+        """What the model gets of it; provenance aside."""
+        shown = (self.tool_name, self.arguments, self.result_summary, self.context_hint, self.why)
+        return hashlib.sha256(msgspec.json.encode(shown, order="sorted")).hexdigest()[:12]
+
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
     """A named set of examples. `max_examples` is how many a session gets; `imported_at` is not empty where it

@@ -73,6 +73,6 @@ CREATE TABLE gateway_codes (               -- who waits to be let in; codes are 
 """
 
 
-def m008_gateway(connection: apsw.Connection) -> None:
+def m010_gateway(connection: apsw.Connection) -> None:
     """Create the gateway's tables."""
     connection.execute(_SCHEMA)

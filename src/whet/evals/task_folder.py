@@ -1,0 +1,65 @@
+"""The folder that a person's task is done in: a fresh copy of its files, and their commands run there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+from whet.contract.errors import ConfigError
+from whet.evals.own_tasks import OwnTask
+
+SAID_CHARS = 400
+_SHELL_TIMEOUT_S = 300.0
+
+
+async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
+    """Make `place` anew from the task's files, which are relative to `origin`, and set it up.
+
+    Raises ConfigError where the set-up fails.
+    """
+    await asyncio.to_thread(_copy, origin / task.files if task.files else None, place)
+    if task.setup:
+        code, said = await bash(task.setup, place)
+        if code:
+            raise ConfigError(
+                f"the set-up of {task.name} exited {code}: {said[-SAID_CHARS:]}",
+                hint="run it by hand in its folder",
+            )
+
+
+async def verify(task: OwnTask, place: Path) -> tuple[bool, str]:
+    """Let the task's verifier judge; gives whether it was content, and the end of what it said."""
+    code, said = await bash(task.verify, place)
+    return code == 0, said[-SAID_CHARS:] if code else ""
+
+
+async def bash(command: str, place: Path) -> tuple[int, str]:
+    """Run a command of the person's in a folder; gives exit code (124 past the limit) and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        command,
+        cwd=place,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(_SHELL_TIMEOUT_S):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        os.killpg(process.pid, 9)
+        await process.wait()
+        return 124, f"not done after {_SHELL_TIMEOUT_S:.0f} s"
+    return process.returncode or 0, said.decode("utf-8", "replace").strip()
+
+
+def _copy(files: Path | None, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    if files is None:
+        place.mkdir(parents=True)
+    else:
+        shutil.copytree(files, place, symlinks=True)

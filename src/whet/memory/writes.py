@@ -1,0 +1,216 @@
+"""One change to the notes or to a skill: planned on what holds now, judged, entered in one transaction.
+
+Where the item changed between being read and being written, all of it is done again. A row that a call made
+before is given as it is. Files follow later (`journal.py`); it decides on no evidence (`gate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+import msgspec
+
+from whet.clock import iso
+from whet.config.schema import MemorySettings
+from whet.contract.errors import StoreBusy
+from whet.contract.origin import Origin
+from whet.memory import note_changes, notes, overlay, skill_changes
+from whet.memory.claim import Claim, Verdict
+from whet.memory.journal import Journal
+from whet.memory.library import Library
+from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target
+from whet.memory.settling import enforce_skill
+from whet.memory.skill_changes import SkillPlan
+from whet.store import learned, ledger
+from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
+
+Judge = Callable[[Claim, Origin], Verdict]
+"""Judges a claim, or raises Refused."""
+_TRIES = 5
+
+
+class _Stale(Exception):
+    """The item changed between being read and being written."""
+
+
+class NoteWrites:
+    """Writes to the two notes files of one profile."""
+
+    def __init__(self, journal: Journal, limits: MemorySettings, judge: Judge) -> None:
+        self._journal = journal
+        self._database = journal.database
+        self._profile = journal.profile
+        self._limits = limits
+        self._judge = judge
+
+    def write(self, request: MemoryRequest, origin: Origin) -> LedgerRow:
+        """Make a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
+        self._journal.settle()
+        limit = self._limits.memory_chars if request.target == "memory" else self._limits.user_chars
+        for _ in range(_TRIES):
+            base = self._database.read_now(
+                lambda db: overlay.note_text(db, self._profile, request.target, origin.task_id)
+            )
+            edit = note_changes.plan(base, request, limit)
+            verdict = self._verdict(request, origin, base, edit)
+            new = NewRow(
+                kind="memory",
+                item=request.target,
+                action=request.action,
+                state=_state(verdict, origin),
+                origin=origin,
+                before=edit.before,
+                after=edit.after,
+                base_hash=digest(edit.before) if edit.before else "",
+                hash=digest(edit.after) if edit.after else "",
+                evidence=verdict.evidence,
+                trust=verdict.trust,
+                reason=request.reason or verdict.why,
+                profile=self._profile,
+            )
+            try:
+                return self._enter(new, request.target, base, edit.text)
+            except _Stale:
+                continue
+        raise StoreBusy("the notes keep changing", hint="try again")
+
+    def _verdict(self, request: MemoryRequest, origin: Origin, base: str, edit: notes.Edit) -> Verdict:
+        claim = Claim(
+            "memory",
+            edit.after,
+            request.evidence,
+            known=edit.before,
+            existing=tuple(entry.said for entry in notes.entries(base) if entry.said != edit.before),
+            is_pitfall=edit.after.startswith("Pitfall: "),
+        )
+        return self._judge(claim, origin)
+
+    def _enter(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
+        path = notes.FILES[target]
+
+        def work(connection: apsw.Connection) -> LedgerRow:
+            if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
+                return made
+            if overlay.note_text(connection, self._profile, target, new.origin.task_id) != base:
+                raise _Stale
+            row = ledger.insert(connection, new, iso(self._journal.clock.now()))
+            if row.state == "active":
+                key = learned.keep_text(connection, text.encode()) if text else ""
+                learned.want(connection, self._profile, path, key)
+            return row
+
+        return self._database.write_now(work)
+
+
+class SkillWrites:
+    """Writes to the skills of one profile."""
+
+    def __init__(self, journal: Journal, library: Library, judge: Judge) -> None:
+        self._journal = journal
+        self._database = journal.database
+        self._profile = journal.profile
+        self._library = library
+        self._judge = judge
+
+    def write(self, request: SkillRequest, origin: Origin) -> LedgerRow:
+        """Make a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
+        self._check_name(request)
+        self._journal.settle([request.name])
+        for _ in range(_TRIES):
+            files = self._database.read_now(
+                lambda db: overlay.skill_files(db, self._profile, request.name, origin.task_id)
+            )
+            made = skill_changes.plan(files, _based(request, origin, files))
+            self._check_owner(request, origin)
+            verdict = self._verdict(request, origin, made)
+            new = self._row(request, origin, (files, made), verdict)
+            try:
+                return self._enter(new, files, made)
+            except _Stale:
+                continue
+        raise StoreBusy(f"the skill {request.name} keeps changing", hint="try again")
+
+    def _row(
+        self,
+        request: SkillRequest,
+        origin: Origin,
+        change: tuple[skill_changes.Files, SkillPlan],
+        verdict: Verdict,
+    ) -> NewRow:
+        files, made = change
+        root = f"skills/{request.name}/"
+        after = {**files, **made.files}
+        changes = tuple(
+            FileChange(
+                root + path,
+                digest(files[path]) if path in files else "",
+                "" if content is None else digest(content),
+            )
+            for path, content in made.files.items()
+        )
+        return NewRow(
+            kind="skill",
+            item=request.name,
+            action=request.action,
+            state=_state(verdict, origin),
+            origin=origin,
+            before=made.before,
+            after=made.after,
+            changes=changes,
+            base_hash=skill_changes.of(files),
+            hash=skill_changes.of({path: text for path, text in after.items() if text is not None}),
+            evidence=verdict.evidence,
+            trust=verdict.trust,
+            reason=request.reason or verdict.why,
+            profile=self._profile,
+        )
+
+    def _verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> Verdict:
+        claim = Claim("skill", made.learned, request.evidence, known=made.before)
+        return self._judge(claim, origin)
+
+    def _enter(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
+        def work(connection: apsw.Connection) -> LedgerRow:
+            if row := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
+                return row
+            hashes = overlay.skill_hashes(connection, self._profile, new.item, new.origin.task_id)
+            if hashes != {path: digest(content) for path, content in base.items()}:
+                raise _Stale
+            for content in made.files.values():
+                if content is not None:
+                    learned.keep_text(connection, content)
+            row = ledger.insert(connection, new, iso(self._journal.clock.now()))
+            if row.state == "active":
+                enforce_skill(connection, row)
+            return row
+
+        return self._database.write_now(work)
+
+    def _check_name(self, request: SkillRequest) -> None:
+        info = self._library.find(request.name)
+        if info is not None and info.source != "home":
+            hint = "Create one of your own under another name."
+            raise Refused(f"{request.name} is a skill of {info.source}; it is not changed here", hint=hint)
+
+    def _check_owner(self, request: SkillRequest, origin: Origin) -> None:
+        mark = self._database.read_now(lambda db: learned.mark(db, self._profile, request.name))
+        if origin.write_origin in ("user", "import") or request.action == "create":
+            return
+        if mark.pinned:
+            raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
+        if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
+            raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _state(verdict: Verdict, origin: Origin) -> State:
+    if origin.write_origin == "review":
+        return "staged"
+    return "quarantined" if verdict.quarantined else "active"
+
+
+def _based(request: SkillRequest, origin: Origin, files: skill_changes.Files) -> SkillRequest:
+    """A person means the skill as it is now."""
+    if request.base_hash or origin.write_origin not in ("user", "import"):
+        return request
+    return msgspec.structs.replace(request, base_hash=skill_changes.of(files))

@@ -1,0 +1,95 @@
+"""Purging: what was learned from a session is gone from the ledger and from the disk, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from benchmarks.lessons.world import Say, User, World, add, create
+
+from whet.contract.origin import Origin
+from whet.memory.purge import Purged
+from whet.memory.requests import MemoryRequest
+from whet.memory.undo import CannotUndo
+from whet.store import ledger, outcomes, sessions
+from whet.store.purge import PURGED
+
+HAND = Origin("user")
+SAID = "Our deploy host is zebra-nine.example.net, and deploys happen on Tuesdays only."
+LEARNED = "Deploys happen on Tuesdays only, on the host zebra-nine.example.net."
+SKILL = create(
+    "deploying", "How deploys are done.", "Deploys happen on Tuesdays only, on zebra-nine.example.net.", SAID
+)
+
+
+def purged(world: World, session_id: str) -> Purged:
+    asyncio.run(world.desk.forget(session_id, HAND, dry_run=False))
+    return asyncio.run(world.desk.purge(session_id))
+
+
+def disk(world: World) -> bytes:
+    paths = [path for path in world.folder.rglob("*") if path.is_file()]
+    return b"".join(path.read_bytes() for path in paths)
+
+
+@pytest.fixture
+def taught(world: World) -> str:
+    session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
+    states = [state for _, state in asyncio.run(world.review(session, [add(LEARNED, SAID), SKILL]))]
+    assert states == ["active", "active"]
+    return session
+
+
+def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -> None:
+    asyncio.run(world.desk.memory(MemoryRequest("add", content="Tests run with tox"), HAND))
+    found = purged(world, taught)
+    assert len(found.rows) == 4 and found.texts >= 2  # the two changes, and the two that took them back
+    rows = world.database.read_now(lambda db: ledger.select(db))
+    assert not any("zebra" in f"{row.before}{row.after}{row.evidence}{row.reason}" for row in rows)
+    for row in rows:
+        if PURGED in (row.before, row.after):
+            with pytest.raises(CannotUndo, match="purged"):
+                asyncio.run(world.desk.undo(row.id, HAND))
+    assert b"zebra" in disk(world), "the conversation is still there"
+    world.database.write_now(lambda db: sessions.delete(db, taught))
+    assert purged(world, taught).texts == 0, "once is as good as twice"
+    assert b"tox" in disk(world)
+    assert b"zebra" not in disk(world), "neither in a freed page nor in the log"
+
+
+def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: str) -> None:
+    other = asyncio.run(world.session([User("Deploys are on Wednesdays from now on, on lynx-2."), Say("ok")]))
+    change = MemoryRequest(
+        "replace",
+        content="Deploys are on Wednesdays, on lynx-2.",
+        old_text="zebra-nine",
+        evidence=("Deploys are on Wednesdays from now on, on lynx-2.",),
+    )
+    [(outcome, state)] = asyncio.run(world.review(other, [change]))
+    assert state == "active"
+    purged(world, taught)
+    row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
+    assert (row.before, row.state) == (PURGED, "active") and "lynx-2" in row.after and row.evidence
+    assert "lynx-2" in asyncio.run(world.prompt())
+    with pytest.raises(CannotUndo, match="gone for good"):
+        asyncio.run(world.desk.undo(row.id, HAND))
+
+
+def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: str) -> None:
+    new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
+    world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
+    item = outcomes.ContextItem("memory", "x", "y", LEARNED)
+    world.database.write_now(lambda db: outcomes.record_items(db, "later", [item]))
+    assert purged(world, taught).prompts == ("later",)
+    labels = world.database.read_now(lambda db: db.execute("SELECT label FROM context_items").fetchall())
+    assert labels == [("",)]
+
+
+def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
+    origin = Origin("review", session_id="r", tool_call_id="c", parent_session_id=session, task_id="t")
+    asyncio.run(world.desk.memory(add(LEARNED, SAID), origin))
+    purged(world, session)
+    (row,) = world.database.read_now(lambda db: ledger.select(db))
+    assert (row.state, row.after, row.evidence) == ("rejected", PURGED, ())

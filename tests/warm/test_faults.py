@@ -1,0 +1,105 @@
+"""A build that is killed, or that finds no room: the template that was there stays, and nothing is half."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import FixedClock
+from tests.warm.stores import open_store, pitfalls
+from whet.app.warm_desk import WarmDesk
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+from whet.store.database import Database
+from whet.warm import template as templates
+from whet.warm.compose import BuildOptions
+from whet.warm.mine import Choice
+
+_BUILD = """
+import os, signal, sys
+from pathlib import Path
+from whet.app.warm_desk import WarmDesk
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.store.database import Database
+from whet.warm.compose import BuildOptions
+from whet.warm.mine import Choice
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+progress = lambda done, total: None
+if sys.argv[2] == "reading":
+    progress = die
+else:
+    setattr(os, sys.argv[2], die)  # the system's own: the last steps of writing
+database = Database.open(Path(sys.argv[1]) / "state.db", SystemClock())
+desk = WarmDesk(Home(Path(sys.argv[1]) / "home"), database, SystemClock())
+desk.build(BuildOptions(name="t", description="the new one"), Choice(min_messages=1), progress)
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
+    opened = open_store(tmp_path, clock)
+    pitfalls(opened, clock)
+    yield opened
+    opened.close()
+
+
+def build(desk: WarmDesk, **options: str) -> None:
+    desk.build(BuildOptions(name="t", **options), Choice(min_messages=1))
+
+
+@pytest.mark.parametrize("point", ["reading", "fsync", "replace"])
+def test_a_build_that_is_killed_leaves_the_old_template(
+    tmp_path: Path, database: Database, clock: FixedClock, point: str
+) -> None:
+    desk = WarmDesk(Home(tmp_path / "home"), database, clock)
+    build(desk, description="the old one")
+    done = subprocess.run([sys.executable, "-c", _BUILD, str(tmp_path), point], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert desk.load("t").description == "the old one"
+    assert [(one.name, one.state) for one in desk.listed()] == [("t", "ready")]
+    build(desk, description="the next one")
+    assert desk.load("t").description == "the next one"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own with one page of room."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if (
+        os.geteuid()
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], capture_output=True
+        ).returncode
+    ):
+        pytest.skip("no disk of its own can be mounted here")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_full_disk_is_one_line_and_the_old_template_stays(
+    tmp_path: Path, database: Database, clock: FixedClock, small_disk: Path
+) -> None:
+    home = Home(tmp_path / "home")
+    home.ensure()
+    home.warm.symlink_to(small_disk)
+    desk = WarmDesk(home, database, clock)
+    (small_disk / "filler").write_bytes(b"x" * 4096)
+    with pytest.raises(ConfigError, match=r"can't write .*No space left"):
+        build(desk)
+    assert list(small_disk.iterdir()) == [small_disk / "filler"] and desk.listed() == []
+    (small_disk / "filler").unlink()
+    templates.save(home, templates.Template(name="t", description="the old one"))
+    with pytest.raises(ConfigError, match="No space left"):
+        build(desk, description="much longer " * 900)
+    assert desk.load("t").description == "the old one" and len(list(small_disk.iterdir())) == 1
