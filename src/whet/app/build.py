@@ -31,6 +31,7 @@ from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.app.warm_tool import WarmActs
 from whet.app.warmth import OFF, Opening, Wanted, Warmth
+from whet.app.whose import OWNERS, OWNERS_TOOLS, Whose
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -61,20 +62,6 @@ from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
-
-_OWNERS_TOOLS = ("warm_session",)
-
-
-class Whose(msgspec.Struct, frozen=True):
-    """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
-    empty for the owner's; `source`: the interface."""
-
-    profile: str = ""
-    source: str = ""
-    workspace: Path | None = None
-
-
-_OWNERS = Whose()
 
 
 class _NewParts(msgspec.Struct, frozen=True):
@@ -186,7 +173,7 @@ class App:
         title: str = "",
         leaving: Session | None = None,
         warm: str = "",
-        whose: Whose = _OWNERS,
+        whose: Whose = OWNERS,
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
@@ -196,7 +183,7 @@ class App:
         """
         if self.mcp is not None and self.mcp.is_stale:
             self._take_remote()
-        left_out = _OWNERS_TOOLS if whose.profile else ()
+        left_out = OWNERS_TOOLS if whose.profile else ()
         tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
         start = await self.outcomes.start(tools, whose.profile)
         workspace = whose.workspace or self.workspace

@@ -17,8 +17,9 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
-from whet.app.build import App, Whose
+from whet.app.build import App
 from whet.app.people import Switchboard
+from whet.app.whose import Whose
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
