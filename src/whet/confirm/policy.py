@@ -145,7 +145,7 @@ def without_effect(policy: Policy) -> list[str]:
         names = sorted(fitting | {pattern for pattern in rule.actions if is_high_risk(pattern)})
         if not names:
             continue
-        what = "high-risk actions" if fitting == HIGH_RISK_ACTIONS else ", ".join(names)
+        what = "high-risk actions" if len(fitting) == len(HIGH_RISK_ACTIONS) else ", ".join(names)
         needs = f"always need{'s' if len(names) == 1 else ''} a person"
         if rule.actions and all(is_high_risk(pattern) for pattern in rule.actions):
             found.append(f"rule {rule.name!r} has no effect: {what} {needs}")
