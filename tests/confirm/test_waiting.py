@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
+from tests.support import ended
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.http.protocol import LimitedProtocol
 
@@ -21,10 +22,10 @@ def server(tmp_path_factory):
         yield running
 
 
-def wait_until(condition, timeout_s=10.0):
+def wait_until(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "the condition never came"
         time.sleep(0.01)  # the condition is in another thread, and has no event to wait on
 
 
@@ -35,7 +36,7 @@ def asked(agent, **changes):
 def later(call):
     """Run `call` on a thread; gives the thread and the list that its result will be in."""
     results = []
-    thread = threading.Thread(target=lambda: results.append(call()))
+    thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()
     return thread, results
 
@@ -79,7 +80,7 @@ def test_a_client_that_hangs_up_is_not_waited_for(server):
                   f"Authorization: {agent.headers['authorization']}")  # fmt: skip
     import socket
 
-    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
         sock.sendall(raw)
         wait_until(lambda: server.service.hub.waiting == 1)
     wait_until(lambda: server.service.hub.waiting == 0)
@@ -145,6 +146,8 @@ class Receiver:
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
+            timeout = 20  # a caller that sends half a request holds nobody up
+
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
                 outer.got.append(({key.lower(): value for key, value in self.headers.items()}, body))
@@ -156,7 +159,7 @@ class Receiver:
 
         self._http = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}/hook?x=1"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self):
         self._thread.start()
@@ -164,7 +167,7 @@ class Receiver:
 
     def __exit__(self, *_):
         self._http.shutdown()
-        self._thread.join()
+        ended(self._thread, "the receiver's end")
         self._http.server_close()
 
 
