@@ -31,7 +31,6 @@ from whet.serve.turns import Turns
 from whet.serve.wire import ApiError, Json, as_api_error, error_object, refusal
 from whet.web.guard import Guard, Place
 
-
 _API = ("/v1/", "/api/", "/health", "/openapi.json")
 
 

@@ -11,7 +11,6 @@ import msgspec
 from whet.contract.messages import Message, Usage
 from whet.store import rows, sessions
 
-
 _usage = msgspec.json.Decoder(Usage)
 
 

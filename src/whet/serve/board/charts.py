@@ -12,7 +12,7 @@ from datetime import date, timedelta
 import msgspec
 
 WIDTH, HEIGHT = 720, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 12, 12, 28
 
 
 class Bar(msgspec.Struct, frozen=True):

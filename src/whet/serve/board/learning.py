@@ -1,4 +1,4 @@
-"""What was learned: the ledger with diffs and quotes, what waits for a decision, the notes; and taking back."""
+"""What was learned: the ledger with diffs and quotes, what waits, the notes; and taking back."""
 
 from __future__ import annotations
 

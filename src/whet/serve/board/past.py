@@ -116,11 +116,19 @@ def _shown(found: list[Entry], turns: dict[int, TurnFacts]) -> list[Shown]:
 
 
 def _arguments(call: ToolCall) -> str:
-    """Write a call's arguments for reading: each on its own lines; as they are where that can't be done."""
+    """Write a call's arguments for reading: a line each, longer texts below their name; unreadable ones as
+    they are."""
     try:
-        return msgspec.json.format(call.arguments, indent=2)
+        found = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except msgspec.DecodeError:
         return call.arguments
+    return "\n".join(f"{name}: {_value(value)}" for name, value in found.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return f"\n{value}" if "\n" in value else value
+    return msgspec.json.encode(value).decode()
 
 
 def _marked(snippet: str) -> list[tuple[bool, str]]:

@@ -9,6 +9,9 @@
   const read = (html) => new DOMParser().parseFromString(policy.createHTML(html), "text/html");
   const say = (text) => { $("#spoken").textContent = text; };
 
+  // On a phone the page's own name may be out of sight in the row of names.
+  $("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   const get = async (path) => {
     const answer = await fetch(path, { credentials: "same-origin", headers: { accept: "text/html" } });
     if (answer.redirected && new URL(answer.url).pathname === "/login") { location.reload(); return null; }
