@@ -129,11 +129,11 @@ def line(title: str, days: Sequence[str], values: Sequence[float | None], name: 
 
 
 def nice_top(most: float) -> float:
-    """Give the next round number above: 1, 2 or 5 times a power of ten."""
+    """Give the next round number above, one whose half is round too."""
     if most <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(most))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= most * 0.999)
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= most * 0.999)
 
 
 def _slot(days: int) -> float:
