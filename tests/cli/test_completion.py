@@ -26,7 +26,7 @@ def test_the_script_is_valid_for_its_shell(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell):
         path = tmp_path / "script"
         path.write_text(script)
-        assert subprocess.run([shell, "-n", str(path)], capture_output=True).returncode == 0
+        assert subprocess.run([shell, "-n", str(path)], capture_output=True, timeout=30).returncode == 0
 
 
 def test_an_unknown_shell_is_a_usage_error() -> None:
