@@ -286,16 +286,25 @@ def test_slash_commands_need_no_model(desk: Desk) -> None:
         await desk.ask(session_id, "hello")
         for command, word in (
             ("/context", "tokens"),
-            ("/compress", "Nothing to compress"),
-            ("/usage", "in this session"),
-            ("/undo", "You had said: hello"),
-            ("/undo", "nothing to undo"),
+            ("/compress", "nothing to compress"),
+            ("/usage", "tokens"),
+            ("/nothing", "there is no command"),
+            ("/help", "/compress"),
+            ("/undo", "hello"),
         ):
+            desk.editor.updates.clear()
             assert await desk.ask(session_id, command) == "end_turn"
             assert word in desk.editor.text(), command
+        desk.server.install([Reply("once"), Reply("twice")])
+        await desk.ask(session_id, "say it")
+        await desk.ask(session_id, "/retry")
+        assert desk.editor.text().endswith("twice")
+        offered = desk.editor.of(AvailableCommandsUpdate) or [None]
+        names = {one.name for one in offered[0].available_commands} if offered[0] else set[str]()
+        assert "new" not in names
 
     desk.run(story())
-    assert desk.server.count == before + 1
+    assert desk.server.count == before + 3
 
 
 def test_a_failed_turn_is_an_error_in_a_line(desk: Desk) -> None:

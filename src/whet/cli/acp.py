@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from whet.cli.commands import builtin_commands
 from whet.cli.launch import ChatOptions, load_settings
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
@@ -25,7 +26,10 @@ _SETTINGS = {
 }
 
 
-@click.command("acp", epilog='Example (Zed): "agent_servers": {"Whet": {"type": "custom", "command": "whet", "args": ["acp"]}}')
+@click.command(
+    "acp",
+    epilog='Example (Zed): "agent_servers": {"Whet": {"type": "custom", "command": "whet", "args": ["acp"]}}',
+)
 @click.option("--approvals", type=click.Choice(["ask", "auto", "deny"]), help="The mode sessions begin in.")
 @click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
 @click.option("--provider", help="The provider's name.")
@@ -49,4 +53,4 @@ def acp(home: Home, /, **given: Any) -> None:
     options = ChatOptions(home=home, flags=flags)
     # Found here: it needs the extra, and pydantic costs a quarter of a second.
     serve = pkgutil.resolve_name("whet.editors.serve:serve")
-    asyncio.run(serve(home, lambda: load_settings(options, None)))
+    asyncio.run(serve(home, lambda: load_settings(options, None), list(builtin_commands())))

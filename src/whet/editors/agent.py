@@ -40,11 +40,13 @@ from acp.schema import (
 
 from whet import __version__
 from whet.app.hosted import Hosted
+from whet.app.slash import unescaped
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import Message
-from whet.editors import blocks, commands, replay
+from whet.editors import blocks, replay
 from whet.editors.blocks import Block
+from whet.editors.commands import Commander
 from whet.editors.outbox import Outbox
 from whet.editors.person import EditorPerson, Mode
 from whet.editors.view import TurnView
@@ -92,8 +94,9 @@ class _Open(msgspec.Struct):
 class EditorAgent:
     """One editor's sessions. `start` opens the program at the first session."""
 
-    def __init__(self, start: Callable[[], Awaitable[Program]]) -> None:
+    def __init__(self, start: Callable[[], Awaitable[Program]], commander: Commander) -> None:
         self._start = start
+        self._commander = commander
         self._starting = asyncio.Lock()
         self._program: Program | None = None
         self._open: dict[str, _Open] = {}
@@ -193,16 +196,20 @@ class EditorAgent:
         if here.notice:
             view.think(here.notice)
             here.notice = ""
-        if (command := commands.parse(text)) is not None:
-            said = await commands.run(program.hosted, session_id, command, view.emit)
-            self._out.put(session_id, update_agent_message_text(said))
-            await self._out.flush()
-            return PromptResponse(stop_reason="end_turn")
+        said: str | None = unescaped(text)
+        if not images and (command := self._commander.parse(text)) is not None:
+            answer, begins = await self._commander.run(program.hosted, session_id, command, view.emit)
+            if answer:
+                self._out.put(session_id, update_agent_message_text(answer))
+            if not begins:
+                await self._out.flush()
+                return PromptResponse(stop_reason="end_turn")
+            said = begins[0]
         person = EditorPerson(
             self._editor, self._out, session_id, view, lambda: here.mode, self._arguments(program.hosted)
         )
         turn = here.turn = asyncio.create_task(
-            program.hosted.submit(session_id, text, images, emit=view.emit, person=person)
+            program.hosted.submit(session_id, said, images, emit=view.emit, person=person)
         )
         try:
             await asyncio.wait({turn})
@@ -255,7 +262,7 @@ class EditorAgent:
             names = ", ".join(server.name for server in mcp_servers)
             notice = f"The editor's MCP servers ({names}) are not used: Whet takes none from an editor."
         self._open[session_id] = _Open(workspace, program.mode, notice)
-        update = update_available_commands(commands.available())
+        update = update_available_commands(self._commander.available())
         asyncio.get_running_loop().call_later(_AFTER_ANSWER_S, self._out.put, session_id, update)
 
     def _known(self, session_id: str) -> _Open:

@@ -1,98 +1,108 @@
-"""The slash commands that an editor offers: few lines each, on one session between its turns."""
+"""Slash commands in an editor: the terminal's own, but for those that begin or choose sessions.
+
+That the editor does itself. A command works on one session between its turns; what it says is the answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
-import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
 from whet.agent.session import Session
+from whet.app.build import App
 from whet.app.hosted import Hosted
+from whet.app.slash import Command, Commands, parse
 from whet.contract.errors import WhetError
-from whet.contract.events import Emit
+from whet.contract.events import Emit, Event
+from whet.memory.desk import Desk
 
-Run = Callable[[Hosted, Session, str, Emit], Awaitable[str]]
-_COMPACTED = {
-    "compacted": "The context was compacted.",
-    "unchanged": "The context stays as it is.",
-    "nothing": "Nothing to compress yet.",
-}
+_WIDTH = 78
+_EDITORS = ("new", "warm")
 
 
-class Command(msgspec.Struct, frozen=True):
-    """A command: what it does, what may follow it (empty: nothing), and doing it; that gives what is said."""
+class EditorChat:
+    """What a command may do with a session; what it says is gathered."""
 
-    about: str
-    hint: str
-    run: Run
+    def __init__(self, hosted: Hosted, session: Session, commands: Commands[Any]) -> None:
+        self.app: App = hosted.app
+        self._hosted = hosted
+        self.session = session
+        self.commands = commands
+        self.desk: Desk = hosted.app.learning.desk
+        self.lines: list[str] = []
+        self.works: list[Callable[[Callable[[Event], None]], Awaitable[None]]] = []
+        self.sends: list[str | None] = []
 
+    def say(self, text: str, style: str = "") -> None:
+        """Add a line to what is said."""
+        self.lines.append(text)
 
-async def _compress(hosted: Hosted, session: Session, rest: str, emit: Emit) -> str:
-    return _COMPACTED[await session.context.compact(rest, emit)]
+    def width(self) -> int:
+        """The columns of a panel."""
+        return _WIDTH
 
+    def send(self, text: str | None) -> None:
+        """Begin a turn when the command is done."""
+        self.sends.append(text)
 
-async def _context(hosted: Hosted, session: Session, rest: str, emit: Emit) -> str:
-    status = await session.context.status()
-    share = status.used_tokens / max(status.window_tokens, 1)
-    return (
-        f"{share:.0%} of {status.window_tokens:,} tokens, {status.messages} messages; engine {status.engine}."
-    )
+    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
+        """Do something long when the command is done."""
+        self.works.append(work)
 
+    async def begin(self, title: str = "", *, warm: str = "") -> None:
+        """Refuse: the editor begins sessions."""
+        raise WhetError("the editor begins sessions", hint="open a new thread there")
 
-async def _usage(hosted: Hosted, session: Session, rest: str, emit: Emit) -> str:
-    used = session.usage
-    cost = "" if used.cost_usd is None else f", {used.cost_usd:.4f} USD"
-    return f"{used.total_tokens:,} tokens in this session, {used.cache_hit_ratio:.0%} from the cache{cost}."
+    async def switch_model(self, model: str) -> None:
+        """Have another model answer this session."""
+        await self._hosted.switch_model(self.session, model)
 
+    async def switch_to(self, session: Session) -> None:
+        """Refuse: the editor opens sessions."""
+        raise WhetError("the editor opens sessions", hint="open it in its list of threads")
 
-async def _undo(hosted: Hosted, session: Session, rest: str, emit: Emit) -> str:
-    said = await session.log.undo_last_turn()
-    return "There is nothing to undo." if said is None else f"The last turn is undone. You had said: {said}"
-
-
-async def _refine(hosted: Hosted, session: Session, rest: str, emit: Emit) -> str:
-    await hosted.app.reviews.ask(session.id, rest)
-    hosted.app.reviews.kick()
-    return "A review of this session is queued: what is worth keeping becomes memory and skills."
-
-
-COMMANDS: Mapping[str, Command] = {
-    "compress": Command("Make the context smaller; what follows is what to keep.", "what to keep", _compress),
-    "context": Command("Say how full the context is.", "", _context),
-    "refine": Command("Review this session now.", "what to look for", _refine),
-    "undo": Command("Take the last turn back; files stay as they are.", "", _undo),
-    "usage": Command("Say what this session has used.", "", _usage),
-}
-
-
-def parse(text: str) -> tuple[Command, str] | None:
-    """Find the command that a prompt is; None where it is a message."""
-    if not text.startswith("/"):
-        return None
-    name, _, rest = text[1:].strip().partition(" ")
-    command = COMMANDS.get(name)
-    return None if command is None else (command, rest.strip())
+    def leave(self) -> None:
+        """Do nothing: the editor ends sessions."""
 
 
-async def run(hosted: Hosted, session_id: str, command: tuple[Command, str], emit: Emit) -> str:
-    """Run a command between turns, and give what it says; an error is said too."""
-    try:
-        async with hosted.using(session_id) as session:
-            return await command[0].run(hosted, session, command[1], emit)
-    except WhetError as error:
-        return f"{error.message}. {error.hint}".strip()
+class Commander:
+    """The commands of every session. `shared` are the terminal's."""
+
+    def __init__(self, shared: Sequence[Command[Any]]) -> None:
+        self._commands: Commands[Any] = Commands()
+        for command in shared:
+            if command.remote and command.name not in _EDITORS:
+                self._commands.add(command)
+
+    def parse(self, text: str) -> tuple[str, str] | None:
+        """Give a prompt's command and the rest; None for a message."""
+        return parse(text.strip())
+
+    async def run(
+        self, hosted: Hosted, session_id: str, what: tuple[str, str], emit: Emit
+    ) -> tuple[str, list[str | None]]:
+        """Run a command; gives what it says, an error too, and the messages that it begins turns with."""
+        try:
+            command = self._commands.get(what[0])
+            async with hosted.using(session_id) as session:
+                chat = EditorChat(hosted, session, self._commands)
+                await command.run(chat, what[1])
+                for work in chat.works:
+                    await work(emit)
+        except WhetError as error:
+            return f"{error.message}. {error.hint}".strip(), []
+        text = "\n".join(chat.lines)
+        return (f"```\n{text}\n```" if "\n" in text else text), chat.sends
+
+    def available(self) -> list[AvailableCommand]:
+        """List them as the protocol does."""
+        return [
+            AvailableCommand(name=one.name, description=one.help, input=_input(one.argument))
+            for one in self._commands
+        ]
 
 
-def available() -> list[AvailableCommand]:
-    """List them as the protocol does."""
-    return [
-        AvailableCommand(
-            name=name,
-            description=command.about,
-            input=AvailableCommandInput(root=UnstructuredCommandInput(hint=command.hint))
-            if command.hint
-            else None,
-        )
-        for name, command in COMMANDS.items()
-    ]
+def _input(argument: str) -> AvailableCommandInput | None:
+    return AvailableCommandInput(root=UnstructuredCommandInput(hint=argument)) if argument else None

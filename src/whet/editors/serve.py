@@ -11,7 +11,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -23,26 +23,29 @@ from whet import log
 from whet.app.build import App
 from whet.app.hosted import Hosted
 from whet.app.people import Switchboard
+from whet.app.slash import Command
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
 from whet.editors.agent import SOURCE, EditorAgent, Program
+from whet.editors.commands import Commander
 
 _LONGEST_LINE_BYTES = 50 * 1024 * 1024
 
 
-async def serve(home: Home, read: Callable[[], Settings]) -> None:
+async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Command[Any]]) -> None:
     """Answer the editor until it closes standard input, or SIGTERM. Turns that run end as cancelled.
 
-    `read` gives the settings; an error of it is told at the first session. Called on a thread.
+    `read` gives the settings; an error of it is told at the first session. Called on a thread. `shared` are
+    the terminal's slash commands.
     """
     reader, writer = await _streams()
 
     async def start() -> Program:
         return await open_program(home, await asyncio.to_thread(read))
 
-    agent = EditorAgent(start)
+    agent = EditorAgent(start, Commander(shared))
     running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     try:
