@@ -260,7 +260,7 @@ class EditorAgent:
         notice = ""
         if mcp_servers:
             names = ", ".join(server.name for server in mcp_servers)
-            notice = f"The editor's MCP servers ({names}) are not used: Whet takes none from an editor."
+            notice = f"The editor's MCP servers ({names}) are not used; `whet mcp add` gives Whet its own."
         self._open[session_id] = _Open(workspace, program.mode, notice)
         update = update_available_commands(self._commander.available())
         asyncio.get_running_loop().call_later(_AFTER_ANSWER_S, self._out.put, session_id, update)
