@@ -60,6 +60,20 @@ from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
 
+_OWNERS_TOOLS = ("warm_session",)
+
+
+class Whose(msgspec.Struct, frozen=True):
+    """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
+    empty for the owner's; `source`: the interface."""
+
+    profile: str = ""
+    source: str = ""
+    workspace: Path | None = None
+
+
+_OWNERS = Whose()
+
 
 class _NewParts(msgspec.Struct, frozen=True):
     """What a session is begun with."""
@@ -72,6 +86,7 @@ class _NewParts(msgspec.Struct, frozen=True):
     private: bool = False
     conversation_id: str = ""
     warm: Wanted = Wanted()
+    whose: Whose = Whose()
 
 
 class App:
@@ -157,25 +172,40 @@ class App:
         return app
 
     async def new_session(
-        self, *, private: bool = False, title: str = "", leaving: Session | None = None, warm: str = ""
+        self,
+        *,
+        private: bool = False,
+        title: str = "",
+        leaving: Session | None = None,
+        warm: str = "",
+        whose: Whose = _OWNERS,
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
         After `leaving` it goes on in the same conversation (/new) and takes its context engine over. `warm`:
         a template's name, auto or off; empty for what the settings say. Its first message decides then.
+        Templates are mined from the owner's sessions, so another person's starts with one only by name.
         """
-        tools = list(self.tools.by_name.values())
-        start = await self.outcomes.start(self.tools.by_name)
+        left_out = _OWNERS_TOOLS if whose.profile else ()
+        tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
+        start = await self.outcomes.start(tools, whose.profile)
+        workspace = whose.workspace or self.workspace
         prompt = system_prompt(
-            self.workspace,
+            workspace,
             self.settings.tools.toolsets,
             instructions=self.settings.agent.instructions,
             learned=start.part.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
-        wanted = await self.warmth.wanted(warm, str(self.workspace))
+        wanted = await self.warmth.wanted(warm or ("off" if whose.profile else ""), str(workspace))
         parts = _NewParts(
-            prompt, tools, private=private, title=title, conversation_id=conversation_id, warm=wanted
+            prompt,
+            list(tools.values()),
+            private=private,
+            title=title,
+            conversation_id=conversation_id,
+            warm=wanted,
+            whose=whose,
         )
         session = await self._create(parts, leaving=leaving)
         await self.outcomes.record(session.id, start)
@@ -235,6 +265,15 @@ class App:
         session.link, _ = await self.warmth.reopened(session.id, link)
         await session.context.status()  # the engine learns of it now, not at the next request
 
+    async def let_go(self, session: Session) -> None:
+        """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
+        await self.contexts.release(session.context)
+        if self._plugged is not None:
+            await self._plugged.leave(session.id)
+        for gone in (session.id, *self.gate.forget_children(session.id)):
+            self.learning.release(gone)
+        session.log.close()
+
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
         await self.reviews.aclose()
@@ -292,8 +331,13 @@ class App:
     async def _open_child(self, parent_id: str, title: str) -> Session:
         left_out = {"clarify", "delegate_task", "memory", "skill_manage", "warm_session"}
         tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
-        prompt = system_prompt(self.workspace, self.settings.tools.toolsets, child=True)
-        parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child")
+        row, profile = await self.database.read(
+            lambda db: (sessions.get(db, parent_id), sessions.profile_of(db, parent_id))
+        )
+        workspace = Path(row.workspace) if row.workspace else self.workspace
+        whose = Whose(profile, row.source, workspace)
+        prompt = system_prompt(workspace, self.settings.tools.toolsets, child=True)
+        parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child", whose=whose)
         child = await self._create(parts, steps=self.settings.agent.delegate_max_steps)
         self.gate.adopt(child.id, parent_id)
         return child
@@ -308,14 +352,15 @@ class App:
             conversation_id=parts.conversation_id,
             parent_session_id=parts.parent_id,
             kind=parts.kind,
-            source=self.source,
+            source=parts.whose.source or self.source,
             provider=info.provider,
             model=info.model,
-            workspace=str(self.workspace),
+            workspace=str(parts.whose.workspace or self.workspace),
             private=parts.private or self.settings.store.private,
             title=parts.title,
             system_prompt=parts.prompt,
             tools_json=msgspec.json.encode(specs).decode(),
+            profile=parts.whose.profile,
         )
         log = await SessionLog.create(self.database, new, self.clock)
         session = await self._session(log, parts.prompt, specs, steps=steps, seat=seat, leaving=leaving)
@@ -350,6 +395,9 @@ class App:
         tools = {spec.name: tool for spec in specs if (tool := known.get(spec.name))}
         if missing := [name for name in own if name not in tools]:
             seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
+        profile = await self.database.read(lambda db: sessions.profile_of(db, log.session.id))
+        if profile:
+            self.learning.bind_person(log.session.id, profile, log.session.source)
         limits = Limits(steps or self.settings.agent.max_steps, self.settings.agent.turn_timeout_s)
         stored = Path(log.session.workspace)
         workspace = stored if log.session.workspace and stored.is_dir() else self.workspace
@@ -379,7 +427,7 @@ class App:
         await host.begin(self.contexts.host(leaving.context) if leaving else None)
         if self._plugged is not None:
             await self._plugged.enter(session, host, leaving.id if leaving else "")
-        if self._told_memories is not None:
+        if self._told_memories is not None and not profile:
             self._told_memories.enter(session)
         self.warmth.watch(session)
         return session

@@ -89,6 +89,11 @@ class Contexts:
         finally:
             await seat.close(shutdown=seat.origin == "fresh")
 
+    async def release(self, context: Context) -> None:
+        """End a session with its engine and keep nothing of it."""
+        await context.aclose()
+        self._open = [host for host in self._open if host is not context]
+
     async def aclose(self) -> None:
         """End every session that is still open with its engine."""
         for host in self._open:

@@ -30,8 +30,22 @@ class Learning:
     def __init__(self, database: Database, clock: Clock, home: Home, settings: Settings) -> None:
         self.desk = Desk(database, clock, home.root, (settings.memory, settings.review))
         add_builtin(self.desk.library)
+        self._people = home.people
+        self._desks: dict[str, Desk] = {"": self.desk}
         self.platform = "cli"
         self._bound: dict[str, tuple[Desk, Origin]] = {}
+
+    def desk_of(self, profile: str) -> Desk:
+        """Give the desk of a person, "" for the owner: each has notes and skills that no other one sees.
+
+        Another person's changes are told to nobody: plugins' memories are the owner's.
+        """
+        desk = self._desks.get(profile)
+        if desk is None:
+            desk = self.desk.for_person(profile, self._people / profile)
+            desk.library.share(self.desk.library)
+            self._desks[profile] = desk
+        return desk
 
     def tools(self) -> list[Tool]:
         """Make the tools of memory and skills."""
@@ -50,6 +64,18 @@ class Learning:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
         and go to `desk` (the home's where None)."""
         self._bound[session_id] = (desk or self.desk, origin)
+
+    def bind_person(self, session_id: str, profile: str, platform: str) -> None:
+        """Have a person's session write to their own desk."""
+        self.bind(session_id, Origin("foreground", platform=platform), self.desk_of(profile))
+
+    def bind_review(self, session_id: str, origin: Origin, profile: str) -> None:
+        """Have a review's writes go to the desk of whoever it is of."""
+        self.bind(session_id, origin, self.desk_of(profile))
+
+    def release(self, session_id: str) -> None:
+        """Forget what a session was bound to."""
+        self._bound.pop(session_id, None)
 
     def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[Desk, Origin]:
         """Give the desk and the origin of a tool call."""

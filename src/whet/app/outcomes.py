@@ -41,14 +41,15 @@ class Outcomes:
         self._share = holdout_share
         self._chance = chance
 
-    async def start(self, tools: Collection[str]) -> Start:
-        """Give what a new session with these tools reads, less what the hold-out takes away."""
-        part = await self._learning.prompt_part(tools)
+    async def start(self, tools: Collection[str], profile: str = "") -> Start:
+        """Give what a person's new session with these tools reads, less what the hold-out takes away."""
+        desk = self._learning.desk_of(profile)
+        part = await self._learning.prompt_part(tools, desk)
         if not self._share or not part.items:
             return Start(part)
         held = tuple(item for item in part.items if self._chance() < self._share)
         if held:
-            part = await self._learning.prompt_part(tools, without=held)
+            part = await self._learning.prompt_part(tools, desk, without=held)
         return Start(part, held, randomised=True)
 
     async def record(self, session_id: str, start: Start) -> None:

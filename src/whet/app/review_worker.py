@@ -59,13 +59,13 @@ def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
         clock=needs.clock,
         tools=_tools(needs),
         policy=PolicyGate(approval, Nobody(), needs.grants, needs.home.root),
-        bind=needs.learning.bind,
+        bind=needs.learning.bind_review,
         reopen=reopen,
         budget=Budget(needs.database, needs.clock, settings),
         limits=Limits(settings.max_steps, settings.timeout_s),
         digest_tokens=settings.digest_tokens,
     )
-    return Worker(parts, needs.learning.desk, settings, lambda order: _connect(needs, order), tell)
+    return Worker(parts, needs.learning.desk_of, settings, lambda order: _connect(needs, order), tell)
 
 
 @asynccontextmanager

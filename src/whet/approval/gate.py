@@ -1,8 +1,8 @@
 """The gate before every tool call, of every session: judges it, asks the person where needed, decides.
 
 Fails closed: what can't be judged, what nobody answers and what was refused does not run, and the model is
-told which of these it was. One question at a time in a process. It does not know how a person is asked,
-nor how grants are stored. Source of the modes and answers: docs of `ApprovalSettings`.
+told which of these it was. One question at a time in a session and its children. It does not know how a
+person is asked, nor how grants are stored. Source of the modes and answers: docs of `ApprovalSettings`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -119,7 +120,7 @@ class PolicyGate:
         self._analyse = analyse or _analyse_shell
         self._session_grants: dict[str, list[Grant]] = {}
         self._parents: dict[str, str] = {}
-        self._asking = asyncio.Lock()
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def mode(self) -> ApprovalMode:
@@ -133,6 +134,13 @@ class PolicyGate:
     def adopt(self, child_session_id: str, parent_session_id: str) -> None:
         """Let what was granted in a session hold in the one that it started, and the other way round."""
         self._parents[child_session_id] = parent_session_id
+
+    def forget_children(self, session_id: str) -> list[str]:
+        """Let go of what a session had started; gives those. What was granted in the session stays."""
+        gone = [child for child in self._parents if self.root_of(child) == session_id]
+        for child in gone:
+            del self._parents[child]
+        return gone
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Allow or deny `call`. Emits ApprovalAsked and ApprovalDecided around a question, and
@@ -152,7 +160,9 @@ class PolicyGate:
             return _decided(call, await self.service.confirmer.confirm(confirm, emit), emit)
         if ruling.verdict == "allow":
             return Decision("allow", "rule")
-        async with self._asking:
+        root = self.root_of(call.session_id)
+        asking = self._asking.setdefault(root, asyncio.Lock())
+        async with asking:
             # The answer to an earlier question may have settled this one.
             ruling = await self._judge(case)
             if ruling.verdict == "allow":
@@ -187,7 +197,7 @@ class PolicyGate:
             return first
         kept = await self._store.all()
         held = [Grant(g.tool, g.pattern) for g in kept if g.workspace in ("", case.call.workspace)]
-        held.extend(self._session_grants.get(self._root(case.call.session_id), ()))
+        held.extend(self._session_grants.get(self.root_of(case.call.session_id), ()))
         return self._policy.judge(case.action, held)
 
     async def _ask(self, case: _Case, ruling: Ruling, emit: Emit) -> Decision:
@@ -225,7 +235,7 @@ class PolicyGate:
                 return
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}"))
-        kept = self._session_grants.setdefault(self._root(case.call.session_id), [])
+        kept = self._session_grants.setdefault(self.root_of(case.call.session_id), [])
         patterns = lasting or tuple(
             _exact(piece.text) for piece in case.action.pieces if piece.level != "safe"
         )
@@ -240,7 +250,8 @@ class PolicyGate:
             f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
         )
 
-    def _root(self, session_id: str) -> str:
+    def root_of(self, session_id: str) -> str:
+        """Give the session that a person talks to: the one that started this one, however many in between."""
         seen = {session_id}
         while (parent := self._parents.get(session_id)) is not None and parent not in seen:
             seen.add(parent)

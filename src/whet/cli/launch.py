@@ -96,9 +96,3 @@ async def forget_empty(app: App, session: Session) -> None:
     """Delete a session in which nothing was ever said; others stay as they are."""
     if session.log.session.turns == 0 and not session.log.messages:
         await app.database.write(lambda db: sessions.delete(db, session.id))
-
-
-def title_of(text: str) -> str:
-    """Make a session's title from its first message: the first line, at most 60 characters."""
-    line = " ".join(next((row for row in text.splitlines() if row.strip()), "").split())
-    return line if len(line) <= 60 else line[:59].rstrip() + "…"

@@ -19,7 +19,7 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.cli import attach, wording
-from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, title_of
+from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app
 from whet.cli.person import LinePerson, NoPerson
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
@@ -35,6 +35,7 @@ from whet.contract.events import (
 )
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.log import mask
+from whet.store.sessions import title_of
 
 _STDIN_WAIT_S = 3.0
 _GRACE_S = 10.0

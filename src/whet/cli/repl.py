@@ -25,7 +25,6 @@ from whet.cli.launch import (
     load_settings,
     open_session,
     start_app,
-    title_of,
     workspace_of,
 )
 from whet.cli.learning_commands import run_skill
@@ -41,6 +40,7 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished
 from whet.contract.messages import Message
 from whet.log import mask
+from whet.store.sessions import title_of
 
 
 def run(options: ChatOptions) -> int:

@@ -45,6 +45,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "skills"
 
     @property
+    def people(self) -> Path:
+        """Memory and skills of people other than the owner, a folder each."""
+        return self.root / "people"
+
+    @property
     def warm(self) -> Path:
         """Templates of warm sessions."""
         return self.root / "warm"

@@ -41,6 +41,10 @@ class Library:
         """Add a skill from elsewhere; a name that is taken stays with whoever had it first."""
         self._others.setdefault(name, SkillInfo(name, description, source, folder))
 
+    def share(self, other: Library) -> None:
+        """Offer what another library was offered from elsewhere, as it is now; not its own skills."""
+        self._others.update(other._others)
+
     def all(self) -> list[SkillInfo]:
         """Give every skill, sorted by name; the home's own stand before others of the same name."""
         found = {info.name: info for info in self._others.values()}

@@ -53,14 +53,14 @@ DIGEST = "digest"
 
 class Parts(msgspec.Struct, frozen=True):
     """What forks are made of. `tools`: every tool of the program by name. `policy`: a gate that asks nobody.
-    `bind` has a session's writes count as a review's; `reopen` gives a session's link what stands before its
-    messages in every request (examples that it was begun with)."""
+    `bind` has a session's writes count as a review's, of whose memory is named last; `reopen` gives a
+    session's link what stands before its messages in every request (examples that it was begun with)."""
 
     database: Database
     clock: Clock
     tools: Mapping[str, Tool]
     policy: Gate
-    bind: Callable[[str, Origin], None]
+    bind: Callable[[str, Origin, str], None]
     reopen: Callable[[str, ModelLink], Awaitable[ModelLink]]
     budget: Budget
     limits: Limits
@@ -68,11 +68,13 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """An open review: its session, the message that begins it, and its metered way to the model."""
+    """An open review: its session, the message that begins it, its metered way to the model, and whose memory
+    it writes to (empty: the owner's)."""
 
     session: Session
     opening: Message
     link: MeteredLink
+    profile: str = ""
 
 
 async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *, shares_prefix: bool) -> Fork:
@@ -94,6 +96,7 @@ async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *,
         return parent, live.read_view(connection, key, view), sessions.prefix(connection, child_id), False
 
     parent, inherited, prefix, is_digest = await parts.database.read(read)
+    profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
     specs = read_specs(prefix[1].encode())
     opening = wording.review_message(order.kinds, order.focus, _allowed(specs, parts))
     if is_digest:
@@ -104,10 +107,10 @@ async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *,
     if not is_digest:
         link = await parts.reopen(parent.id, link)
     metered = MeteredLink(link, parts.budget, order.context_tokens)
-    parts.bind(child_id, _origin(job, parent))
+    parts.bind(child_id, _origin(job, parent), profile)
     log = await SessionLog.open(parts.database, child_id, parts.clock)
     session = _session(parts, log, metered, inherited, (specs, parent))
-    return Fork(session, Message(role="user", content=opening), metered)
+    return Fork(session, Message(role="user", content=opening), metered, profile)
 
 
 def _child(

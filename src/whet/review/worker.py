@@ -73,18 +73,19 @@ class _Lost(Exception):
 
 
 class Worker:
-    """Runs the reviews of one home, one after the other. `tell` gets what came of each."""
+    """Runs the reviews of one home, one after the other. `desk_of` gives a person's desk ("" the owner's),
+    `tell` gets what came of each."""
 
     def __init__(
         self,
         parts: Parts,
-        desk: Desk,
+        desk_of: Callable[[str], Desk],
         settings: ReviewSettings,
         connect: Connect,
         tell: Callable[[ReviewFinished], None],
     ) -> None:
         self._parts = parts
-        self._desk = desk
+        self._desk_of = desk_of
         self._settings = settings
         self._connect = connect
         self._tell = tell
@@ -109,7 +110,7 @@ class Worker:
         if self._settings.writes == "off":
             return None
         if not self._is_healed:  # a worker that died between a review's completion and its files left those
-            await self._desk.apply()
+            await self._desk_of("").apply()
             self._is_healed = True
         job = await self._write(lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id))
         if job is None:
@@ -199,19 +200,19 @@ class Worker:
 
     async def _settle(self, job: Job, order: Order, fork: Fork, note: str) -> ReviewFinished:
         """Bring everything that was saved into force together with the job's completion, then the files."""
-        now, child = iso(self._clock.now()), fork.session.id
+        now, child, desk = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
             if not jobs.complete(connection, job, self._clock):
                 raise _Lost
-            rows = self._desk.settle(connection, job.id)
+            rows = desk.settle(connection, job.id)
             summary = wording.summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
             sessions.end(connection, child, "completed", now)
             return rows, summary
 
         rows, summary = await self._write(work)
-        await self._desk.apply(rows)
+        await desk.apply(rows)
         held = tuple(row.id for row in rows if row.state in ("active", "inbox", "quarantined"))
         log.info("review %s: %s", job.id, summary or "nothing to save")
         return msgspec.structs.replace(
@@ -236,7 +237,7 @@ class Worker:
                 raise _Lost
             if wait_s is not None:
                 return iso(now + timedelta(seconds=wait_s))
-            self._desk.discard(connection, job.id)
+            self._desk_of("").discard(connection, job.id)
             reviews.finish(connection, job.id, "", line, iso(now))
             return ""
 

@@ -94,11 +94,12 @@ def finished_sessions(
     source: str = "",
     workspace: str = "",
 ) -> list[MinedSession]:
-    """Give sessions to learn from, oldest first: no review, not private, ended well, no turn open.
+    """Give sessions to learn from, oldest first: the owner's, no review, not private, ended well, no
+    turn open.
 
     Of more than `limit`, the newest.
     """
-    where = ["NOT s.private", "s.kind <> 'review'", "s.messages >= ?"]
+    where = ["NOT s.private", "s.profile = ''", "s.kind <> 'review'", "s.messages >= ?"]
     parameters: list[str | int] = [min_messages or 1]
     for column, value in (("source", source), ("workspace", workspace)):
         if value:

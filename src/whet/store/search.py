@@ -47,11 +47,13 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Scope(TypedDict, total=False):
-    """Where to look: one session, one role, messages since an ISO time; private sessions only on demand."""
+    """Where to look: one session, one role, messages since an ISO time, one person's sessions (`profile`,
+    None for everybody's); private sessions only on demand."""
 
     session_id: str | None
     role: Role | None
     since: str | None
+    profile: str | None
     include_private: bool
 
 
@@ -257,6 +259,9 @@ class _Finder:
             self._where += ["t.undone = ''", "s.kind <> 'review'"]
             if not scope.get("include_private"):
                 self._where.append("NOT s.private")
+        if (profile := scope.get("profile")) is not None:
+            self._where.append("s.profile = ?")
+            self._values.append(profile)
         if role is not None:
             self._where.append("m.role = ?")
             self._values.append(rows.ROLES.index(role))

@@ -47,7 +47,8 @@ class SessionRow(msgspec.Struct, frozen=True):
 class NewSession(msgspec.Struct, frozen=True):
     """What is given at creation. An empty conversation_id becomes the parent's, or the session's own id.
 
-    A child of a private session is private. `prime_json`: messages that stand before the first one in every
+    A child of a private session is private, and a child has its parent's `profile`: whose memory it reads and
+    writes, empty for the owner's. `prime_json`: messages that stand before the first one in every
     request (`whet.warm`); a review has its parent's, for it sends the same prefix.
     """
 
@@ -64,6 +65,7 @@ class NewSession(msgspec.Struct, frozen=True):
     system_prompt: str = ""
     tools_json: str = ""
     prime_json: str = ""
+    profile: str = ""
 
 
 class StoreStats(msgspec.Struct, frozen=True):
@@ -101,15 +103,17 @@ _NO_SESSION_HINT = "`whet sessions list` shows them"
 def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow:
     """Store a session and its frozen prefix. Raises NotFound for a parent that does not exist."""
     conversation, private, prime = new.conversation_id, new.private, new.prime_json
+    profile = new.profile
     if new.parent_session_id:
         parent = get(connection, new.parent_session_id)
         conversation = conversation or parent.conversation_id
         private = private or parent.private
+        profile = profile_of(connection, new.parent_session_id)
         if new.kind == "review":
             prime = prime or prime_of(connection, new.parent_session_id)
     connection.execute(
-        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text, profile)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.id,
             conversation or new.id,
@@ -126,6 +130,7 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
             _freeze(connection, new.system_prompt),
             _freeze(connection, new.tools_json),
             _freeze(connection, prime) if prime else None,
+            profile,
         ),
     )
     return get(connection, new.id)
@@ -137,6 +142,14 @@ def get(connection: apsw.Connection, session_id: str) -> SessionRow:
     if row is None:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
     return _session(row)
+
+
+def profile_of(connection: apsw.Connection, session_id: str) -> str:
+    """Give whose memory a session reads and writes, empty for the owner's. Raises NotFound."""
+    row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return row[0]
 
 
 def key_of(connection: apsw.Connection, session_id: str) -> int:
@@ -261,6 +274,12 @@ def resolve(connection: apsw.Connection, name: str) -> str:
         more = ", ..." if len(found) > 5 else ""
         raise NotFound(f"{name!r} fits several sessions: {names}{more}", hint="give more of the id")
     return found[0][0]
+
+
+def title_of(text: str) -> str:
+    """Make a session's title from its first message: the first line, at most 60 characters."""
+    line = " ".join(next((row for row in text.splitlines() if row.strip()), "").split())
+    return line if len(line) <= 60 else line[:59].rstrip() + "…"
 
 
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:

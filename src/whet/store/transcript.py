@@ -8,6 +8,7 @@ or a model is, and never calls one.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -55,6 +56,8 @@ class SessionLog:
         self._in_flight = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._renew_after_s = 0.0
+        self.receipts: deque[AtEnd] = deque()
+        """What the transactions that store the next user messages do besides, one for each, in order."""
 
     @classmethod
     async def create(cls, db: Database, new: NewSession, clock: Clock) -> SessionLog:
@@ -118,14 +121,17 @@ class SessionLog:
         state, now = self._state, self._clock.now()
         turn = Turn(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(now))
         seq, packed = state.next_seq, rows.pack(message, self._clock.unix_ms())
+        receipt = self._receipt()
 
         def work(connection: apsw.Connection) -> None:
             claims.take(connection, state.key, state.session.id, self._holder, now)
             self._refuse_if_stale(connection)
             turns.begin(connection, state.key, turn)
             rows.insert(connection, state.key, seq, turn.number, packed)
+            receipt(connection)
 
         def apply(_: None) -> None:
+            self._given(receipt)
             self._add(seq, message)
             state.last_turn = turn.number
             state.open_turn = live.OpenTurn(turn.id, turn.number, turn.started)
@@ -175,13 +181,15 @@ class SessionLog:
         state = self._state
         seq = state.next_seq
         row = (rows.row_id(state.key, seq), turn.number, *rows.pack(message, self._clock.unix_ms()))
+        receipt = self._receipt()
 
         def apply(_: None) -> None:
+            self._given(receipt)
             self._add(seq, message)
             state.step = None
             turn.messages += 1
 
-        await self._write(self._kept((rows.MESSAGE, row)), apply)
+        await self._write(self._kept((rows.MESSAGE, row), also=receipt), apply)
 
     async def append_reply(self, turn: Turn, reply: Message, usage: Usage, model: str) -> None:
         """Store an answer and a row for each of its calls, in one transaction."""
@@ -425,16 +433,26 @@ class SessionLog:
                 "another process has changed this session", hint="open it again to see what it did"
             ) from None
 
-    def _kept(self, *rows_: tuple[Statement, tuple[Any, ...]]) -> Callable[[apsw.Connection], None] | Rows:
+    def _receipt(self) -> AtEnd:
+        return self.receipts[0] if self.receipts else nothing
+
+    def _given(self, receipt: AtEnd) -> None:
+        if self.receipts and self.receipts[0] is receipt:
+            self.receipts.popleft()
+
+    def _kept(
+        self, *rows_: tuple[Statement, tuple[Any, ...]], also: AtEnd = nothing
+    ) -> Callable[[apsw.Connection], None] | Rows:
         """Give rows to write while the session stays claimed; now and then the claim is renewed with them,
         for those who can't see whether this process lives."""
-        if self._clock.monotonic_s() <= self._renew_after_s:
+        if also is nothing and self._clock.monotonic_s() <= self._renew_after_s:
             return rows_
 
         def work(connection: apsw.Connection) -> None:
             self._renew(connection)
             for statement, values in rows_:
                 statement.write(connection, [values])
+            also(connection)
 
         return work
 

@@ -17,6 +17,7 @@ from whet.store.migrations.m003_reviews import m003_reviews
 from whet.store.migrations.m004_imports import m004_imports
 from whet.store.migrations.m005_warm import m005_warm
 from whet.store.migrations.m006_outcomes import m006_outcomes
+from whet.store.migrations.m007_people import m007_people
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
@@ -25,6 +26,7 @@ STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m004_imports,
     m005_warm,
     m006_outcomes,
+    m007_people,
 )
 
 

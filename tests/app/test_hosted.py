@@ -1,0 +1,397 @@
+"""Many conversations in one process: side by side, one turn at a time each, each with its own person."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.agent.rig import calls
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.app.hosted import Hosted, Receipt
+from whet.app.people import Switchboard
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, ModelSettings, Settings
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.events import Event, TurnEnd
+from whet.contract.messages import Message
+from whet.contract.origin import Origin
+from whet.contract.protocols import Answer, ApprovalRequest
+from whet.memory.requests import MemoryRequest
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+from whet.store import sessions
+from whet.store.jobs import Queued
+from whet.store.transcript import Turn
+
+
+class Asked:
+    """A person who is asked and says what was decided beforehand."""
+
+    def __init__(self, answer: Answer = "once") -> None:
+        self.answer: Answer = answer
+        self.requests: list[ApprovalRequest] = []
+        self.wait: asyncio.Event | None = None
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        self.requests.append(request)
+        if self.wait is not None:
+            await self.wait.wait()
+        return self.answer
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        return f"{question} {self.answer}"
+
+
+@asynccontextmanager
+async def hosted(
+    server: PracticeServer,
+    folder: Path,
+    *,
+    mode: str = "auto",
+    idle_after_s: float = 60.0,
+    max_open: int = 200,
+    max_turns: int = 200,
+) -> AsyncIterator[Hosted]:
+    settings = Settings(
+        model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+        approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
+    )
+    people = Switchboard()
+    app = await App.start(Home(folder / "home"), settings, {}, people, folder, source="api")
+    many = Hosted(app, people, idle_after_s=idle_after_s, max_open=max_open, max_turns=max_turns)
+    try:
+        yield many
+    finally:
+        await many.aclose()
+        await app.aclose()
+
+
+def run(server: PracticeServer, main: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(30):
+            await main()
+
+    with server:
+        asyncio.run(limited())
+
+
+def ignore(event: Event) -> None:
+    pass
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def text_of(end: TurnEnd | None) -> str:
+    assert end is not None
+    return end.text
+
+
+STALLED = Fault(stall_after=0)
+
+
+def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
+    server = PracticeServer(
+        script=[
+            Reply(text="One.", when="first thing", fault=STALLED),
+            Reply(text="Two.", when="second thing", fault=STALLED),
+        ]
+    )
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            one, two = await many.new_session(), await many.new_session()
+            turns = [
+                asyncio.create_task(many.submit(one, "first thing", emit=ignore)),
+                asyncio.create_task(many.submit(two, "second thing", emit=ignore)),
+            ]
+            await asyncio.to_thread(server.wait_for_stall, 2)  # neither waits for the other
+            assert sorted(many.running) == sorted([one, two])
+            server.release()
+            assert [text_of(await turn) for turn in turns] == ["One.", "Two."]
+            titles = [(await many.session(id_)).log.session.title for id_ in (one, two)]
+            assert titles == ["first thing", "second thing"]
+
+    run(server, main)
+
+
+def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path: Path) -> None:
+    server = PracticeServer(
+        script=[
+            calls(("todo", '{"items": []}')),
+            Reply(text="With both.", fault=STALLED),
+            Reply(text="Later."),
+        ]
+    )
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_ = await many.new_session()
+            first = asyncio.create_task(many.submit(id_, "begin", emit=ignore))
+            await asyncio.to_thread(server.wait_for_stall)
+            queued = asyncio.create_task(many.submit(id_, "after that", emit=ignore))
+            with pytest.raises(WhetError, match="a turn is running"):
+                await many.submit(id_, "no", emit=ignore, busy="refuse")
+            server.release()
+            assert text_of(await first) == "With both." and text_of(await queued) == "Later."
+            said = [row.text for row in (await many.session(id_)).log.messages if row.role == "user"]
+            assert said == ["begin", "after that"]
+
+    run(server, main)
+
+
+def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Path) -> None:
+    server = PracticeServer(
+        script=[
+            Reply(text="Too late for more.", fault=STALLED),
+            Reply(text="Then this."),
+        ]
+    )
+    stored: list[str] = []
+
+    def receipt(name: str) -> Receipt:
+        def store(connection: apsw.Connection) -> Sequence[Queued]:
+            stored.append(name)
+            return ()
+
+        def ended(turn: Turn, reason: str, text: str) -> Callable[[apsw.Connection], Sequence[Queued]]:
+            return lambda connection: stored.append(f"end {text}") or ()
+
+        return Receipt(store, ended)
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_ = await many.new_session()
+            events: list[Event] = []
+            first = asyncio.create_task(many.submit(id_, "a", emit=events.append, receipt=receipt("a")))
+            await asyncio.to_thread(server.wait_for_stall)
+            assert await many.submit(id_, "b", emit=ignore, busy="steer", receipt=receipt("b")) is None
+            server.release()
+            assert text_of(await first) == "Then this."
+            assert stored == ["a", "b", "end Then this."]
+            assert [type(event).__name__ for event in events].count("Steered") == 1
+
+    run(server, main)
+
+
+def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> None:
+    server = PracticeServer(script=[Reply(text="never", fault=STALLED), Reply(text="Fresh.")])
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_ = await many.new_session()
+            assert not many.cancel(id_)
+            turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
+            await asyncio.to_thread(server.wait_for_stall)
+            await many.submit(id_, "b", emit=ignore, busy="steer")
+            assert many.cancel(id_)
+            end = await turn
+            assert end is not None and end.reason == "cancelled" and not many.is_running(id_)
+            assert text_of(await many.submit(id_, "c", emit=ignore)) == "Fresh."
+            log = (await many.session(id_)).log
+            assert [row.text for row in log.messages if row.role == "user"] == ["a", "c"]
+
+    run(server, main)
+
+
+def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
+    server = PracticeServer(script=[Reply(text="never", fault=STALLED), Reply(text="Fresh.")])
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_ = await many.new_session()
+            turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
+            await asyncio.to_thread(server.wait_for_stall)
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+            with pytest.raises(NotFound):  # its end is stored: there is nothing to resume
+                await many.submit(id_, None, emit=ignore)
+            assert text_of(await many.submit(id_, "b", emit=ignore)) == "Fresh."
+
+    run(server, main)
+
+
+def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path) -> None:
+    server = PracticeServer(script=[Reply(text="Noted."), Reply(text="Again.")])
+
+    async def main() -> None:
+        async with hosted(server, tmp_path, idle_after_s=0.0) as many:
+            id_ = await many.new_session()
+            await many.submit(id_, "remember the zyzzogeton", emit=ignore)
+            await until(lambda: many.open_count == 0)
+            gc.collect()
+            kept = [one for one in gc.get_objects() if isinstance(one, Session)]
+            assert id_ not in [one.id for one in kept]
+            assert not [m for m in gc.get_objects() if isinstance(m, Message) and "zyzzogeton" in m.text]
+            assert text_of(await many.submit(id_, "go on", emit=ignore)) == "Again."
+        first, second = (json.loads(request.body)["messages"] for request in server.requests)
+        assert second[: len(first)] == first  # the same bytes went out before the new message
+
+    run(server, main)
+
+
+def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
+    server = PracticeServer()
+
+    async def main() -> None:
+        async with hosted(server, tmp_path, max_open=2, max_turns=2) as many:
+            ids = [await many.new_session() for _ in range(2)]
+            await many.session(ids[0])
+            third = await many.new_session()
+            await many.session(third)
+            assert many.open_count == 2
+            await many.session(ids[1])
+            assert many.open_count == 2
+
+    run(server, main)
+
+
+RISKY = '{"command": "touch made"}'
+
+
+def test_a_question_goes_to_the_person_of_its_own_session(tmp_path: Path) -> None:
+    """Also one that waits for hours holds up nobody else."""
+    server = PracticeServer(
+        script=[
+            Reply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ann"),
+            Reply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ben"),
+            Reply(text="Ben's is done.", when="for ben"),
+            Reply(text="Ann's is done.", when="for ann"),
+        ]
+    )
+
+    async def main() -> None:
+        async with hosted(server, tmp_path, mode="ask") as many:
+            ann, ben = Asked(), Asked("no")
+            ann.wait = asyncio.Event()
+            one, two = await many.new_session(), await many.new_session()
+            first = asyncio.create_task(many.submit(one, "for ann", emit=ignore, person=ann))
+            await until(lambda: ann.requests)
+            assert text_of(await many.submit(two, "for ben", emit=ignore, person=ben)) == "Ben's is done."
+            assert not (tmp_path / "made").exists()
+            ann.wait.set()
+            assert text_of(await first) == "Ann's is done."
+            assert (tmp_path / "made").exists()
+            assert [len(person.requests) for person in (ann, ben)] == [1, 1]
+
+    run(server, main)
+
+
+def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path: Path) -> None:
+    task = '{"task": "dig here"}'
+    server = PracticeServer(
+        script=[
+            calls(("delegate_task", task)),
+            Reply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
+            Reply(text="Dug."),
+            Reply(text="Handed on."),
+            calls(("terminal", RISKY)),
+            Reply(text="Not allowed."),
+        ]
+    )
+
+    async def main() -> None:
+        async with hosted(server, tmp_path, mode="ask") as many:
+            ann = Asked()
+            id_ = await many.new_session(source="telegram", workspace=tmp_path)
+            await many.submit(id_, "delegate", emit=ignore, person=ann)
+            (request,) = ann.requests
+            assert request.session_id != id_
+            row = await many.app.database.read(lambda db: sessions.get(db, request.session_id))
+            assert (row.parent_session_id, row.source) == (id_, "telegram")
+            await many.submit(id_, "again", emit=ignore)
+            assert len(ann.requests) == 1
+            result = (await many.session(id_)).log.messages[-2]
+            assert result.is_error and "Nobody was there to ask" in result.text
+
+    run(server, main)
+
+
+def test_the_model_asks_the_person_of_its_session(tmp_path: Path) -> None:
+    server = PracticeServer(script=[calls(("clarify", '{"question": "Which?"}')), Reply(text="Thanks.")])
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_ = await many.new_session()
+            await many.submit(id_, "choose", emit=ignore, person=Asked("once"))
+            assert "Which? once" in (await many.session(id_)).log.messages[-2].text
+
+    run(server, main)
+
+
+def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
+    """Neither the prompt, nor the memory tool, nor the search through conversations crosses over."""
+    server = PracticeServer(
+        script=[
+            calls(("memory", '{"action": "add", "target": "user", "content": "Anna likes kumquats"}')),
+            Reply(text="Saved."),
+            calls(("session_search", '{"query": "kumquats"}')),
+            Reply(text="Nothing."),
+            calls(("session_search", '{"query": "kumquats"}')),
+            Reply(text="Found."),
+        ]
+    )
+
+    async def main() -> None:
+        async with hosted(server, tmp_path, idle_after_s=0.0) as many:
+            hers = await many.new_session(profile="anna")
+            await many.submit(hers, "I am Anna and I like kumquats", emit=ignore)
+            await until(lambda: many.open_count == 0)  # whose it is, is stored with the session
+            database = many.app.database
+
+            async def prompt(profile: str) -> str:
+                id_ = await many.new_session(profile=profile)
+                return (await database.read(lambda db: sessions.prefix(db, id_)))[0]
+
+            assert "kumquats" in await prompt("anna")
+            assert "kumquats" not in await prompt("ben") and "kumquats" not in await prompt("")
+            his, again = await many.new_session(profile="ben"), await many.new_session(profile="anna")
+            await many.submit(his, "search", emit=ignore)
+            await many.submit(again, "search", emit=ignore)
+            results = [
+                next(row.text for row in (await many.session(id_)).log.messages if row.role == "tool")
+                for id_ in (his, again)
+            ]
+            assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
+            own = await many.new_session()
+            mine = await many.app.learning.desk.memory(
+                MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
+            )
+            assert mine.ok, mine.text
+            assert "rows" not in await prompt("anna") and "rows" in await prompt("")
+
+    run(server, main)
+
+
+def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:
+    server = PracticeServer(script=[Reply(text="In time.", fault=STALLED)])
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_ = await many.new_session()
+            turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
+            await asyncio.to_thread(server.wait_for_stall)
+            waits = asyncio.create_task(many.submit(id_, "b", emit=ignore))
+            await asyncio.sleep(0)
+            closing = asyncio.create_task(many.aclose(drain_s=20))
+            await asyncio.sleep(0)
+            server.release()
+            await closing
+            assert text_of(await turn) == "In time."
+            with pytest.raises(WhetError, match="ending"):
+                await waits
+            with pytest.raises(WhetError, match="ending"):
+                await many.submit(id_, "c", emit=ignore)
+
+    run(server, main)
