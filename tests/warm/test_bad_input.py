@@ -159,6 +159,8 @@ def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmDesk, tmp_
     source = tmp_path / "Plain.json"
     source.write_text(msgspec.json.encode(plain).decode())
     found = desk.bring_in(source, "")
+    with pytest.raises(ConfigError, match="a template plain already"):
+        desk.bring_in(source, "")
     assert found.name == "plain" and found.examples[0].arguments == {"path": "a"}
     written = msgspec.json.decode(desk.export("plain", None))
     assert written["colour"] == {"deep": 1} and written["version"] == "1.2"
