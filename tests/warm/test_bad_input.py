@@ -244,6 +244,7 @@ def test_generated_stores_give_no_orphan_invalid_or_doubled_pair(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3_600)
 def test_ten_thousand_generated_stores(database: Database, clock: FixedClock) -> None:
     pairs_are_sound(database, clock, 10_000)
 
