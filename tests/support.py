@@ -1,8 +1,13 @@
-"""What tests share: a clock that stands still and ids that count."""
+"""What tests share: a clock that stands still, ids that count, and limits for whatever is waited for."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class FixedClock:
@@ -27,3 +32,29 @@ class FixedClock:
 
     def advance(self, seconds: float) -> None:
         self.moment += timedelta(seconds=seconds)
+
+
+def within(call: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
+    """Give what `call` gives, or raise TimeoutError naming `what`: for calls without a limit of their own."""
+    given: list[T] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            given.append(call())
+        except BaseException as error:  # noqa: BLE001  raised again where it was asked for
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    ended(thread, what, timeout_s)
+    if failed:
+        raise failed[0]
+    return given[0]
+
+
+def ended(thread: threading.Thread, what: str, timeout_s: float = 30.0) -> None:
+    """Wait for a thread's end; raise TimeoutError naming `what` when it does not come."""
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise TimeoutError(f"waited {timeout_s:g} s in vain for {what}")

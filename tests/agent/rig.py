@@ -87,8 +87,9 @@ def traced_tools(folder: Path) -> list[Tool]:
     async def meet(ctx: ToolContext, name: str, other: str) -> str:
         """Wait until the other call has started: only overlapping calls can."""
         (folder / f"met-{name}").touch()
-        while not (folder / f"met-{other}").exists():
-            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            while not (folder / f"met-{other}").exists():
+                await asyncio.sleep(0)
         return f"{name} met {other}"
 
     @tool(toolset="file", effects={"execute"}, timeout_s=0.05)

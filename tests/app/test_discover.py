@@ -33,6 +33,7 @@ def answering(raw: bytes | None) -> Iterator[str]:
             except OSError:
                 return
             held.append(connection)
+            connection.settimeout(30)
             if raw is not None:
                 connection.recv(65_536)
                 connection.sendall(raw)

@@ -225,6 +225,6 @@ def test_without_plugins_the_layer_is_not_imported(home: Path, tmp_path: Path) -
         "print([name for name in sys.modules if name.startswith('whet.plugins')])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"

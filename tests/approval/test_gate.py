@@ -452,7 +452,7 @@ def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path: Path)
         task = asyncio.ensure_future(
             bench.gate.decide(bench.call("terminal", command="make"), bench.events.append)
         )
-        await started.wait()
+        await asyncio.wait_for(started.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -466,5 +466,6 @@ def test_the_parser_is_loaded_by_the_first_command_only(tmp_path: Path) -> None:
     import sys
 
     code = "import sys, whet.approval.gate; print([name for name in sys.modules if 'tree_sitter' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

@@ -15,7 +15,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.browser.chromium import PROGRAM, Browser, Page, browser
+from tests.browser.chromium import PROGRAM, Browser, Page
+from tests.support import within
 
 
 class Daemon:
@@ -41,12 +42,14 @@ class Daemon:
         )
         assert self.process.stdout is not None
         said: list[str] = []
-        for line in self.process.stdout:
-            said.append(line)
-            if line.startswith("web page"):
-                break
-        else:
-            raise RuntimeError("".join(said))
+        try:
+            while not said or not said[-1].startswith("web page"):
+                said.append(within(self.process.stdout.readline, f"the service to listen; it said {said}"))
+                if not said[-1]:
+                    raise RuntimeError("".join(said))
+        except (TimeoutError, RuntimeError):
+            self.process.kill()
+            raise
         self.api = said[0].split()[-1]
         self.url = said[-1].split()[-1]
         self._drain = threading.Thread(target=self.process.stdout.read, daemon=True)
@@ -72,7 +75,7 @@ class Daemon:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
         self.process.kill()
-        self.process.wait()
+        self.process.wait(30)
         assert self.process.stdout is not None
         self._drain.join(5)
         self.process.stdout.close()
@@ -86,8 +89,9 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One Chromium for all tests; each gets a private page."""
     if not PROGRAM:
         pytest.skip("chromium is not installed (apt-get install chromium)")
-    with browser(tmp_path_factory.mktemp("chromium")) as found:
-        yield found
+    found = Browser(tmp_path_factory.mktemp("chromium"))
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,6 @@ import pytest
 from tests.browser.chromium import Page
 from tests.browser.conftest import Daemon, sign_in
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 XSS = (
     "<script>window.owned=1</script><img src=x onerror='window.owned=1'>\"'><svg/onload=window.owned=1>"
     "{{7*7}}${7*7}</pre></code></textarea></script>"

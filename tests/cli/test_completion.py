@@ -26,7 +26,7 @@ def test_the_script_is_valid_for_its_shell(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell):
         path = tmp_path / "script"
         path.write_text(script)
-        assert subprocess.run([shell, "-n", str(path)], capture_output=True).returncode == 0
+        assert subprocess.run([shell, "-n", str(path)], capture_output=True, timeout=30).returncode == 0
 
 
 def test_an_unknown_shell_is_a_usage_error() -> None:
@@ -45,7 +45,7 @@ def test_commands_options_keys_and_sessions_are_completed(
     home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = store(home, clock, "Lunch", Said("a", "b"))
-    assert answers("whet se", monkeypatch, capsys) == ["sessions"]
+    assert answers("whet ses", monkeypatch, capsys) == ["sessions"]
     assert "--profile" in answers("whet --", monkeypatch, capsys)
     assert "search" in answers("whet sessions ", monkeypatch, capsys)
     assert "--json" in answers("whet sessions list --", monkeypatch, capsys)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.support import within
 from whet import __version__
 from whet.cli.group import run, whet
 from whet.cli.main import COMMANDS
@@ -153,7 +154,7 @@ def test_a_signal_ends_cleanly(number: signal.Signals, code: int) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    assert within(process.stdout.readline, "the first line") == "ready\n"
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout) == (code, "clean\n")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, flags, run, start
+from tests.support import within
 from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
@@ -211,8 +212,7 @@ def test_a_signal_ends_the_turn_durably_and_its_processes(folder: Path, number: 
     script = [Reply("", tool_calls=(Call("terminal", json.dumps({"command": command})),)), Reply("went on")]
     with PracticeServer(script=script) as server:
         process = start(["chat", "-q", "x", "--json", "--yes", *flags(server)], folder)
-        with open(folder / "ready") as fifo:
-            assert fifo.read() == "up\n"
+        assert within((folder / "ready").read_text, "the command's word on its pipe") == "up\n"
         process.send_signal(number)
         out, err = process.communicate(timeout=15)
         assert process.returncode == expected

@@ -79,6 +79,7 @@ def test_asides_footer_and_ending() -> None:
     usage = Usage(prompt_tokens=1000, total_tokens=1200, cache_read_tokens=900, cost_usd=0.0123)
     end = TurnEnd("s", "t", "answered", "x", 3, usage, 8.25)
     assert wording.footer(end) == "3 steps · 1.2k tokens · 90% cached · $0.0123 · 8.2 s"
+    assert wording.footer(end, 40) == "3 steps · 1.2k tokens · 90% cached\n$0.0123 · 8.2 s"
     assert wording.ending(end) == ""
     unpriced = TurnEnd("s", "t", "failed", "", 1, Usage(cost_usd=None), 1, error="no key")
     assert wording.footer(unpriced) == "1 step · 0 tokens · 1.0 s"

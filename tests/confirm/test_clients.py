@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.confirm.running import Running
+from tests.support import ended
 from whet.confirm.client import (
     Ask,
     BlockingClient,
@@ -46,7 +47,7 @@ class Person:
         self._client = server.client("approve", "alice")
         self._verdict, self._body = verdict, body
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
         while not self._stop.wait(0.02):
@@ -58,7 +59,7 @@ class Person:
 
     def __exit__(self, *_):
         self._stop.set()
-        self._thread.join()
+        ended(self._thread, "the deciding person")
 
 
 def test_confirm_waits_consumes_and_reports(server, token, url):
@@ -104,8 +105,9 @@ def test_a_cancelled_wait_takes_the_request_back(server, token, url):
     async def go():
         async with ConfirmClient(url, token) as client:
             waiting = asyncio.ensure_future(client.confirm("cancelme", "Deploy"))
-            while not server.service.hub.waiting:
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(30):
+                while not server.service.hub.waiting:
+                    await asyncio.sleep(0.01)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
+from tests.support import ended
 from whet.confirm import audit
 from whet.confirm.records import Principal
 from whet.confirm.submit import WINDOW_S
@@ -64,7 +65,7 @@ def test_03_late_bodies_never_let_both_win(server, agent):
         made = asked(agent)
         pair = []
         for verb in ("approve", "deny"):
-            sock = socket.create_connection(("127.0.0.1", server.port))
+            sock = socket.create_connection(("127.0.0.1", server.port), timeout=20)
             lines = f"POST /confirm/{made['id']}/{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
             sock.sendall(f"{lines}Authorization: Bearer {token}\r\nContent-Length: 2\r\n\r\n".encode())
             pair.append(sock)
@@ -84,15 +85,15 @@ def test_03_threads_never_let_both_win(server, agent):
         gate = threading.Barrier(4)
 
         def go(client, verb, made=made, codes=codes, gate=gate):
-            gate.wait()
+            gate.wait(30)
             codes.append(client.post(f"/confirm/{made['id']}/{verb}").status_code)
 
         verbs = zip(clients, ("approve", "deny", "approve", "deny"), strict=True)
-        threads = [threading.Thread(target=go, args=pair) for pair in verbs]
+        threads = [threading.Thread(target=go, args=pair, daemon=True) for pair in verbs]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            ended(thread, "a decision")
         assert sorted(codes) == [200, 409, 409, 409]
 
 
@@ -134,7 +135,7 @@ def test_05_the_sweeper_writes_the_end_down_within_a_second(tmp_path):
         began = time.monotonic()
         while not server.rows("SELECT 1 FROM requests WHERE status = 'expired'"):
             assert time.monotonic() - began < 5
-        assert server.rows("SELECT kind FROM outbox WHERE kind = 'expired'")
+        assert server.rows("SELECT kind FROM events WHERE kind = 'expired'")
         assert server.client().get("/health").json()["pending_count"] == 0
         assert agent.get(f"/confirm/{made['id']}").json()["status"] == "expired"
 
@@ -449,7 +450,9 @@ def test_29_sigterm_ends_cleanly_and_answers_who_waits(tmp_path):
         made = served.call("POST", "/confirm", SUBMIT, role="submit")[1]
         waiting: list[tuple[int, dict]] = []
         path = f"/confirm/{made['id']}?wait=60"
-        thread = threading.Thread(target=lambda: waiting.append(served.call("GET", path, role="submit")))
+        thread = threading.Thread(
+            target=lambda: waiting.append(served.call("GET", path, role="submit")), daemon=True
+        )
         thread.start()
         served.wait_for_metric("whet_confirm_waiting_clients 1")
         assert served.terminate() == 0

@@ -11,7 +11,9 @@ import time
 import pytest
 
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
+from tests.support import ended
 from whet.confirm.addresses import AddressRefused, resolve
+from whet.confirm.http.protocol import LimitedProtocol
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +22,10 @@ def server(tmp_path_factory):
         yield running
 
 
-def wait_until(condition, timeout_s=10.0):
+def wait_until(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "the condition never came"
         time.sleep(0.01)  # the condition is in another thread, and has no event to wait on
 
 
@@ -34,7 +36,7 @@ def asked(agent, **changes):
 def later(call):
     """Run `call` on a thread; gives the thread and the list that its result will be in."""
     results = []
-    thread = threading.Thread(target=lambda: results.append(call()))
+    thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()
     return thread, results
 
@@ -78,7 +80,7 @@ def test_a_client_that_hangs_up_is_not_waited_for(server):
                   f"Authorization: {agent.headers['authorization']}")  # fmt: skip
     import socket
 
-    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
         sock.sendall(raw)
         wait_until(lambda: server.service.hub.waiting == 1)
     wait_until(lambda: server.service.hub.waiting == 0)
@@ -144,6 +146,8 @@ class Receiver:
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
+            timeout = 20  # a caller that sends half a request holds nobody up
+
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
                 outer.got.append(({key.lower(): value for key, value in self.headers.items()}, body))
@@ -155,7 +159,7 @@ class Receiver:
 
         self._http = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}/hook?x=1"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self):
         self._thread.start()
@@ -163,7 +167,7 @@ class Receiver:
 
     def __exit__(self, *_):
         self._http.shutdown()
-        self._thread.join()
+        ended(self._thread, "the receiver's end")
         self._http.server_close()
 
 
@@ -247,9 +251,41 @@ def test_amending_voids_votes_and_needs_the_requesters_consent(server):
     assert agent.post(use, json={"digest": record["digest"]}).status_code == 200
 
 
-def test_slow_and_large_heads_are_cut_off(server):
+def test_large_heads_are_cut_off(server):
     status, _ = answered(server.raw(b"GET /health HTTP/1.1\r\nX: " + b"a" * 70_000))
     assert status == 431
+
+
+SLOW = [
+    b"",
+    b"GET /health HTT",
+    b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+    b"POST /confirm HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+    b"POST /confirm HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+]
+
+
+def cut_off(server, slow, wait_s):
+    head = slow.replace(
+        b"Host:", b"Authorization: Bearer " + server.token("submit", "slow").encode() + b"\r\nHost:"
+    )
+    status, answer = answered(server.raw(head, wait_s=wait_s))
+    assert status == 408 and "too slowly" in answer["error"]
+
+
+@pytest.mark.parametrize("slow", SLOW)
+def test_slow_heads_and_bodies_are_answered_once_and_cut_off(server, monkeypatch, slow):
+    monkeypatch.setattr(LimitedProtocol, "head_time_s", 0.05)
+    monkeypatch.setattr(LimitedProtocol, "request_time_s", 0.05)
+    cut_off(server, slow, 5)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("slow", SLOW)
+def test_slow_heads_are_cut_off_after_ten_seconds_and_bodies_after_thirty(server, slow):
+    began = time.monotonic()
+    cut_off(server, slow, 40)
+    assert abs(time.monotonic() - began - (30 if b"POST" in slow else 10)) < 2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
 from whet.agent.loop import run_turn
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines
+from whet.context.seat import Deadlines, Seat
 from whet.contract.context_engine import ChatRows
 from whet.contract.errors import StoreBusy
 from whet.contract.events import Compaction, Notice
@@ -204,6 +204,16 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
             stopped = [text for text in notices(one) if "automatic compaction is off" in text]
             assert len(stopped) == 1 and "still above the threshold" in stopped[0]
             assert (await host.status()).stopped
+            # Another process goes on where this one ended, and says so.
+            log = await SessionLog.open(one.database, one.session.id, one.session.clock)
+            fresh = Puppet(engine.act)
+            fresh.threshold_percent = 0.0005
+            again = EngineHost(log, Seat.of(fresh, Deadlines()), host._facts)  # pyright: ignore[reportPrivateUsage]
+            await again.begin()
+            said: list[Any] = []
+            await again.view(log.messages, said.append)
+            assert fresh.calls == 0 and "still above the threshold" in said[0].text
+            await again.aclose()
 
     asyncio.run(main())
 

@@ -92,6 +92,6 @@ def test_shorten_clips_only_the_longest_and_names_what_is_cut():
     cut = shorten(talk.rows, 2_000)
     assert chat.estimate(cut) < 2_300
     assert cut[1] is talk.rows[1]
-    assert "recall #4]" in cut[3]["content"]
+    assert "recall #4 ...]" in cut[3]["content"]
     assert cut[5]["content"].startswith("数据库")
     assert shorten(talk.rows, 1_000_000) == talk.rows

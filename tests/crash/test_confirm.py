@@ -26,7 +26,7 @@ class Load:
         self.submitted: list[str] = []
         self.decided: dict[str, str] = {}
         self.enough = threading.Event()
-        self._threads = [threading.Thread(target=self._work, args=(n,)) for n in range(3)]
+        self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(3)]
 
     def __enter__(self) -> Load:
         for thread in self._threads:
@@ -123,7 +123,7 @@ def run_races(folder: Path, count: int) -> None:
                     codes.append(served.call("POST", f"/confirm/{path}/{verb}", {}, role="approve")[0])
 
                 pairs = [(first, "approve"), (second, "deny")]
-                threads = [threading.Thread(target=go, args=pair) for pair in pairs]
+                threads = [threading.Thread(target=go, args=pair, daemon=True) for pair in pairs]
                 for thread in threads:
                     thread.start()
                 for thread in threads:
@@ -134,7 +134,8 @@ def run_races(folder: Path, count: int) -> None:
             woken: list[dict[str, Any]] = []
             path = f"/confirm/{made['id']}"
             thread = threading.Thread(
-                target=lambda: woken.append(second.call("GET", f"{path}?wait=30", role="submit")[1])
+                target=lambda: woken.append(second.call("GET", f"{path}?wait=30", role="submit")[1]),
+                daemon=True,
             )
             thread.start()
             second.wait_for_metric("whet_confirm_waiting_clients 1")
@@ -163,7 +164,8 @@ def test_waiters_reattach_and_limits_hold_after_a_kill(tmp_path):
         results: list[dict[str, Any]] = []
         path = f"/confirm/{made[0]['id']}"
         thread = threading.Thread(
-            target=lambda: results.append(served.call("GET", f"{path}?wait=30", role="submit")[1])
+            target=lambda: results.append(served.call("GET", f"{path}?wait=30", role="submit")[1]),
+            daemon=True,
         )
         thread.start()
         served.wait_for_metric("whet_confirm_waiting_clients 1")

@@ -11,6 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.support import ended
+
 FACT = "The code of the day is BLUE-42."
 
 
@@ -100,4 +102,4 @@ class Clerk:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        ended(self._thread, "the clerk's end")

@@ -48,7 +48,9 @@ def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
 def test_a_really_full_disk_too(tmp_path: Path, server: PracticeServer) -> None:
     program = Program(tmp_path, server)
     program.home.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", program.home]).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", program.home], timeout=30
+    ).returncode:
         pytest.skip("mounting is not allowed here")
     try:
         assert program.ask("remember the blue door").code == 0
@@ -62,7 +64,7 @@ def test_a_really_full_disk_too(tmp_path: Path, server: PracticeServer) -> None:
         assert "remember the blue door" in said(server.requests[-1])[0][1]
         assert_requests_are_sound(server)
     finally:
-        subprocess.run(["umount", "-l", program.home], check=True)
+        subprocess.run(["umount", "-l", program.home], check=True, timeout=30)
 
 
 @pytest.mark.parametrize("used", [False, True])

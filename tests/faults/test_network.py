@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.stories.program import Program, assert_requests_are_sound
+from tests.support import ended
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 
@@ -36,20 +37,22 @@ def proxy(server: PracticeServer, answer: bytes = b"") -> Iterator[Proxy]:
                 client, _ = listener.accept()
             except OSError:
                 return
+            client.settimeout(30)
             with client, suppress(OSError):
                 head = client.recv(65_536)
                 found.asked.append(head.split(b"\r\n", 1)[0].decode())
                 if answer:
                     client.sendall(answer)
                     continue
-                with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as upstream:
+                port = int(server.url.rpartition(":")[2])
+                with socket.create_connection(("127.0.0.1", port), timeout=30) as upstream:
                     method, target, rest = head.split(b" ", 2)
                     path = b"/" + target.split(b"/", 3)[3]
                     upstream.sendall(b" ".join((method, path, rest)))
-                    back = threading.Thread(target=pipe, args=(upstream, client))
+                    back = threading.Thread(target=pipe, args=(upstream, client), daemon=True)
                     back.start()
                     pipe(client, upstream)
-                    back.join()
+                    ended(back, "the end of the answer")
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()

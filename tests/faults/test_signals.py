@@ -20,6 +20,7 @@ from tests.stories.program import (
     said,
     use,
 )
+from tests.support import within
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
 
@@ -120,8 +121,7 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
         program = Program(tmp_path, server)
         os.mkfifo(program.work / "ready")
         running = program.start_asking("twenty steps, please")
-        with open(program.work / "ready") as ready:
-            assert ready.read() == "up\n"
+        assert within((program.work / "ready").read_text, "the command's word on its pipe") == "up\n"
         os.kill(running.pid, signal.SIGKILL)
         assert running.done().code == -9
         os.kill(int((program.work / "pid").read_text()), signal.SIGKILL)

@@ -23,6 +23,7 @@ import pytest
 
 from tests.agent.rig import Nobody, calls
 from tests.plugins.rig import loading
+from tests.support import within
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.load import load
@@ -85,6 +86,7 @@ def test_its_own_suite_passes_with_our_modules(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
@@ -127,8 +129,8 @@ def chat(home: Path, lines: Sequence[str], *options: str) -> str:
     typing.start()
     assert process.stdout is not None
     with process.stdout as out:
-        said = out.read().decode(errors="replace")
-    assert process.wait() == 0, said[-2000:]
+        said = within(out.read, "the chat's end", 120).decode(errors="replace")
+    assert process.wait(30) == 0, said[-2000:]
     os.close(ours)
     return said
 

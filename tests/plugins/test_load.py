@@ -187,5 +187,6 @@ def test_without_plugins_nothing_of_this_is_imported(home: Path) -> None:
         "import sys, whet.app.build, whet.cli.chat\n"
         "print([m for m in sys.modules if m.startswith('whet.plugins')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

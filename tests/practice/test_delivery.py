@@ -107,7 +107,7 @@ def test_a_stalled_stream_waits_for_release(serve, chat):
         for chunk in chat(server).chat.completions.create(model="any", messages=USER, stream=True):
             seen.append(chunk.choices[0].delta.content or "")
 
-    thread = threading.Thread(target=listen)
+    thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     server.wait_for_stall()
     assert thread.is_alive()

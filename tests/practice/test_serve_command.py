@@ -10,6 +10,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from tests.support import within
 from whet.cli.practice import practice
 from whet.contract.errors import ConfigError
 
@@ -18,14 +19,18 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "hi"}]}')
     line = [sys.executable, "-c", "from whet.cli.practice import command; command()", "serve", "--port", "0"]
-    with subprocess.Popen([*line, "--script", str(script)], stdout=subprocess.PIPE, text=True) as process:
-        lines = [process.stdout.readline() for _ in range(4)]
+    process = subprocess.Popen([*line, "--script", str(script)], stdout=subprocess.PIPE, text=True)
+    try:
+        lines = [within(process.stdout.readline, "a line of its greeting") for _ in range(4)]
         assert "a scripted stand-in, not a language model" in lines[0]
         url = lines[2].split()[-1]
         with urllib.request.urlopen(url, timeout=10) as page:
             assert b"scripted stand-in" in page.read()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
 
 
 def test_a_broken_script_is_named(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def test_a_stall_can_be_released_by_http(serve, chat):
     thread = threading.Thread(
         target=lambda: said.append(
             chat(server).chat.completions.create(model="x", messages=USER).choices[0].message.content
-        )
+        ),
+        daemon=True,
     )
     thread.start()
     server.wait_for_stall()

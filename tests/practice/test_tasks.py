@@ -40,6 +40,7 @@ def is_mended(project):
         cwd=project,
         env=os.environ | {"ORDERS_DB": "memory"},
         capture_output=True,
+        timeout=60,
     )
     return done.returncode == 0
 

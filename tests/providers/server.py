@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.listening import listening
+
 SSE = "text/event-stream"
 
 
@@ -100,12 +102,8 @@ async def running(*scripts: Script) -> AsyncIterator[Server]:
     """Run a server for the block."""
     server = Server()
     server.answer(*scripts)
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.port = listener.sockets[0].getsockname()[1]
-    try:
+    async with listening(server.serve) as server.port:
         yield server
-    finally:
-        listener.close()
 
 
 def sse(*payloads: bytes | str, names: Sequence[str] = ()) -> bytes:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import zlib
+from base64 import b64decode
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.listening import listening, self_signed
 from tests.providers.server import SSE, Script, Server, running, sse
 from whet.config.schema import ModelSettings
 from whet.contract.errors import (
     AuthRejected,
     BadRequest,
+    ConfigError,
     ContextOverflow,
     ModelRefused,
     ProviderError,
@@ -98,6 +102,65 @@ def test_an_answer_streams_and_the_connection_is_used_again():
             await source.aclose()
 
     run(test)
+
+
+def compressed(kind: str, body: bytes) -> tuple[str, bytes]:
+    """A content-encoding and the body in it; servers send deflate with its header and without."""
+    window = {"gzip": 31, "deflate with header": 15, "deflate without": -15}[kind]
+    packer = zlib.compressobj(wbits=window)
+    return kind.split(" ")[0], packer.compress(body) + packer.flush()
+
+
+@pytest.mark.parametrize("kind", ["gzip", "deflate with header", "deflate without"])
+@pytest.mark.parametrize("piece", [1, 7, 10_000])
+def test_an_answer_that_is_compressed_unasked_is_read(kind: str, piece: int):
+    encoding, body = compressed(kind, sse(FIRST, LAST, USAGE, b"[DONE]"))
+    pieces = [body[at : at + piece] for at in range(0, len(body), piece)]
+
+    async def test() -> None:
+        async with running(Script(pieces, headers={"content-encoding": encoding})) as server:
+            items = await items_of(provider(server))
+            assert items[-1].message.content == "Hello" and items[-1].usage.prompt_tokens == 3
+            assert server.requests[0].headers["accept-encoding"] == "identity"
+
+    run(test)
+
+
+def test_an_error_that_is_compressed_is_told_in_its_words():
+    _, body = compressed("gzip", b'{"error":{"message":"no such model m"}}')
+    error = failure_of(Script([body], 404, JSON, {"content-encoding": "gzip"}))
+    assert isinstance(error, BadRequest) and "no such model m" in error.message
+
+
+def test_a_broken_compression_is_a_broken_answer_and_tried_again():
+    broken = Script([b"\x1f\x8b\x08 this is no gzip"], headers={"content-encoding": "gzip"})
+    assert isinstance(failure_of(broken), Unavailable)
+
+    async def test() -> None:
+        async with running(broken, GOOD) as server:
+            assert (await items_of(provider(server)))[-1].message.content == "Hello"
+
+    run(test)
+
+
+def test_a_name_and_password_in_the_base_url_are_sent_and_never_shown():
+    async def test() -> None:
+        async with running(GOOD, Script([b"no"], 401, "text/plain"), Script([b"{}"], 200, JSON)) as server:
+            url = f"http://ann:p%40ss-{'w' * 20}@127.0.0.1:{server.port}/v1"
+            await items_of(provider(server, base_url=url))
+            kind, _, pair = server.requests[0].headers["authorization"].partition(" ")
+            assert (kind, b64decode(pair).decode()) == ("Basic", f"ann:p@ss-{'w' * 20}")
+            assert server.requests[0].headers["host"] == f"127.0.0.1:{server.port}"
+            with pytest.raises(AuthRejected) as caught:
+                await items_of(provider(server, base_url=url, max_retries=0))
+            for text in (caught.value.message, caught.value.hint, str(caught.value)):
+                assert "www" not in text and "p%40ss" not in text
+
+    run(test)
+    for wrong in ("http://ann:wwwwwwww@", "ftp://ann:wwwwwwww@host/v1", "http://ann:wwwwwwww@[::/v1"):
+        with pytest.raises(ConfigError) as refused:
+            connect_one(ModelSettings(provider="practice", base_url=wrong, model="m"), {})
+        assert "www" not in refused.value.message
 
 
 def test_a_call_id_that_was_used_before_is_made_new():
@@ -238,31 +301,22 @@ def test_a_name_that_does_not_resolve():
 def test_a_certificate_that_is_not_trusted(tmp_path):
     async def test() -> ProviderError:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate(tmp_path))
-        listener = await asyncio.start_server(
-            lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context
-        )
-        port = listener.sockets[0].getsockname()[1]
-        source = connect_one(
-            ModelSettings(provider="practice", base_url=f"https://127.0.0.1:{port}", max_retries=0), {}
-        )
-        with pytest.raises(Unavailable) as caught:
-            await items_of(source)
-        listener.close()
+        context.load_cert_chain(self_signed(tmp_path, "x"))
+
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        async with listening(hang_up, trust=context) as port:
+            source = connect_one(
+                ModelSettings(provider="practice", base_url=f"https://127.0.0.1:{port}", max_retries=0), {}
+            )
+            with pytest.raises(Unavailable) as caught:
+                await items_of(source)
+            await source.aclose()
         return caught.value
 
     error = run(test)
     assert "no trusted TLS connection to 127.0.0.1" in error.message and "SSL_CERT_FILE" in error.hint
-
-
-def certificate(folder: Any) -> tuple[str, str]:
-    import subprocess
-
-    cert, key = str(folder / "c.pem"), str(folder / "k.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-nodes", "-subj", "/CN=x", "-keyout", key, "-out", cert]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
 
 
 def test_a_proxy_from_the_environment_is_used(monkeypatch):
@@ -335,11 +389,11 @@ def test_cancelling_closes_the_connection():
                     seen.set()
 
             task = asyncio.create_task(consume())
-            await seen.wait()
+            await asyncio.wait_for(seen.wait(), 30)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await server.closed.wait()
+            await asyncio.wait_for(server.closed.wait(), 30)
             await source.aclose()
 
     run(test)

@@ -193,6 +193,7 @@ def test_the_context_chapter_answers_every_fact_from_two_thousand_messages(place
         capture_output=True,
         text=True,
         check=False,
+        timeout=900,
     )
     found = json.loads(done.stdout)
     assert done.returncode == 0 and found["ok"], done.stderr

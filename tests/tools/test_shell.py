@@ -266,7 +266,7 @@ def test_it_works_in_a_loop_on_another_thread(tmp_path: Path, watcher: str) -> N
         await call(terminal, ctx, command="exit 7", background=True)
         outputs.append(await call(process, ctx, action="wait", id="p1"))
 
-    thread = threading.Thread(target=with_tools, args=(made, work))
+    thread = threading.Thread(target=with_tools, args=(made, work), daemon=True)
     thread.start()
     thread.join(20)
     assert [(output.error_kind, output.exit_code) for output in outputs] == [

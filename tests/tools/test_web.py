@@ -8,7 +8,6 @@ import gzip
 import resource
 import socket
 import ssl
-import subprocess
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.listening import listening, self_signed
 from tests.tools.running import call, context
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
@@ -51,13 +51,12 @@ class Site:
         self.port = 0
 
     async def __aenter__(self) -> Site:
-        self._server = await asyncio.start_server(self._answer, self.address, 0, ssl=self.trust)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = listening(self._answer, self.address, trust=self.trust)
+        self.port = await self._listening.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        await self._server.wait_closed()
+        await self._listening.__aexit__(None, None, None)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -392,28 +391,7 @@ def test_garbage_instead_of_http() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate for secure.test with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, cert, both = folder / "key.pem", folder / "cert.pem", folder / "both.pem"
-    subprocess.run(
-        [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-            ),
-            *("-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=secure.test"),
-            *("-addext", "subjectAltName=DNS:secure.test"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    both.write_bytes(key.read_bytes() + cert.read_bytes())
-    return both
+    return self_signed(tmp_path_factory.mktemp("tls"), "secure.test")
 
 
 def test_certificates_are_checked_against_the_name(certificate: Path) -> None:
@@ -437,8 +415,7 @@ def test_certificates_are_checked_against_the_name(certificate: Path) -> None:
             writer.write(reply(b"plain"))
             writer.close()
 
-        async with await asyncio.start_server(speak_plainly, OPEN, 0) as plain:
-            port = plain.sockets[0].getsockname()[1]
+        async with listening(speak_plainly, OPEN) as port:
             with pytest.raises(ToolError, match=r"no secure connection to site\.test"):
                 await fetcher().fetch(f"https://site.test:{port}/")
 

@@ -24,7 +24,9 @@ from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
+from whet.app.remote_tools import open_servers, remote_names, with_remote
 from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.schedule_watch import ScheduleWatch
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.app.warm_tool import WarmActs
@@ -133,6 +135,7 @@ class App:
                 self._plugged_provider,
             )
         )
+        self.schedules = ScheduleWatch(home, self.database, self.clock, settings.schedules)
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
@@ -144,6 +147,7 @@ class App:
         except WhetError:
             self._let_go()
             raise
+        self.mcp = open_servers(home, settings, secrets, self.clock)
         self.tools = self._registry(built_in)
         self.learning.trust(self.tools.by_name.values())
         self._told_memories = self._join_memories()
@@ -164,6 +168,9 @@ class App:
         """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace, source)
+        if app.mcp is not None:
+            await app.mcp.learn()
+            app._take_remote()
         app._bell = plugged.bell(app.plugins, settings.notify)
         app.learning.platform = source
         server = SERVERS.get(settings.model.provider)
@@ -186,6 +193,8 @@ class App:
         a template's name, auto or off; empty for what the settings say. Its first message decides then.
         Templates are mined from the owner's sessions, so another person's starts with one only by name.
         """
+        if self.mcp is not None and self.mcp.is_stale:
+            self._take_remote()
         left_out = _OWNERS_TOOLS if whose.profile else ()
         tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
         start = await self.outcomes.start(tools, whose.profile)
@@ -276,6 +285,7 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.schedules.aclose()
         await self.reviews.aclose()
         await self.contexts.aclose()
         if self._bell is not None:
@@ -286,6 +296,8 @@ class App:
             await self._plugged.aclose()
         if self._confirmations is not None:
             await self._confirmations.aclose()
+        if self.mcp is not None:
+            await self.mcp.aclose()
         self.processes.close()
         self.pool.close()
         await self.provider.aclose()
@@ -405,6 +417,8 @@ class App:
         link, primed = await self.warmth.reopened(log.session.id, link)
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
+        if self.mcp is not None:
+            self.mcp.enter(specs, seat)
         prefix = (prompt, msgspec.json.encode(specs).decode(), primed)
         scope = self.plugins.scope if self.plugins else no_scope
         host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)
@@ -467,4 +481,11 @@ class App:
         added = self.plugins.toolsets if self.plugins else []
         for tool in self.plugins.tools if self.plugins else ():
             registry.add(tool)
-        return registry.select([*settings.toolsets, *added], settings.disabled)
+        remote = remote_names(self.settings)
+        disabled = [name for name in settings.disabled if name not in remote]
+        return registry.select([*settings.toolsets, *added], disabled)
+
+    def _take_remote(self) -> None:
+        if self.mcp is not None:
+            self.tools = with_remote(self.tools, self.mcp)
+            self.learning.trust(self.tools.by_name.values())

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from whet.plugins.load import Loaded
     from whet.plugins.memories import Memories
 
+_SETTLE_S = 3.0
+
 
 class Told:
     """Tells external memories of learned changes; made on the event loop."""
@@ -50,6 +52,7 @@ class Told:
 
         async def before(message: Message) -> Message:
             message = await earlier_before(message)
+            await self._told(_SETTLE_S)  # what was learned a moment ago is known in this turn
             known = await self._memories.prefetch(message.text, session.id)
             note = "\n\n".join(filter(None, (message.note, known)))
             return msgspec.structs.replace(message, note=note) if known else message
@@ -63,9 +66,13 @@ class Told:
 
     async def aclose(self) -> None:
         """Wait for what is being told, then let the memories finish."""
-        if self._pending:
-            await asyncio.wait([asyncio.wrap_future(future) for future in list(self._pending)])
+        await self._told(None)
         await self._memories.shutdown()
+
+    async def _told(self, limit_s: float | None) -> None:
+        """Wait until the memories were told of every change there was, each within its own deadline."""
+        if pending := [asyncio.wrap_future(future) for future in list(self._pending)]:
+            await asyncio.wait(pending, timeout=limit_s)
 
 
 def offer_skills(plugins: Loaded, learning: Learning) -> None:

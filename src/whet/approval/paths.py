@@ -136,6 +136,8 @@ def _zone(full: str, place: Place) -> Zone:
         return special
     if within(full, place.whet_home):
         return "whet"
+    if _is_startup(full, place):
+        return "startup"
     if within(full, place.workspace) and full != place.home:
         inside = full[len(place.workspace) :]
         if re.search(_HOOKS, inside):
@@ -152,5 +154,18 @@ def _outside(full: str, place: Place) -> Zone:
     if is_vital(full, place):
         return "root"
     if within(full, place.home):
-        return "startup" if re.match(_STARTUP, full[len(place.home) + 1 :]) else "outside"
+        return "outside"
     return "system" if re.match(_SYSTEM, full) else "outside"
+
+
+def _is_startup(full: str, place: Place) -> bool:
+    """Whether it is a start-up file or a key of the home, wherever that lies: below /tmp, in the workspace.
+
+    A workspace inside the home was chosen by the person, `~/.config/fish` too.
+    """
+    if not within(full, place.home):
+        return False
+    chosen = within(full, place.workspace) and place.workspace != place.home
+    if chosen and within(place.workspace, place.home):
+        return False
+    return re.match(_STARTUP, full[len(place.home.rstrip("/")) + 1 :]) is not None

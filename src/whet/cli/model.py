@@ -22,6 +22,7 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ModelInfo, Provider
+from whet.log import mask
 from whet.providers.catalog import SERVERS, describe
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -46,7 +47,7 @@ def show(home: Home, as_json: bool) -> None:
     click.echo(f"model     {printable(info.model) or '(the server decides)'}  ({_origin(origins['model'])})")
     click.echo(f"provider  {info.provider}  ({_origin(origins['provider'])})")
     if loaded.settings.model.base_url:
-        click.echo(f"base URL  {loaded.settings.model.base_url}  ({origins['base_url']})")
+        click.echo(f"base URL  {mask(loaded.settings.model.base_url)}  ({origins['base_url']})")
     click.echo(f"window    {info.window_tokens:,} tokens, answers up to {info.max_output_tokens:,}")
     click.echo(f"price     {price(info)}")
     if loaded.settings.fallback.model:

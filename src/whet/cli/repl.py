@@ -124,6 +124,7 @@ class Chat:
             self._greet()
             await self._say_where_we_are()
             self.app.reviews.start()
+            self.app.schedules.start()
             while not self._desk.leaving:
                 await self._take(await self._screen.read())
         finally:

@@ -212,8 +212,11 @@ def _asked(event: ConfirmationAsked) -> str:
     return printable(f"{what}\n{where}")
 
 
-def footer(end: TurnEnd) -> str:
-    """Sum a turn up: steps, tokens, cached share, cost where it is known, duration."""
+def footer(end: TurnEnd, width: int = 0) -> str:
+    """Sum a turn up: steps, tokens, cached share, cost where it is known, duration.
+
+    In lines of at most `width` columns where that is given, broken between the parts and never in one.
+    """
     usage = end.usage
     parts = [f"{end.steps} step{'' if end.steps == 1 else 's'}", f"{count(usage.total_tokens)} tokens"]
     if usage.cache_read_tokens:
@@ -221,7 +224,14 @@ def footer(end: TurnEnd) -> str:
     if usage.cost_usd:
         parts.append(f"${usage.cost_usd:.4f}" if usage.cost_usd < 0.1 else f"${usage.cost_usd:.2f}")
     parts.append(duration(end.duration_s))
-    return " · ".join(parts)
+    lines = parts[:1]
+    for part in parts[1:]:
+        longer = f"{lines[-1]} · {part}"
+        if width and columns(longer) > width:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def ending(end: TurnEnd) -> str:

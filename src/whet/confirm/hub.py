@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from whet.confirm.records import Event
 
@@ -24,7 +25,7 @@ class Hub:
         self.recent: deque[Event] = deque(maxlen=_KEPT)
         self.is_closed = False
         self._fetch = fetch
-        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._waiters: dict[str, set[asyncio.Future[Event | None]]] = {}
         self._streams: set[asyncio.Future[None]] = set()
 
     @property
@@ -44,7 +45,7 @@ class Hub:
                 self._add(event)
         if self._streams:
             streams, self._streams = self._streams, set()
-            _wake(streams)
+            wake(streams)
 
     def after(self, event_id: int) -> list[Event] | None:
         """Give what is kept after `event_id`; None where that is not kept any more (read the database)."""
@@ -54,16 +55,17 @@ class Hub:
             return None
         return [event for event in self.recent if event.id > event_id]
 
-    def begin(self, request_id: str) -> asyncio.Future[None]:
-        """Start listening for a request's end; what ends from now on is not missed."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def begin(self, request_id: str) -> asyncio.Future[Event | None]:
+        """Start listening for a request's end; what ends from now on is not missed. Its result is the event
+        that ended it, None where the hub closes."""
+        future: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
         if self.is_closed:
             future.set_result(None)
         else:
             self._waiters.setdefault(request_id, set()).add(future)
         return future
 
-    def drop(self, future: asyncio.Future[None], request_id: str) -> None:
+    def drop(self, future: asyncio.Future[Event | None], request_id: str) -> None:
         """Stop listening."""
         group = self._waiters.get(request_id)
         if group is not None:
@@ -88,17 +90,18 @@ class Hub:
         """Wake everybody: the service stops."""
         self.is_closed = True
         for group in self._waiters.values():
-            _wake(group)
-        _wake(self._streams)
+            wake(group)
+        wake(self._streams)
 
     def _add(self, event: Event) -> None:
         self.last_id = event.id
         self.recent.append(event)
         if event.kind in ENDINGS and (group := self._waiters.pop(event.request_id, None)):
-            _wake(group)
+            wake(group, event)
 
 
-def _wake(futures: set[asyncio.Future[None]]) -> None:
+def wake(futures: Iterable[asyncio.Future[Any]], event: Event | None = None) -> None:
+    """End those of `futures` that still wait; `event` is their result."""
     for future in futures:
         if not future.done():
-            future.set_result(None)
+            future.set_result(event)

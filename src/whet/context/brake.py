@@ -7,6 +7,8 @@ have as many as it needs, but only three that leave little room. It does not kno
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _STRIKES = 2
 _POOR_PER_TURN = 3
 _ROOM = 0.75  # of the threshold; one that leaves more than that will be due again soon
@@ -62,6 +64,15 @@ class Brake:
             return False
         self._again_at = 0
         return self._strike(f"{tokens:,} tokens are left, still above the threshold of {threshold:,}")
+
+    def recall(self, counts: Sequence[int], threshold: int) -> bool:
+        """Go on where an earlier process ended: `counts` are the server's after the session's last
+        compactions, oldest first. True where automatic compaction is stopped."""
+        for count in counts:
+            self._unmeasured = True
+            self.measured(count, threshold)
+        self.new_turn()
+        return bool(self.stopped)
 
     def reset(self) -> None:
         """The model or the list was changed by hand: begin anew."""

@@ -120,16 +120,6 @@ def ref(first: int, last: int = 0) -> str:
     return f"#{first}-{last}" if last > first else f"#{first}"
 
 
-def clip(text: str, cap_chars: int, note: str = "") -> str:
-    """Give head and tail of a text, at most about `cap_chars` of it, with what was cut between them."""
-    if len(text) <= cap_chars:
-        return text
-    head, tail = cap_chars * 8 // 11, cap_chars * 3 // 11
-    return (
-        f"{text[:head]}\n[... {len(text) - head - tail:,} characters cut{note}]\n{text[len(text) - tail :]}"
-    )
-
-
 def line(text: str, cap_chars: int) -> str:
     """Give a text as one line of at most `cap_chars` characters."""
     flat = " ".join(text.split())

@@ -95,6 +95,8 @@ class EngineHost:
         self._mark(self.seat)
         await self._follow_model()
         await self.seat.each(transition_calls(self.seat.engine, self._change(leaving)))
+        if self._brake.recall(await self.log.counts_after_compactions(), self.seat.threshold):
+            self._say_stopped()
         if leaving is not None:
             await leaving.hand_over()
 

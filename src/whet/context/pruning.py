@@ -14,6 +14,7 @@ from whet.context import chat_dicts as chat
 from whet.context.artifacts import outcome_of
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
+from whet.contract.tools import clip
 from whet.log import mask
 
 RESULT_CHARS = 200
@@ -152,7 +153,7 @@ def _without_images(row: ChatRow) -> ChatRow:
 def _clipped(row: ChatRow, cap_tokens: int) -> ChatRow:
     text = chat.text_of(row)
     room = cap_tokens * len(text) // max(text_tokens(text), 1)
-    return _changed(row, chat.clip(text, room, _back(row))) if len(text) > room else row
+    return _changed(row, clip(text, room, _back(row))) if len(text) > room else row
 
 
 def _fair_share(sizes: list[int], room: int) -> int:

@@ -30,6 +30,7 @@ from whet.contract.errors import (
     WhetError,
     WireError,
 )
+from whet.contract.tools import clip
 from whet.log import mask
 
 FailureKind = Literal["no_provider", "auth", "quota", "timeout", "network", "stream", "empty", "other"]
@@ -220,10 +221,8 @@ def _masked(row: ChatRow, names: dict[str, str]) -> _Masked:
 
 
 def _line(row: _Masked, text_chars: int, argument_chars: int) -> str:
-    text = chat.clip(row.text, text_chars + text_chars * 3 // 8)
-    asked = "".join(
-        f"\n  calls {name} {chat.clip(arguments, argument_chars)}" for name, arguments in row.calls
-    )
+    text = clip(row.text, text_chars + text_chars * 3 // 8)
+    asked = "".join(f"\n  calls {name} {clip(arguments, argument_chars)}" for name, arguments in row.calls)
     return f"{row.head} {text}{row.images}{asked}".replace("</record>", "< /record>")
 
 

@@ -16,6 +16,7 @@ from whet.context import artifacts
 from whet.context import chat_dicts as chat
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
+from whet.contract.tools import clip
 from whet.log import mask
 
 OPEN = "[SUMMARY OF EARLIER MESSAGES"
@@ -129,7 +130,7 @@ def fit_body(body: str, budget_tokens: int) -> str:
         pieces[longest].pop(at)
     text = "\n\n".join("\n".join(piece) for piece in pieces)
     tokens = text_tokens(text)
-    return chat.clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
+    return clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
 
 
 def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int = 600) -> str:

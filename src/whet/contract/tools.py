@@ -85,11 +85,16 @@ class Tool(msgspec.Struct, frozen=True):
         return self.spec.name
 
 
-def clip(text: str, cap_chars: int) -> str:
-    """Cut the middle out of `text` so that at most `cap_chars` of it stay, and name what was cut."""
+def clip(text: str, cap_chars: int, note: str = "") -> str:
+    """Cut the middle out of `text` so that at most `cap_chars` of it stay, and name what was cut.
+
+    `note` stands behind that, for example how to get it back.
+    """
     if len(text) <= cap_chars:
         return text
     head = cap_chars * 2 // 5
     tail = cap_chars - head
     cut = len(text) - cap_chars
-    return f"{text[:head]}\n[... {cut:,} of {len(text):,} characters cut ...]\n{text[len(text) - tail :]}"
+    return (
+        f"{text[:head]}\n[... {cut:,} of {len(text):,} characters cut{note} ...]\n{text[len(text) - tail :]}"
+    )

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import httpcore2
 
+from whet import log
 from whet.config.proxies import proxy_for
 from whet.contract.errors import ConfigError, ProviderError, Unavailable
 from whet.contract.protocols import ModelInfo
@@ -72,8 +73,11 @@ class Http:
         parts = parts_of(self.base_url)
         if parts is None:
             raise ConfigError(
-                f"model.base_url {base_url!r} is no http(s) URL", hint="for example http://localhost:11434/v1"
+                f"model.base_url {_nameless(base_url)!r} is no http(s) URL",
+                hint="for example http://localhost:11434/v1",
             )
+        if parts.password:
+            log.protect((parts.password, unquote(parts.password)))
         self.where = parts.netloc.rpartition("@")[2]
         self._parts = parts
         self._timeout_s = timeout_s
@@ -218,18 +222,21 @@ def _proxy(server: SplitResult) -> httpcore2.Proxy | None:
 
 async def _inflated(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Undo a compression that was not asked for; deflate with and without its header."""
-    inflater, is_first = zlib.decompressobj(47), True
+    inflater, head = None, b""
     async for chunk in stream:
-        try:
-            text = inflater.decompress(chunk)
-        except zlib.error:
-            if not is_first:
-                raise
-            inflater = zlib.decompressobj(-15)
-            text = inflater.decompress(chunk)
-        is_first = False
-        if text:
+        if inflater is None:
+            head += chunk
+            if len(head) < 2:  # the two bytes that tell, in pieces
+                continue
+            inflater, chunk = zlib.decompressobj(_window_bits(head)), head
+        if text := inflater.decompress(chunk):
             yield text
+
+
+def _window_bits(head: bytes) -> int:
+    """Say how zlib is to read a body that begins so: with a header of gzip or zlib, or without any."""
+    has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
+    return 47 if has_header else -15
 
 
 def parts_of(url: str) -> SplitResult | None:
@@ -240,6 +247,12 @@ def parts_of(url: str) -> SplitResult | None:
     except ValueError:  # brackets without an address, a port that is none
         return None
     return parts if usable else None
+
+
+def _nameless(url: str) -> str:
+    """Give a URL, usable or not, without the name and password in it."""
+    head, mark, rest = url.partition("://")
+    return head + mark + rest.rpartition("@")[2]
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

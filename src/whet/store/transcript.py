@@ -21,7 +21,7 @@ from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.sqlite.lane import Rows, Statement
-from whet.store import claims, live, rows, search, sessions, turns
+from whet.store import claims, compactions, live, rows, search, sessions, turns
 from whet.store.database import Database
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.sessions import NewSession, SessionRow
@@ -329,6 +329,13 @@ class SessionLog:
             state.step = None
 
         await self._write(work, apply)
+
+    async def counts_after_compactions(self) -> list[int]:
+        """Give the server's counts of the first requests after the last two compactions, oldest first."""
+        state = self._state
+        if not state.epoch:
+            return []
+        return await self._db.read(lambda connection: compactions.counts_after(connection, state.key, 2))
 
     async def undo_last_turn(self) -> str | None:
         """Take the last turn out of the live list and give what the user had said; None without a turn.

@@ -1,4 +1,4 @@
-"""Telegram, from the outbox to a person's thumb and back, against a server that speaks its API."""
+"""Telegram, from the audit log to a person's thumb and back, against a server that speaks its API."""
 
 from __future__ import annotations
 
@@ -234,8 +234,9 @@ base_url = "{server.url}"
                 from whet.confirm import decide
 
                 assert [d.channel for d in desk.deliveries(request)] == ["telegram"]
-                while not await desk.service.change(lambda tx: decide.escalate(tx, 10)):
-                    pass
+                async with asyncio.timeout(30):
+                    while not await desk.service.change(lambda tx: decide.escalate(tx, 10)):
+                        pass
                 await off(server.message, 3)
                 assert server.messages[3]["text"].startswith("Still unanswered: approval needed")
                 told = [(d.kind, d.channel) for d in desk.deliveries(request)]

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from whet.confirm.http import admin, decisions, reading, streams
+from whet.confirm.http import admin, decisions, reading, shapes, streams
 from whet.confirm.http.guard import Guard
 from whet.confirm.http.metrics import Metrics
 from whet.confirm.http.openapi import document
@@ -28,7 +28,7 @@ from whet.confirm.http.wire import (
     read_body,
 )
 from whet.confirm.ids import SHAPE
-from whet.confirm.records import Principal
+from whet.confirm.records import Request
 from whet.confirm.service import Service
 from whet.contract.errors import StoreBusy, StoreError, StoreFull
 
@@ -55,6 +55,7 @@ class Api:
         self._page_url = page_url
         self._web = web
         self._web_port = web_port
+        self._encoded: tuple[Request, bytes] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -120,18 +121,30 @@ class Api:
 
     async def _status(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         who = await self.guard.principal(scope)
+        request = reading.visible(self.service, who, request_id)
         wait_s = reading.wait_seconds(scope)
-        if wait_s > 0 and not self.service.hub.is_closed:
-            await self._wait(receive, request_id, wait_s, who)
-        await self._send(send, (200, await reading.status(self.service, who, request_id)))
+        if wait_s > 0 and request.is_pending and not self.service.hub.is_closed:
+            request = await self._wait(receive, request_id, wait_s)
+        await reading.note_look(self.service, who, request)
+        self.metrics.count(200)
+        await answer(send, 200, self._record(request))
 
-    async def _wait(self, receive: Receive, request_id: str, wait_s: float, who: Principal) -> None:
-        reading.visible(self.service, who, request_id)
-        gone = asyncio.ensure_future(streams.hung_up(receive))
+    async def _wait(self, receive: Receive, request_id: str, wait_s: float) -> Request:
+        gone = asyncio.ensure_future(streams.hung_up(receive))  # ends with the answer, too
         try:
-            await self.service.wait(request_id, wait_s, gone)
-        finally:
+            request = await self.service.wait(request_id, wait_s, gone)
+        except BaseException:
             gone.cancel()
+            raise
+        if request is None:
+            raise Refusal(404, "there is no such request")
+        return request
+
+    def _record(self, request: Request) -> bytes:
+        """Give a record as JSON; encoded once for all who waited for the same end."""
+        if self._encoded is None or self._encoded[0] is not request:
+            self._encoded = (request, encode(shapes.record(request)))
+        return self._encoded[1]
 
     async def _route_rest(self, scope: Scope, receive: Receive, send: Send, path: bytes) -> None:
         method = scope["method"]

@@ -18,6 +18,8 @@ from whet.store.migrations.m004_imports import m004_imports
 from whet.store.migrations.m005_warm import m005_warm
 from whet.store.migrations.m006_outcomes import m006_outcomes
 from whet.store.migrations.m007_people import m007_people
+from whet.store.migrations.m008_schedules import m008_schedules
+from whet.store.migrations.m009_api import m009_api
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
@@ -27,6 +29,8 @@ STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m005_warm,
     m006_outcomes,
     m007_people,
+    m008_schedules,
+    m009_api,
 )
 
 

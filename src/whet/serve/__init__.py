@@ -1,0 +1,1 @@
+"""Whet as a server: an OpenAI-compatible API and sessions with their events."""
