@@ -239,9 +239,9 @@ def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
 @_url
 def mcp(url: str) -> None:
     """An MCP server on stdin and stdout whose tools can request and wait, and nothing else."""
-    from whet.confirm.mcp import serve_stdio  # noqa: PLC0415 only this command needs it
+    from whet.confirm.mcp import serve  # noqa: PLC0415 only this command needs it
 
-    asyncio.run(serve_stdio(url))
+    asyncio.run(serve(url))
 
 
 def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[str, bool]) -> None:
