@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from benchmarks import (
+    api,
     confirm,
     context,
     context_host,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review": review.run,
     "review-kills": review.run_kills,
     "moving": moving.run,
+    "api": api.run,
 }
 
 

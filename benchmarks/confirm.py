@@ -2,19 +2,25 @@
 
 Ours: tokens checked, hash chain, signed checkpoints, group commit; uvicorn with httptools on asyncio's own
 loop. The comparison: no tokens, no chain; aiohttp on asyncio's own loop. Both sync every acknowledged write.
+How many small commits the disk syncs a second, one after the other, is measured in the same run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +38,30 @@ def run(runs: int, full: bool) -> list[Row]:
     """Measure both in turn; the median of `runs` (at most three: a turn takes half a minute)."""
     ours: list[Figures] = []
     theirs: list[Figures] = []
+    commits: list[float] = []
     seconds = 5.0 if full else 2.0
     for _ in range(min(runs, 3)):
         with tempfile.TemporaryDirectory() as folder:
+            commits.append(_commit_rate(Path(folder)))
             theirs.append(_peer(Path(folder), seconds))
         with tempfile.TemporaryDirectory() as folder:
             ours.append(_whet(Path(folder), seconds))
-    return [*_rates(_middle(ours), _middle(theirs)), *_waiting(_middle(ours)), _verify()]
+    rates = _rates(_middle(ours), _middle(theirs), statistics.median(commits))
+    return [*rates, *_waiting(_middle(ours)), *_hanging(2 * min(runs, 3) + 1), _verify()]
+
+
+def _commit_rate(folder: Path) -> float:
+    """Synced commits a second of one small row, one after the other: what the disk allows a single client."""
+    connection = sqlite3.connect(folder / "commits.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE t (at REAL)")
+    count, began = 0, time.perf_counter()
+    while (took_s := time.perf_counter() - began) < 1.0:
+        connection.execute("INSERT INTO t VALUES (?)", (took_s,))
+        count += 1
+    connection.close()
+    return count / took_s
 
 
 def _free_port() -> int:
@@ -59,22 +82,116 @@ def _until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("the daemon does not listen")
 
 
-def _whet(folder: Path, seconds: float) -> Figures:
+@contextmanager
+def _served(folder: Path, **variables: str) -> Generator[tuple[int, int, list[str]]]:
+    """Run our service on `folder` as its home; gives its port, process and tokens."""
     port = _free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "whet", "confirm", "serve", "--port", str(port), "--web-port", "-1",
          "--rate-limit", "100000000"],
-        env=clean_environment(WHET_HOME=str(folder)), stdout=subprocess.DEVNULL, cwd=ROOT,
+        env=clean_environment(WHET_HOME=str(folder), **variables), stdout=subprocess.DEVNULL, cwd=ROOT,
     )  # fmt: skip
     try:
         _until_listening(port, process)
         tokens = [
             (folder / "confirm" / f"{role}.token").read_text().strip() for role in ("submit", "approve")
         ]
-        return _load(port, process.pid, tokens, seconds)
+        yield port, process.pid, tokens
     finally:
         process.terminate()
         process.wait(30)
+
+
+def _whet(folder: Path, seconds: float) -> Figures:
+    with _served(folder) as (port, pid, tokens):
+        return _load(port, pid, tokens, seconds)
+
+
+def _hanging(slices: int) -> list[Row]:
+    """Submissions while the channel answers beside submissions while it hangs, in turn, a second each."""
+    found: dict[bool, list[Figures]] = {False: [], True: []}
+    with contextlib.ExitStack() as stack:
+        served = {hangs: stack.enter_context(_with_channel(hangs)) for hangs in (False, True)}
+        for _ in range(slices):
+            for hangs, (port, pid, tokens) in served.items():
+                found[hangs].append(_load(port, pid, tokens, 1.0, "submit16,health1"))
+    works, hung = (_middle(found[hangs])[("submit", 16)]["p99_ms"] for hangs in (False, True))
+    change = hung / works - 1
+    health = _middle(found[True])[("health", 1)]["p99_ms"]
+    return [
+        Row(
+            "confirm hang", "confirmation: submit p99, 16 clients, while every channel hangs", "<= 10 % more",
+            f"{change:+.0%} ({hung:.1f} ms beside {works:.1f} ms while it answers)", "none",
+            change <= 0.10, COMMAND,
+        ),
+        Row(
+            "confirm health", "confirmation: /health while every channel hangs", "p99 <= 20 ms",
+            f"p99 {health:.1f} ms", "none", health <= 20, COMMAND,
+        ),
+    ]  # fmt: skip
+
+
+@contextmanager
+def _with_channel(hangs: bool) -> Generator[tuple[int, int, list[str]]]:
+    """Run our service with one channel, whose vendor answers at once or never."""
+    with tempfile.TemporaryDirectory() as name, _Vendor(hangs) as vendor:
+        folder = Path(name)
+        (folder / "confirm").mkdir()
+        (folder / "confirm" / "channels.toml").write_text(
+            f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{vendor.url}"\n'
+        )
+        with _served(folder, TELEGRAM_BOT_TOKEN="123456789:" + "A" * 35) as served:
+            yield served
+
+
+class _Vendor:
+    """A messaging vendor's address: takes every call, and answers each at once or never."""
+
+    def __init__(self, hangs: bool) -> None:
+        self._hangs = hangs
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+
+    def __enter__(self) -> _Vendor:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sock in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(sock)
+            if not self._hangs:
+                threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
+
+    def _answer(self, sock: socket.socket) -> None:
+        buffer = b""
+        with contextlib.suppress(OSError, ValueError):
+            while part := sock.recv(65_536):
+                buffer += part
+                while (end := buffer.find(b"\r\n\r\n")) >= 0:
+                    head = buffer[:end].lower()
+                    said = re.search(rb"content-length: *(\d+)", head)
+                    size = int(said[1]) if said else 0
+                    if len(buffer) < end + 4 + size:
+                        break
+                    buffer = buffer[end + 4 + size :]
+                    if b"getupdates" in head:
+                        time.sleep(1.0)  # as the vendor's long poll does
+                        body = b'{"ok":true,"result":[]}'
+                    else:
+                        body = b'{"ok":true,"result":{"message_id":7,"chat":{"id":-1001}}}'
+                    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+                    sock.sendall(answer % len(body) + body)
 
 
 def _peer(folder: Path, seconds: float) -> Figures:
@@ -91,7 +208,7 @@ def _peer(folder: Path, seconds: float) -> Figures:
         process.wait(30)
 
 
-def _load(port: int, pid: int, tokens: Sequence[str], seconds: float) -> Figures:
+def _load(port: int, pid: int, tokens: Sequence[str], seconds: float, phases: str = "") -> Figures:
     command = [
         sys.executable,
         "-m",
@@ -100,6 +217,7 @@ def _load(port: int, pid: int, tokens: Sequence[str], seconds: float) -> Figures
         str(pid),
         *tokens,
         str(seconds),
+        *([phases] if phases else []),
     ]
     done = subprocess.run(
         command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False
@@ -133,7 +251,7 @@ _GOALS: tuple[tuple[str, int, str, dict[str, float]], ...] = (
 )
 
 
-def _rates(ours: Figures, theirs: Figures) -> list[Row]:
+def _rates(ours: Figures, theirs: Figures, commits: float) -> list[Row]:
     peer = f"aiohttp {version_of('aiohttp')}"
     rows: list[Row] = []
     for name, clients, goal, limits in _GOALS:
@@ -141,13 +259,15 @@ def _rates(ours: Figures, theirs: Figures) -> list[Row]:
         met = all(
             mine[key] >= limit if key == "rate" else mine[key] <= limit for key, limit in limits.items()
         )
-        ratio = mine["rate"] / other["rate"]
+        ratio = f"{mine['rate'] / other['rate']:.1f}x"
+        if name != "status":
+            ratio += f"; {mine['rate'] / commits:.1f} a synced commit of {commits:,.0f}/s"
         rows.append(
             Row(
                 name=f"confirm {name} {clients}",
                 measure=f"confirmation: {name}, {clients} clients",
                 goal=goal,
-                whet=f"{_line(mine)} ({ratio:.1f}x)",
+                whet=f"{_line(mine)} ({ratio})",
                 peers=f"{peer} {_line(other)}",
                 met=met,
                 command=COMMAND,
@@ -164,7 +284,7 @@ def _line(figures: dict[str, float]) -> str:
 
 
 def _waiting(ours: Figures) -> list[Row]:
-    wake = ours[("wake", 1000)]
+    wake, streams = ours[("wake", 1000)], ours[("streams", 1000)]
     key = next(key for key in ours if key[0] == "idle")
     idle = ours[key]
     return [
@@ -172,6 +292,11 @@ def _waiting(ours: Figures) -> list[Row]:
             "confirm wake", "confirmation: decision to 1,000 waiters", "p99 <= 50 ms",
             f"p50 {wake['p50_ms']:.0f}, p99 {wake['p99_ms']:.0f} ms", "none can wait",
             wake["p99_ms"] <= 50, COMMAND,
+        ),
+        Row(
+            "confirm streams", "confirmation: decision to 1,000 event streams", "p99 <= 50 ms",
+            f"p50 {streams['p50_ms']:.0f}, p99 {streams['p99_ms']:.0f} ms", "none can wait",
+            streams["p99_ms"] <= 50, COMMAND,
         ),
         Row(
             "confirm idle", f"confirmation: {key[1]:,} idle waiters", "<= 200 MB",

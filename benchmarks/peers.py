@@ -14,6 +14,7 @@ PACKAGES = {
     "pydantic-ai": ["pydantic-ai-slim[openai]"],
     "hermes-agent": ["hermes-agent"],
     "aiohttp": ["aiohttp"],
+    "schemathesis": ["schemathesis"],
 }
 
 

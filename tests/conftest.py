@@ -14,7 +14,7 @@ import pytest
 from tests.support import FixedClock
 from whet import log
 
-# A suite that is started in the background or under nohup has these ignored, and so has every process of a test.
+# Started in the background or under nohup, the suite has these ignored, and so has every process of a test.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)

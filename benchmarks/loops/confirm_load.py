@@ -1,6 +1,6 @@
 """Load on a confirmation daemon over kept connections: prints rates, latencies and the daemon's CPU per call.
 
-python -m benchmarks.loops.confirm_load PORT PID SUBMIT_TOKEN APPROVE_TOKEN SECONDS
+python -m benchmarks.loops.confirm_load PORT PID SUBMIT_TOKEN APPROVE_TOKEN SECONDS [PHASE,...]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ PORT, PID, SUBMIT, APPROVE, SECONDS = (
     float(sys.argv[5]),
 )
 BODY = json.dumps({"action": "deploy", "description": "deploy it", "details": {"a": 1, "b": "two"}}).encode()
+WANTED = sys.argv[6].split(",") if len(sys.argv) > 6 else []
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -107,7 +108,7 @@ def show(name: str, **figures: float) -> None:
     print(json.dumps({"name": name, **{key: round(value, 4) for key, value in figures.items()}}), flush=True)
 
 
-async def main() -> None:
+async def main() -> None:  # noqa: C901 a list of phases
     """Every phase in turn."""
     ids: list[str] = []
 
@@ -130,16 +131,21 @@ async def main() -> None:
     async def status(connection: Connection) -> None:
         await connection.call(request("GET", f"/confirm/{ids[0]}", SUBMIT))
 
+    async def health(connection: Connection) -> None:
+        await connection.call(request("GET", "/health", SUBMIT))
+
     await phase("warm-up", 16, submit)
-    await phase("submit", 1, submit)
-    await phase("submit", 16, submit)
-    await phase("submit", 64, submit)
-    undecided = iter(list(ids[1:]))
-    await phase("approve", 16, approve)
-    await phase("round trip", 16, round_trip)
-    await phase("status", 16, status)
-    if APPROVE:
+    phases = [("submit", 1, submit), ("submit", 16, submit), ("submit", 64, submit), ("approve", 16, approve)]
+    phases += [("round trip", 16, round_trip), ("status", 16, status)]
+    phases += [("health", 1, health)] if "health1" in WANTED else []
+    for name, clients, call in phases:
+        if not WANTED or f"{name}{clients}".replace(" ", "") in WANTED:
+            undecided = iter(list(ids[1:]))
+            await phase(name, clients, call)
+    if APPROVE and (not WANTED or "wake" in WANTED):
         await waiters(1000)
+        await streams(1000)
+    if APPROVE and (not WANTED or "idle" in WANTED):
         await idle(int(os.environ.get("IDLE_WAITERS", "10000")))
 
 
@@ -159,7 +165,7 @@ async def waiters(count: int) -> None:
 
     hearing = [asyncio.ensure_future(hear(connection)) for connection in connections]
     await asyncio.sleep(0)
-    began = time.perf_counter()
+    began, used = time.perf_counter(), cpu_s()
     await decider.call(request("POST", f"/confirm/{made}/approve", APPROVE))
     await asyncio.gather(*hearing)
     heard.sort()
@@ -168,6 +174,38 @@ async def waiters(count: int) -> None:
         clients=count,
         p50_ms=(heard[count // 2] - began) * 1000,
         p99_ms=(heard[int(count * 0.99)] - began) * 1000,
+        cpu_ms=(cpu_s() - used) * 1000,
+    )
+    for connection in connections:
+        connection.writer.close()
+
+
+async def streams(count: int) -> None:
+    """How long after the decision the last of `count` event streams has heard of it."""
+    connections = await connect(count)
+    decider = (await connect(1))[0]
+    made = json.loads(await decider.call(request("POST", "/confirm", SUBMIT, BODY)))["id"]
+    for connection in connections:
+        connection.writer.write(request("GET", f"/events?request={made}", SUBMIT))
+        await connection.reader.readuntil(b": events after ")
+    heard: list[float] = []
+
+    async def hear(connection: Connection) -> None:
+        await connection.reader.readuntil(b"event: decided\n")
+        heard.append(time.perf_counter())
+
+    hearing = [asyncio.ensure_future(hear(connection)) for connection in connections]
+    await asyncio.sleep(0.2)
+    began, used = time.perf_counter(), cpu_s()
+    await decider.call(request("POST", f"/confirm/{made}/approve", APPROVE))
+    await asyncio.gather(*hearing)
+    heard.sort()
+    show(
+        "streams",
+        clients=count,
+        p50_ms=(heard[count // 2] - began) * 1000,
+        p99_ms=(heard[int(count * 0.99)] - began) * 1000,
+        cpu_ms=(cpu_s() - used) * 1000,
     )
     for connection in connections:
         connection.writer.close()

@@ -45,7 +45,7 @@ def test_commands_options_keys_and_sessions_are_completed(
     home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = store(home, clock, "Lunch", Said("a", "b"))
-    assert answers("whet se", monkeypatch, capsys) == ["sessions"]
+    assert answers("whet ses", monkeypatch, capsys) == ["sessions"]
     assert "--profile" in answers("whet --", monkeypatch, capsys)
     assert "search" in answers("whet sessions ", monkeypatch, capsys)
     assert "--json" in answers("whet sessions list --", monkeypatch, capsys)

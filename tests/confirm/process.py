@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 SERVE = [sys.executable, "-m", "whet", "confirm", "serve"]
 
 
@@ -26,6 +28,7 @@ class Served:
         self._options = options
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
+        self._clients: list[httpx2.Client] = []
 
     def start(self) -> Served:
         """Start it and wait until it listens."""
@@ -56,6 +59,21 @@ class Served:
             return answer.status, json.loads(text) if text.startswith(b"{") else {"text": text.decode()}
         finally:
             connection.close()
+
+    def client(self, role: str | None) -> httpx2.Client:
+        """A client with the first token of `role`, with none for None; closed with the service."""
+        headers = {"authorization": f"Bearer {self.token(role)}"} if role else {}
+        made = httpx2.Client(
+            base_url=f"http://127.0.0.1:{self.port}", headers=headers, trust_env=False, timeout=20
+        )
+        self._clients.append(made)
+        return made
+
+    def make_admin(self) -> str:
+        """Make a token of role admin, as people do."""
+        command = [*SERVE[:-1], "token", "create", "--role", "admin", "--name", "root"]
+        environ = os.environ | {"WHET_HOME": str(self.home)}
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=environ).stdout.strip()
 
     def token(self, role: str) -> str:
         return (self.home / "confirm" / f"{role}.token").read_text().strip()
@@ -95,6 +113,8 @@ class Served:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.close()
         if self.process is not None and self.process.poll() is None:
             self.kill()
         elif self.process is not None and self.process.stdout is not None:

@@ -64,7 +64,7 @@ class Running:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.port = 0
+        self.port = self.page_port = 0
         self._clients: list[httpx2.Client] = []
 
     def token(self, role: str, name: str) -> str:
@@ -127,7 +127,7 @@ class Running:
 
     async def _serve(self) -> None:
         def ready(ports: Any) -> None:
-            self.port = ports[0]
+            self.port, self.page_port = ports[0], ports[-1]
             self._ready.set()
 
         beside = None if self._upkeep else []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
+import httpx2
 import pytest
 
+from tests.confirm.process import Served
 from tests.confirm.running import SUBMIT, Running
 
 PENDING_KEYS = {"id", "action", "status", "timeout_seconds", "message", "approve_url", "deny_url"}
@@ -15,26 +19,57 @@ AUDIT_KEYS = RECORD_KEYS - {"timeout_seconds"}
 
 
 class Sides:
-    """An agent and an approver; in open mode both are anybody."""
+    """An agent, an approver and somebody without a token; in open mode all are anybody."""
 
-    def __init__(self, server: Running) -> None:
-        is_open = server.settings.is_open
-        self.is_open = is_open
-        self.server = server
-        self.agent = server.client() if is_open else server.client("submit", "agent")
-        self.person = server.client() if is_open else server.client("approve", "alice")
+    def __init__(
+        self, agent: httpx2.Client, person: httpx2.Client, stranger: httpx2.Client, name: str
+    ) -> None:
+        self.agent, self.person, self.stranger = agent, person, stranger
+        self.name = name  # whose name a decision bears; "" in open mode
+        self.is_open = not name
 
 
-@pytest.fixture(params=["tokens", "open"], scope="module")
+def sides_of(server: Running) -> Sides:
+    """Two callers of a service on a thread."""
+    if server.settings.is_open:
+        return Sides(server.client(), server.client(), server.client(), "")
+    agent, person = server.client("submit", "agent"), server.client("approve", "alice")
+    return Sides(agent, person, server.client(), "alice")
+
+
+def sides_after_a_kill(served: Served, is_open: bool) -> Sides:
+    """Two callers of a service that was killed in the middle of its work and started again."""
+    agent, person = (None, None) if is_open else ("submit", "approve")
+    made = [served.call("POST", "/confirm", SUBMIT, role=agent or "")[1] for _ in range(3)]
+    done = served.call("POST", made[0]["approve_url"], {}, role=person or "")[1]
+    served.kill()
+    served.start()
+    found = [served.call("GET", f"/confirm/{one['id']}", role=agent or "")[1] for one in made]
+    assert [one["status"] for one in found] == ["approved", "pending", "pending"]
+    assert (found[0]["resolved_at"], found[0]["resolved_by"]) == (done["resolved_at"], done["resolved_by"])
+    late = served.call("POST", made[0]["deny_url"], {}, role=person or "")
+    assert late[0] == 409 and late[1]["status"] == "approved"
+    assert served.call("POST", made[1]["deny_url"], {}, role=person or "")[0] == 200
+    callers = (served.client(role) for role in (agent, person, None))
+    return Sides(*callers, "" if is_open else "owner")
+
+
+@pytest.fixture(params=["tokens", "open", "tokens-killed", "open-killed"], scope="module")
 def sides(request, tmp_path_factory):
-    with Running(tmp_path_factory.mktemp("shared"), is_open=request.param == "open", rate=10_000) as server:
-        yield Sides(server)
+    folder, mode = tmp_path_factory.mktemp("shared"), request.param
+    if "killed" not in mode:
+        with Running(folder, is_open=mode == "open", rate=10_000) as server:
+            yield sides_of(server)
+        return
+    options = ["--rate-limit", "10000", *(["--insecure-no-auth"] if "open" in mode else [])]
+    with Served(folder, *options) as served:
+        yield sides_after_a_kill(served, "open" in mode)
 
 
 @pytest.fixture
 def fresh(tmp_path):
     with Running(tmp_path) as server:
-        yield Sides(server)
+        yield sides_of(server)
 
 
 def submit(sides, **changes):
@@ -91,7 +126,7 @@ def test_approve_answers_once(sides):
     assert answer.status_code == 200
     assert (settled["id"], settled["action"], settled["status"]) == (made["id"], "deploy", "approved")
     assert isinstance(settled["resolved_at"], float) and "reason" not in settled
-    assert settled["resolved_by"] == ("bob" if sides.is_open else "alice")
+    assert settled["resolved_by"] == (sides.name or "bob")
     again = sides.person.post(made["deny_url"])
     assert again.status_code == 409 and again.json()["status"] == "approved" and again.json()["error"]
     record = sides.agent.get(f"/confirm/{made['id']}").json()
@@ -109,7 +144,35 @@ def test_deny_shows_the_reason_only_when_given(sides):
 def test_an_empty_approve_body_is_enough_and_open_mode_calls_it_api(sides):
     made = submit(sides).json()
     answer = sides.person.post(made["approve_url"])
-    assert answer.json()["resolved_by"] == ("api" if sides.is_open else "alice")
+    assert answer.json()["resolved_by"] == (sides.name or "api")
+
+
+def test_health_and_audit_have_their_shapes(sides):
+    assert submit(sides).status_code == 202
+    before = sides.stranger.get("/health").json()
+    made = submit(sides, details={"b": 1, "a": "é"}).json()
+    after = sides.stranger.get("/health").json()
+    assert after["status"] == "ok" and after["pending_count"] == before["pending_count"] + 1
+    assert abs(after["timestamp"] - time.time()) < 60 and isinstance(after["timestamp"], float)
+    sides.person.post(made["deny_url"], json={"reason": "no"})
+    assert sides.stranger.get("/health").json()["pending_count"] == before["pending_count"]
+    page = sides.person.get("/audit?limit=1").json()
+    (entry,) = page["entries"]
+    assert page["count"] == 1 and entry.keys() >= AUDIT_KEYS and entry["id"] == made["id"]
+    assert (entry["status"], entry["resolved_by"]) == ("denied", sides.name or "api")
+    assert entry["details"] == '{"a":"é","b":1}' and entry["resolved_at_iso"]
+    for limit, count in (("0", 1), ("-4", 1), ("2", 2)):
+        assert sides.person.get(f"/audit?limit={limit}").json()["count"] == count
+    assert len(sides.person.get("/audit?limit=x").json()["entries"]) <= 50
+
+
+def test_who_lacks_a_token_is_401_and_the_wrong_role_403_unless_all_is_open(sides):
+    made = submit(sides).json()
+    expected = (202, 200, 200) if sides.is_open else (401, 401, 403)
+    asked = sides.stranger.post("/confirm", json=SUBMIT).status_code
+    looked = sides.stranger.get(f"/confirm/{made['id']}").status_code
+    approved = sides.agent.post(made["approve_url"]).status_code
+    assert (asked, looked, approved) == expected
 
 
 @pytest.mark.parametrize("path", ["/confirm/none", "/confirm/none/approve", "/confirm/none/deny",
@@ -169,13 +232,12 @@ def test_audit_pages_go_through_everything_once(fresh):
 
 def test_health_needs_no_token_and_counts_what_is_pending(fresh):
     made = submit(fresh).json()
-    stranger = fresh.server.client()
-    health = stranger.get("/health").json()
+    health = fresh.stranger.get("/health").json()
     assert (
         health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
     )
     fresh.person.post(made["deny_url"])
-    assert stranger.get("/health").json()["pending_count"] == 0
+    assert fresh.stranger.get("/health").json()["pending_count"] == 0
 
 
 def test_everything_is_there_after_a_restart(tmp_path):

@@ -182,10 +182,10 @@ def test_a_full_disk_is_503_and_nothing_half_done(tmp_path):
             import signal
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, resource.RLIM_INFINITY))
-            codes = [agent.post("/confirm", json=body).status_code for _ in range(60)]
-            assert 503 in codes, codes
-            full = agent.post("/confirm", json=body)
-            assert full.status_code == 503 and "space" in full.json()["error"], full.text
+            answers = [agent.post("/confirm", json=body) for _ in range(60)]
+            codes = [answer.status_code for answer in answers]
+            assert 503 in codes, codes  # not for good: emptying the log into the file makes room for a while
+            assert all("space" in answer.json()["error"] for answer in answers if answer.status_code != 202)
             assert agent.get("/confirm/" + made["id"]).json()["status"] == "pending"
             count = server.rows("SELECT count(*) FROM requests")[0][0]
             assert count == 1 + codes.count(202), (count, codes)

@@ -135,7 +135,7 @@ def test_05_the_sweeper_writes_the_end_down_within_a_second(tmp_path):
         began = time.monotonic()
         while not server.rows("SELECT 1 FROM requests WHERE status = 'expired'"):
             assert time.monotonic() - began < 5
-        assert server.rows("SELECT kind FROM outbox WHERE kind = 'expired'")
+        assert server.rows("SELECT kind FROM events WHERE kind = 'expired'")
         assert server.client().get("/health").json()["pending_count"] == 0
         assert agent.get(f"/confirm/{made['id']}").json()["status"] == "expired"
 

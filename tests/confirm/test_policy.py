@@ -214,10 +214,10 @@ def test_nobody_answers_and_the_next_group_is_told_at_half_time(ruled):
     made = agent.post("/confirm", json={"action": "up", "description": "d", "timeout_seconds": 100}).json()
     hands.pass_by(49)
     server.run(_tick(server))
-    assert not server.rows("SELECT 1 FROM outbox WHERE kind = 'escalated'")
+    assert not server.rows("SELECT 1 FROM events WHERE kind = 'escalated'")
     hands.pass_by(2)
     server.run(_tick(server))
-    assert server.rows("SELECT request_id FROM outbox WHERE kind = 'escalated'") == [(made["id"],)]
+    assert server.rows("SELECT request_id FROM events WHERE kind = 'escalated'") == [(made["id"],)]
     assert agent.get(f"/confirm/{made['id']}").json()["escalated_at"]
 
 

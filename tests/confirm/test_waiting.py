@@ -13,6 +13,7 @@ import pytest
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
 from tests.support import ended
 from whet.confirm.addresses import AddressRefused, resolve
+from whet.confirm.http.protocol import LimitedProtocol
 
 
 @pytest.fixture(scope="module")
@@ -250,9 +251,41 @@ def test_amending_voids_votes_and_needs_the_requesters_consent(server):
     assert agent.post(use, json={"digest": record["digest"]}).status_code == 200
 
 
-def test_slow_and_large_heads_are_cut_off(server):
+def test_large_heads_are_cut_off(server):
     status, _ = answered(server.raw(b"GET /health HTTP/1.1\r\nX: " + b"a" * 70_000))
     assert status == 431
+
+
+SLOW = [
+    b"",
+    b"GET /health HTT",
+    b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+    b"POST /confirm HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+    b"POST /confirm HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+]
+
+
+def cut_off(server, slow, wait_s):
+    head = slow.replace(
+        b"Host:", b"Authorization: Bearer " + server.token("submit", "slow").encode() + b"\r\nHost:"
+    )
+    status, answer = answered(server.raw(head, wait_s=wait_s))
+    assert status == 408 and "too slowly" in answer["error"]
+
+
+@pytest.mark.parametrize("slow", SLOW)
+def test_slow_heads_and_bodies_are_answered_once_and_cut_off(server, monkeypatch, slow):
+    monkeypatch.setattr(LimitedProtocol, "head_time_s", 0.05)
+    monkeypatch.setattr(LimitedProtocol, "request_time_s", 0.05)
+    cut_off(server, slow, 5)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("slow", SLOW)
+def test_slow_heads_are_cut_off_after_ten_seconds_and_bodies_after_thirty(server, slow):
+    began = time.monotonic()
+    cut_off(server, slow, 40)
+    assert abs(time.monotonic() - began - (30 if b"POST" in slow else 10)) < 2
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,14 @@ from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
+from whet.app.remote_tools import open_servers, remote_names, with_remote
 from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.schedule_watch import ScheduleWatch
 from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.app.warm_tool import WarmActs
 from whet.app.warmth import OFF, Opening, Wanted, Warmth
+from whet.app.whose import OWNERS, OWNERS_TOOLS, Whose
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -59,20 +62,6 @@ from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
-
-_OWNERS_TOOLS = ("warm_session",)
-
-
-class Whose(msgspec.Struct, frozen=True):
-    """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
-    empty for the owner's; `source`: the interface."""
-
-    profile: str = ""
-    source: str = ""
-    workspace: Path | None = None
-
-
-_OWNERS = Whose()
 
 
 class _NewParts(msgspec.Struct, frozen=True):
@@ -108,6 +97,7 @@ class App:
         self.clock: Clock = SystemClock()
         self.source = source
         self._secrets = secrets
+        self._others: dict[str, Provider] = {}
         self._bell: Bell | None = None
         self.database = Database.open(home.database, self.clock)
         self.warmth = Warmth(home, settings.warm, self.database, self.clock)
@@ -133,6 +123,7 @@ class App:
                 self._plugged_provider,
             )
         )
+        self.schedules = ScheduleWatch(home, self.database, self.clock, settings.schedules)
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
@@ -144,6 +135,7 @@ class App:
         except WhetError:
             self._let_go()
             raise
+        self.mcp = open_servers(home, settings, secrets, self.clock)
         self.tools = self._registry(built_in)
         self.learning.trust(self.tools.by_name.values())
         self._told_memories = self._join_memories()
@@ -164,6 +156,9 @@ class App:
         """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace, source)
+        if app.mcp is not None:
+            await app.mcp.learn()
+            app._take_remote()
         app._bell = plugged.bell(app.plugins, settings.notify)
         app.learning.platform = source
         server = SERVERS.get(settings.model.provider)
@@ -178,7 +173,7 @@ class App:
         title: str = "",
         leaving: Session | None = None,
         warm: str = "",
-        whose: Whose = _OWNERS,
+        whose: Whose = OWNERS,
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
@@ -186,7 +181,9 @@ class App:
         a template's name, auto or off; empty for what the settings say. Its first message decides then.
         Templates are mined from the owner's sessions, so another person's starts with one only by name.
         """
-        left_out = _OWNERS_TOOLS if whose.profile else ()
+        if self.mcp is not None and self.mcp.is_stale:
+            self._take_remote()
+        left_out = OWNERS_TOOLS if whose.profile else ()
         tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
         start = await self.outcomes.start(tools, whose.profile)
         workspace = whose.workspace or self.workspace
@@ -265,6 +262,17 @@ class App:
         session.link, _ = await self.warmth.reopened(session.id, link)
         await session.context.status()  # the engine learns of it now, not at the next request
 
+    async def answer_with(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer this one session from the next request on."""
+        provider = self._others.get(model)
+        if provider is None:
+            wanted = msgspec.structs.replace(self.settings.model, model=model)
+            provider = self._others[model] = self._connect(wanted)
+        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
+        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
+        session.link, _ = await self.warmth.reopened(session.id, link)
+        await session.context.status()
+
     async def let_go(self, session: Session) -> None:
         """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
         await self.contexts.release(session.context)
@@ -276,6 +284,7 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
+        await self.schedules.aclose()
         await self.reviews.aclose()
         await self.contexts.aclose()
         if self._bell is not None:
@@ -286,9 +295,12 @@ class App:
             await self._plugged.aclose()
         if self._confirmations is not None:
             await self._confirmations.aclose()
+        if self.mcp is not None:
+            await self.mcp.aclose()
         self.processes.close()
         self.pool.close()
-        await self.provider.aclose()
+        for provider in (self.provider, *self._others.values()):
+            await provider.aclose()
         if self._summary_provider is not None:
             await self._summary_provider.aclose()
         self._let_go()
@@ -405,6 +417,8 @@ class App:
         link, primed = await self.warmth.reopened(log.session.id, link)
         for line in self.plugins.take_news() if self.plugins else ():
             seat.note(line)
+        if self.mcp is not None:
+            self.mcp.enter(specs, seat)
         prefix = (prompt, msgspec.json.encode(specs).decode(), primed)
         scope = self.plugins.scope if self.plugins else no_scope
         host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)
@@ -467,4 +481,11 @@ class App:
         added = self.plugins.toolsets if self.plugins else []
         for tool in self.plugins.tools if self.plugins else ():
             registry.add(tool)
-        return registry.select([*settings.toolsets, *added], settings.disabled)
+        remote = remote_names(self.settings)
+        disabled = [name for name in settings.disabled if name not in remote]
+        return registry.select([*settings.toolsets, *added], disabled)
+
+    def _take_remote(self) -> None:
+        if self.mcp is not None:
+            self.tools = with_remote(self.tools, self.mcp)
+            self.learning.trust(self.tools.by_name.values())

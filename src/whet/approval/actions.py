@@ -48,6 +48,10 @@ def describe(call: GateCall, place: Place, analyse: Analyse) -> Action:
     effects = call.tool.effects
     if "send" in effects:
         return _simple(call, "dangerous", _arguments(call), ("sends something to others",))
+    if "destructive" in call.tool.tags:
+        return _simple(
+            call, "dangerous", _arguments(call), ("its server says that it may destroy something",)
+        )
     level: Level = "safe" if effects and effects <= {"read"} else "normal"
     return _simple(call, level, _arguments(call))
 

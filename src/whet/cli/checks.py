@@ -28,6 +28,9 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
 from whet.contract.errors import ConfigError, WhetError
+from whet.mcp.kept import read_kept
+from whet.mcp.listing import read_listing
+from whet.mcp.remote import check_server
 from whet.store import claims
 from whet.store.migrations import STEPS
 
@@ -241,6 +244,29 @@ def check_terminal() -> Iterator[Finding]:
         yield Finding("terminal", "warning", text, "widen the window to 40 columns or more")
     else:
         yield Finding("terminal", "ok", text)
+
+
+def check_servers(home: Home, settings: Settings) -> Iterator[Finding]:
+    """Look at the MCP servers' settings and at what came of the last contact; reaches none."""
+    for name, server in settings.mcp.servers.items():
+        label = f"mcp {name}"
+        try:
+            check_server(name, server)
+        except ConfigError as error:
+            yield Finding(label, "failed", error.message, error.hint)
+            continue
+        if not server.enabled:
+            yield Finding(label, "ok", "switched off")
+            continue
+        kept = read_kept(home, name, server)
+        if kept is None:
+            yield Finding(label, "ok", "not reached yet; the first session does")
+        elif kept.failure:
+            yield Finding(label, "warning", kept.failure, f"whet mcp test {name}")
+        else:
+            listing = read_listing(name, server, kept.tools)
+            left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
+            yield Finding(label, "ok", f"{len(listing.offered)} tools{left_out}")
 
 
 def check_folders(home: Home) -> Iterator[Finding]:

@@ -15,9 +15,10 @@ from whet.cli.output import Column, emit_json, styled, table, wrapped
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
-from whet.config.fields import fields, helps, show
+from whet.config.fields import Value, fields, helps, show
 from whet.config.load import Loaded, known, load
 from whet.config.paths import Home
+from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -34,6 +35,11 @@ def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 _key = click.argument("key", shell_complete=complete_key)
+
+
+def _safe(key: str, value: Value) -> Value:
+    """Give a value for showing: a table may hold keys that somebody wrote into it."""
+    return secrets_masked(str(value)) if fields()[key].kind == "table" else value
 
 
 def _load(home: Home) -> Loaded:
@@ -54,9 +60,9 @@ def get(home: Home, key: str, as_json: bool) -> None:
     known(key)
     loaded = _load(home)
     if as_json:
-        emit_json({"key": key, "value": loaded.value(key), "origin": loaded.origins[key]})
+        emit_json({"key": key, "value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]})
     else:
-        click.echo(printable(show(loaded.value(key))))
+        click.echo(printable(show(_safe(key, loaded.value(key)))))
 
 
 def _get_secret(home: Home, name: str, as_json: bool) -> None:
@@ -93,9 +99,11 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     if value is None:
         raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
     change = set_value(home, key, value)
-    after = show(change.after) if change.after is not None else ""
+    after = show(_safe(key, change.after)) if change.after is not None else ""
     before = (
-        f" (was {show(change.before)})" if change.before is not None and change.before != change.after else ""
+        f" (was {show(_safe(key, change.before))})"
+        if change.before is not None and change.before != change.after
+        else ""
     )
     _say(
         {"key": key, "value": change.after, "before": change.before, "path": str(home.config)},
@@ -159,15 +167,16 @@ def why(home: Home, key: str, as_json: bool) -> None:
     except ConfigError as error:
         # The help for a key must be there above all when its value is wrong.
         broken = error.message
+    value = _safe(key, value)
     if as_json:
-        rows = [{"value": setting.value, "origin": setting.origin} for setting in overridden]
+        rows = [{"value": _safe(key, setting.value), "origin": setting.origin} for setting in overridden]
         facts: dict[str, object] = {"key": key, "value": value, "origin": origin, "overrides": rows}
         facts |= {"allowed": field.allowed, "help": helps()[key], "variable": field.variable, "error": broken}
         return emit_json(facts)
     click.echo(f"{styled(key, 'bold')} = {printable(show(value)) or '(empty)'}")
     _row("from", origin)
     for setting in overridden:
-        _row("overrides", f"{printable(show(setting.value)) or '(empty)'}, {setting.origin}")
+        _row("overrides", f"{printable(show(_safe(key, setting.value))) or '(empty)'}, {setting.origin}")
     _row("allowed", field.allowed)
     _row("variable", field.variable)
     _row("meaning", helps()[key])
@@ -188,11 +197,14 @@ def list_(home: Home, changed: bool, as_json: bool) -> None:
     loaded = _load(home)
     keys = [key for key in fields() if not changed or loaded.origins[key] != "default"]
     if as_json:
-        return emit_json({key: {"value": loaded.value(key), "origin": loaded.origins[key]} for key in keys})
+        rows = {key: (_safe(key, loaded.value(key)), loaded.origins[key]) for key in keys}
+        return emit_json({key: {"value": value, "origin": origin} for key, (value, origin) in rows.items()})
     if not keys:
         return click.echo("Every setting has its default. Change one: whet config set KEY VALUE")
     shape = [Column("setting"), Column("value", grows=True, least=8), Column("from", rank=1)]
-    click.echo(table(shape, [[key, show(loaded.value(key)) or "-", loaded.origins[key]] for key in keys]))
+    click.echo(
+        table(shape, [[key, show(_safe(key, loaded.value(key))) or "-", loaded.origins[key]] for key in keys])
+    )
 
 
 @config.command("edit")

@@ -183,15 +183,16 @@ def show(request_id: str, url: str, as_json: bool) -> None:
 @click.argument("request_id", metavar="ID")
 @click.option("-r", "--reason", default="", help="Recorded with the decision.")
 @click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
+@click.option("--code", default="", help="Six digits of your second factor, where the policy wants them.")
 @_url
 @_json
-def approve(request_id: str, reason: str, digest: str, url: str, as_json: bool) -> None:
+def approve(request_id: str, url: str, as_json: bool, **given: str) -> None:
     """Approve a request.
 
     \b
     whet confirm show ID && whet confirm approve ID
     """
-    _decide(request_id, "approve", (reason, digest, url, as_json))
+    _decide(request_id, "approve", given, (url, as_json))
 
 
 @confirm.command()
@@ -200,9 +201,9 @@ def approve(request_id: str, reason: str, digest: str, url: str, as_json: bool) 
 @click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
 @_url
 @_json
-def deny(request_id: str, reason: str, digest: str, url: str, as_json: bool) -> None:
+def deny(request_id: str, url: str, as_json: bool, **given: str) -> None:
     """Deny a request."""
-    _decide(request_id, "deny", (reason, digest, url, as_json))
+    _decide(request_id, "deny", given, (url, as_json))
 
 
 @confirm.command()
@@ -238,17 +239,17 @@ def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
 @_url
 def mcp(url: str) -> None:
     """An MCP server on stdin and stdout whose tools can request and wait, and nothing else."""
-    from whet.confirm.mcp import serve_stdio  # noqa: PLC0415 only this command needs it
+    from whet.confirm.mcp import serve  # noqa: PLC0415 only this command needs it
 
-    asyncio.run(serve_stdio(url))
+    asyncio.run(serve(url))
 
 
-def _decide(request_id: str, verdict: str, given: tuple[str, str, str, bool]) -> None:
-    reason, digest, url, as_json = given
+def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[str, bool]) -> None:
+    url, as_json = shown
     with BlockingClient(url, role="approve") as client:
         found = _found(client, request_id)["id"] if len(request_id) < 22 else request_id
         try:
-            answer = client.run(client.calls.decide(found, verdict, reason=reason, digest=digest))
+            answer = client.run(client.calls.decide(found, verdict, **given))
         except Failed as error:
             raise _explained(error) from error
     if as_json:
@@ -261,6 +262,8 @@ def _decide(request_id: str, verdict: str, given: tuple[str, str, str, bool]) ->
 def _explained(error: Failed) -> WhetError:
     if error.status == 401:
         return ConfigError(error.message, hint="set CONFIRMATION_TOKEN to a token of role approve")
+    if error.body.get("reason") == "code":
+        return ConfigError(error.message, hint="whet confirm approve ID --code 123456")
     if error.status == 404:
         return NotFound(error.message, hint="whet confirm list")
     return error
@@ -313,16 +316,25 @@ def _line(one: dict[str, Any]) -> str:
     return printable(" ".join(one["description"].split()))
 
 
+def _moment(at_s: float, now_s: float) -> str:
+    """Write a time of day, with the date where it is not today's, and how long ago it was."""
+    at, now = datetime.fromtimestamp(at_s), datetime.fromtimestamp(now_s)
+    shape = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
+    ago = output.age(datetime.fromtimestamp(at_s, UTC).isoformat(), datetime.fromtimestamp(now_s, UTC))
+    return f"{at.strftime(shape)} ({ago})"
+
+
 def _described(record: dict[str, Any]) -> list[str]:
     lines = [
         styled(exact(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
         f"status       {record['status']}"
         + (f" by {record['resolved_by']}" if record["resolved_by"] else f"  ({_when(record, time.time())})"),
         f"asked by     {exact(record['requester'])} (token: {record['principal']})",
-        f"asked        {time.strftime('%H:%M:%S', time.localtime(record['created_at']))}"
-        f" ({output.age(record['created_at_iso'], datetime.now(UTC))})",
+        f"asked        {_moment(record['created_at'], time.time())}",
         f"digest       {record['digest']}",
     ]
+    if record["resolved_at"]:
+        lines.insert(4, f"ended        {_moment(record['resolved_at'], time.time())}")
     if record.get("quorum"):
         lines.append(f"it takes     {record['quorum']}")
     if record.get("reason"):

@@ -22,14 +22,14 @@ from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.confirm import audit as checks
-from whet.confirm import retention, tokens, whitelist
+from whet.confirm import factors, retention, tokens, whitelist
 from whet.confirm.database import Database
 from whet.confirm.http.shapes import iso
 from whet.confirm.keys import load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
 from whet.confirm.open import Places, newest_time, places
-from whet.confirm.policy import Facts, Policy, matches
+from whet.confirm.policy import Facts, Policy, matches, without_effect
 from whet.confirm.policy_file import load_policy
 from whet.confirm.quorum import describe
 from whet.confirm.records import ROLES
@@ -42,6 +42,7 @@ _db = click.option(
     "--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db."
 )
 _AGE = re.compile(r"(\d+)\s*(s|m|h|d)")
+_ENOUGH_FOR_A_RATE = 10_000  # below, the start costs more than the walk
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -120,13 +121,22 @@ def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
     with _opened(home, db_path) as (database, _):
         found = database.read(tokens.all_tokens)
+        enrolled = database.read(factors.names)
     if as_json:
-        return emit_json({"tokens": [msgspec.to_builtins(row) for row in found]})
+        shown = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in found]
+        return emit_json({"tokens": shown})
     if not found:
         return click.echo("No tokens yet. Make one: whet confirm token create --role approve --name alice")
     now_s = time.time()
     rows = [
-        [row.id, printable(row.name), row.role, _state(row, now_s), (iso(row.created_at) or "")[:10]]
+        [
+            row.id,
+            printable(row.name),
+            row.role,
+            _state(row, now_s),
+            "yes" if row.name in enrolled else "",
+            (iso(row.created_at) or "")[:10],
+        ]
         for row in found
     ]
     shape = (
@@ -134,6 +144,7 @@ def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
         Column("name", grows=True),
         Column("role"),
         Column("state"),
+        Column("2nd factor", rank=2),
         Column("since", rank=1),
     )
     click.echo(output.table(shape, rows))
@@ -167,6 +178,34 @@ def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as
     _show_secret(made, secret, as_json)
 
 
+@token.command()
+@click.option("--name", required=True, metavar="PRINCIPAL", help="Who gets it: the name of an approve token.")
+@click.option("--remove", is_flag=True, help="Take the second factor away instead.")
+@_db
+@_json
+@click.pass_obj
+def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bool) -> None:
+    """Give a person a second factor: six digits from an authenticator app (TOTP), printed once.
+
+    Rules with `second_factor = true` take them with every approval. Enrolling again replaces the old one.
+
+    \b
+    whet confirm token enrol --name alice
+    """
+    with _opened(home, db_path) as (database, where):
+        if remove:
+            _change(database, where, lambda tx: factors.remove(tx, name, by=_me()))
+            return emit_json({"name": name}) if as_json else click.echo(f"{name} has no second factor now.")
+        if not any(row.name == name and row.revoked_at is None for row in database.read(tokens.all_tokens)):
+            raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
+        made = _change(database, where, lambda tx: factors.enrol(tx, name, by=_me()))
+    if as_json:
+        return emit_json({"name": name, "secret": made.secret, "uri": made.uri})
+    click.echo(" ".join(made.secret[at : at + 4] for at in range(0, len(made.secret), 4)))
+    click.echo(made.uri)
+    click.echo("Type the first line into an authenticator app; it is not shown again.", err=True)
+
+
 @click.group()
 def policy() -> None:
     """Check, try out and explain the rules; let an action pass for a while.
@@ -188,9 +227,12 @@ def policy() -> None:
 def check(path: Path, as_json: bool) -> None:
     """Say whether a policy file is right; exit 1 with the place where it is not."""
     read = load_policy(path)
+    idle = without_effect(read)
     if as_json:
-        return emit_json({"ok": True, "version": read.version, "rules": len(read.rules)})
-    click.echo(f"{path} is right: {len(read.rules)} rules, version {read.version}")
+        return emit_json({"ok": True, "version": read.version, "rules": len(read.rules), "notes": idle})
+    click.echo(f"{path} is right: {_count(len(read.rules), 'rule')}, version {read.version}")
+    for line in idle:
+        click.echo(f"note: {line}")
 
 
 @policy.command()
@@ -312,9 +354,11 @@ def verify(
     else:
         for problem in report.problems:
             click.echo(styled("wrong: ", "red") + printable(problem))
-        rate = report.events / report.seconds if report.seconds else 0
-        what = f"{report.events} events, {report.checkpoints} checkpoints, {report.records} records"
-        click.echo(f"{what} in {report.seconds:.2f} s ({rate:,.0f} events/s)")
+        counts = ((report.events, "event"), (report.checkpoints, "checkpoint"), (report.records, "record"))
+        took = f" in {report.seconds:.2f} s"
+        if report.events >= _ENOUGH_FOR_A_RATE:
+            took += f" ({report.events / report.seconds:,.0f} events/s)"
+        click.echo(", ".join(_count(*one) for one in counts) + took)
         click.echo(
             styled("Nothing was altered.", "green") if report.is_good else "The log or a record WAS ALTERED."
         )
@@ -353,7 +397,7 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
     """
     with _opened(home, db_path) as (database, where):
         cut = database.read(lambda db: retention.plan(db, time.time() - age_s))
-        what = f"{cut.requests} requests and {cut.events} events"
+        what = f"{_count(cut.requests, 'request')} and {_count(cut.events, 'event')}"
         if dry_run:
             return click.echo(f"Would take {what}.")
         if archive is not None:
@@ -363,6 +407,10 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
         while database.write_now(lambda db: retention.take(db, cut)):
             pass
     click.echo(f"Took {what}.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager
@@ -415,4 +463,6 @@ def _show_judgement(policy: Policy, facts: Facts, as_json: bool) -> None:
     click.echo(f"{styled(found.effect, 'bold')}: {found.why}")
     click.echo(f"rules that fit: {', '.join(fitting) or 'none'}")
     if found.effect == "ask":
-        click.echo(f"it takes: {describe(found.plan.quorum)}; {found.plan.deny_threshold} denial ends it")
+        count = found.plan.deny_threshold
+        ends = f"{_count(count, 'denial')} end{'s' if count == 1 else ''} it"
+        click.echo(f"it takes: {describe(found.plan.quorum)}; {ends}")

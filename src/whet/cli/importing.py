@@ -1,4 +1,4 @@
-"""`whet import`: move in from Hermes Agent, Claude Code or Codex. The source is only read.
+"""`whet import`: move in from Hermes Agent, Claude Code, Codex, a folder of skills. The source is only read.
 
 Running it again adds what is new there. `--dry-run` says what would be done and writes nothing.
 """
@@ -6,12 +6,14 @@ Running it again adds what is new there. `--dry-run` says what would be done and
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
+from whet.cli.importing_learned import PROGRAM, take_memory, take_skills
 from whet.cli.output import emit_json, styled
 from whet.cli.wording import printable
 from whet.clock import SystemClock
@@ -20,12 +22,17 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.moving import claude_code, codex, hermes_home, hermes_sessions
 from whet.moving.carry import Carried, carry, look
-from whet.moving.copies import reading
-from whet.moving.hermes_home import HermesHome, Taken
+from whet.moving.copies import reading, refuse_broken
+from whet.moving.hermes_home import HermesHome
+from whet.moving.hermes_sessions import HermesSessions
+from whet.moving.taken import Taken
 from whet.store.bulk import PastSession
 from whet.store.database import Database
 
-_PARTS = ("settings", "keys", "plugins", "sessions")
+_PARTS = ("settings", "keys", "plugins", "memory", "skills", "sessions")
+_NOUNS = {"settings": "setting", "keys": "key", "plugins": "plugin", "memory": "memory", "skills": "skill"}
+_COLOURS = {"left": "dim", "quarantined": "yellow"}
+_DONE = ("set", "copied", "saved", "installed", "quarantined")
 
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -46,16 +53,31 @@ def importing() -> None:
 @_as_json
 @click.pass_obj
 def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool) -> None:
-    """Take over a Hermes Agent home: settings, keys, plugins and every session.
+    """Take over a Hermes Agent home: settings, keys, plugins, memory, skills and every session.
 
-    What is set here already stays. What has no counterpart is listed.
+    What is set here already stays. What has no counterpart is listed. A damaged database is refused before
+    anything is taken.
     """
     theirs = HermesHome(path.expanduser())
     parts = only or _PARTS
+    with ExitStack() as stack:
+        source: HermesSessions | None = None
+        if "sessions" in parts and theirs.database.exists():
+            connection = stack.enter_context(reading(theirs.database))
+            source = HermesSessions(connection)
+            refuse_broken(connection, ("sessions", "messages"))
+        report = _home_parts(home, theirs, parts, dry)
+        if source is not None:
+            report |= _sessions(home, source, dry)
+    _show(report, as_json)
+
+
+def _home_parts(home: Home, theirs: HermesHome, parts: Sequence[str], dry: bool) -> dict[str, Any]:
+    """Take everything but the sessions, part by part."""
     found = theirs.settings()
     report: dict[str, Any] = {"source": str(theirs.root), "dry_run": dry}
     if "settings" in parts:
-        report["settings"] = hermes_home.take_settings(home, found, dry=dry)
+        report["settings"] = hermes_home.take_settings(home, found, dry=dry) + theirs.untouched()
     if "keys" in parts:
         keys = theirs.keys()
         if own := hermes_home.own_key(found):
@@ -64,17 +86,56 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
     if "plugins" in parts:
         on = theirs.enabled_plugins()
         report["plugins"] = hermes_home.take_plugins(home, theirs.plugins(), on, dry=dry)
-    if "sessions" in parts and theirs.database.exists():
-        load_secrets(home, {})
-        with reading(theirs.database) as connection:
-            source = hermes_sessions.HermesSessions(connection)
-            sessions, messages = source.count()
-            if source.schema > hermes_sessions.KNOWN_SCHEMA:
-                report["notice"] = f"its database is newer (schema {source.schema}); what is known was read"
-            bar = _Progress(sessions)
-            report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), bar, dry)
-            report["held"] = {"sessions": sessions, "messages": messages}
-    _show(report, as_json)
+    if "memory" in parts:
+        report["memory"] = take_memory(home, theirs, dry=dry)
+    if "skills" in parts and theirs.leads_out(theirs.skills):
+        report["skills"] = [Taken("skills", "left", "it is a link that leads out of the folder")]
+    elif "skills" in parts:
+        report["skills"] = _skills(home, theirs.skills, PROGRAM, dry)
+    return report
+
+
+def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
+    load_secrets(home, {})
+    report: dict[str, Any] = {}
+    sessions, messages = source.count()
+    if source.schema > hermes_sessions.KNOWN_SCHEMA:
+        report["notice"] = f"its database is newer (schema {source.schema}); what is known was read"
+    bar = _Progress(sessions)
+    report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), bar, dry)
+    report["held"] = {"sessions": sessions, "messages": messages}
+    return report
+
+
+@importing.command("skills", epilog="Example: whet import skills ~/.agents/skills --dry-run")
+@click.argument("path", type=click.Path(path_type=Path))
+@_dry
+@_as_json
+@click.pass_obj
+def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+    """Take over a folder of skills (agentskills: folders with a SKILL.md), at any depth.
+
+    Nothing of them is run. What looks dangerous is quarantined until you accept it.
+    """
+    root = path.expanduser()
+    if not root.is_dir():
+        raise NotFound(f"there is no folder {root}", hint="name the folder that holds the skills")
+    taken = _skills(home, root, str(root), dry)
+    if not taken:
+        raise NotFound(f"there are no skills in {root}", hint="a skill is a folder with a SKILL.md in it")
+    _show({"source": str(root), "dry_run": dry, "skills": taken}, as_json)
+
+
+def _skills(home: Home, root: Path, source: str, dry: bool) -> list[Taken]:
+    line = _Line()
+
+    def progress(done: int, of: int) -> None:
+        line.show(f"{done:,} of {of:,} skills")
+
+    try:
+        return take_skills(home, root, source, dry=dry, progress=progress)
+    finally:
+        line.clear()
 
 
 @importing.command("claude-code")
@@ -133,7 +194,7 @@ def _carried(home: Home, origin: str, sessions: Iterable[PastSession], bar: _Pro
     if dry:
         database = Database.open(home.database, clock) if home.database.exists() else None
         try:
-            return look(database, origin, sessions, bar.show)
+            return look(database, origin, sessions, bar.count)
         finally:
             bar.clear()
             if database is not None:
@@ -141,23 +202,22 @@ def _carried(home: Home, origin: str, sessions: Iterable[PastSession], bar: _Pro
     home.ensure()
     database = Database.open(home.database, clock)
     try:
-        return carry(database, origin, sessions, clock, bar.show)
+        return carry(database, origin, sessions, clock, bar.count)
     finally:
         bar.clear()
         database.close()
 
 
-class _Progress:
+class _Line:
     """One line on a terminal's standard error, written over."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self) -> None:
         self._is_on = sys.stderr.isatty()
 
-    def show(self, sessions: int, messages: int) -> None:
-        """Write how far it is."""
+    def show(self, text: str) -> None:
+        """Write the line anew."""
         if self._is_on:
-            sys.stderr.write(f"\r{sessions:,} of {self._total:,} sessions, {messages:,} messages\x1b[K")
+            sys.stderr.write(f"\r{text}\x1b[K")
             sys.stderr.flush()
 
     def clear(self) -> None:
@@ -167,15 +227,27 @@ class _Progress:
             sys.stderr.flush()
 
 
+class _Progress(_Line):
+    """How far an import of sessions is."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
+        self._total = total
+
+    def count(self, sessions: int, messages: int) -> None:
+        """Write how far it is."""
+        self.show(f"{sessions:,} of {self._total:,} sessions, {messages:,} messages")
+
+
 def _show(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit_json(report)
         return
     would = "would be " if report["dry_run"] else ""
     click.echo(f"{'Looked at' if report['dry_run'] else 'Moved in from'} {report['source']}")
-    for part in ("settings", "keys", "plugins"):
+    for part, noun in _NOUNS.items():
         for row in report.get(part, ()):
-            click.echo(_line(part, row, would))
+            click.echo(_line(noun, row, would))
     if (carried := report.get("sessions")) is not None:
         click.echo(_counted(carried, would))
     for file, lines in report.get("unreadable_lines", {}).items():
@@ -187,15 +259,15 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
     if report["dry_run"]:
         click.echo("Nothing was written. Without --dry-run it is done.")
     elif carried is not None and carried.messages:
-        click.echo('Next: whet sessions list  ·  whet sessions search "..."  ·  whet chat --continue')
+        go_on = "--continue" if "held" in report else "--session ID"
+        click.echo(f'Next: whet sessions list  ·  whet sessions search "..."  ·  whet chat {go_on}')
 
 
-def _line(part: str, row: Taken, would: str) -> str:
-    noun = {"settings": "setting", "keys": "key", "plugins": "plugin"}[part]
+def _line(noun: str, row: Taken, would: str) -> str:
     why = f": {printable(row.why)}" if row.why else ""
-    done = f"{would}{row.how}" if row.how in ("set", "copied") else row.how
+    done = f"{would}{row.how}" if row.how in _DONE else row.how
     text = f"  {noun} {printable(row.what)} {done}{why}"
-    return styled(text, "dim") if row.how == "left" else text
+    return styled(text, _COLOURS[row.how]) if row.how in _COLOURS else text
 
 
 def _counted(carried: Carried, would: str) -> str:

@@ -1,4 +1,4 @@
-"""`whet worker`: run reviews in a process of its own, until stopped or until none is left.
+"""`whet worker`: run reviews and schedules in a process of its own, until stopped or until none is left.
 
 A one-shot starts it with --drain, detached. Several may run at once; each job is leased by one of them.
 """
@@ -16,11 +16,13 @@ import click
 from whet.app.review_worker import open_reviews
 from whet.app.reviews import Reviews
 from whet.cli.output import emit_json
-from whet.cli.wording import review_line
+from whet.cli.wording import printable, review_line
+from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.events import ReviewFinished
+from whet.schedules.worker import Finished, Worker, together
 
 
 @click.command("worker", epilog="Example: */10 * * * * whet worker --drain")
@@ -36,33 +38,63 @@ from whet.contract.events import ReviewFinished
 @click.option("--json", "as_json", is_flag=True, help="With --drain: one JSON object at the end.")
 @click.pass_obj
 def worker(home: Home, drain: bool, patience_s: float, as_json: bool) -> None:
-    """Run the reviews that wait. Ctrl-C stops; what was begun goes on with the next worker."""
+    """Run reviews that wait and schedules that are due.
+
+    Ctrl-C stops. A review that was begun goes on with the next worker; a schedule's run ends as stopped.
+    """
     if as_json and not drain:
         raise click.UsageError("--json needs --drain")
     done: list[ReviewFinished] = []
+    runs: list[Finished] = []
 
     def tell(finished: ReviewFinished) -> None:
         done.append(finished)
         if not as_json:
             click.echo(review_line(finished))
 
-    asyncio.run(_run(home, tell, patience_s if drain else None))
+    def tell_run(finished: Finished) -> None:
+        runs.append(finished)
+        if not as_json:
+            click.echo(run_line(finished))
+
+    asyncio.run(_run(home, (tell, tell_run), patience_s if drain else None))
     if as_json:
-        emit_json({"reviews": done})
+        emit_json({"reviews": done, "runs": [{"name": one.schedule.name, "run": one.run} for one in runs]})
 
 
-async def _run(home: Home, tell: Callable[[ReviewFinished], None], patience_s: float | None) -> None:
+def run_line(finished: Finished) -> str:
+    """Say what came of a schedule's run."""
+    run = finished.run
+    note = f": {printable(run.note)}" if run.note else ""
+    where = f", session {run.session_id}" if run.session_id else ""
+    return f"Schedule {printable(finished.schedule.name)} {run.result}{where}{note}"
+
+
+_Tell = tuple[Callable[[ReviewFinished], None], Callable[[Finished], None]]
+
+
+async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
     settings = load(home, {}, environ=os.environ).settings
     async with open_reviews(home, settings, load_secrets(home, os.environ)) as reviews:
-        reviews.listeners.append(tell)
-        running = asyncio.ensure_future(_work(reviews, patience_s))
+        reviews.listeners.append(tell[0])
+
+        def ran(finished: Finished) -> None:
+            tell[1](finished)
+            reviews.kick()  # its turn may have asked for one
+
+        worker = Worker(home, reviews.database, SystemClock(), settings.schedules.catch_up_s, ran)
+        running = asyncio.ensure_future(_work(reviews, worker, patience_s))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         with suppress(asyncio.CancelledError):
             await running
 
 
-async def _work(reviews: Reviews, patience_s: float | None) -> None:
+async def _work(reviews: Reviews, worker: Worker, patience_s: float | None) -> None:
     if patience_s is None:
-        await reviews.serve()
+        await together(reviews.serve(), worker.serve())
     else:
-        await reviews.drain(patience_s)
+        await together(_reviewed(reviews, patience_s), worker.drain())
+
+
+async def _reviewed(reviews: Reviews, patience_s: float) -> None:
+    await reviews.drain(patience_s)

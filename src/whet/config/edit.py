@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -56,6 +57,78 @@ def unset_value(home: Home, key: str) -> Change:
     return _apply(home, known(key), None)
 
 
+def put_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
+    """Write one named entry of a table, its fields a line each; True where it replaced one.
+
+    Raises ConfigError as set_value does.
+    """
+    if replaces := name in _parts(home, key):
+        remove_part(home, key, name)
+    parts = {**_parts(home, key), name: _textual(part)}
+    lines = [f"{_quoted(name)}:", *(f"  {field}: {_yaml_part(value)}" for field, value in part.items())]
+    _apply_table(home, key, parts, lines, "")
+    return replaces
+
+
+def remove_part(home: Home, key: str, name: str) -> bool:
+    """Take one named entry out of a table; False where it is not there. Raises as set_value does."""
+    parts = _parts(home, key)
+    if name not in parts:
+        return False
+    if len(parts) == 1:
+        unset_value(home, key)
+        return True
+    del parts[name]
+    _apply_table(home, key, parts, (), name)
+    return True
+
+
+def _parts(home: Home, key: str) -> dict[str, object]:
+    setting = check_file(home, files.read_small(home.config) or "").get(key)
+    return json.loads(str(setting.value)) if setting else {}
+
+
+def _apply_table(
+    home: Home, key: str, parts: Mapping[str, object], added: Sequence[str], removed: str
+) -> None:
+    old = files.read_small(home.config) or ""
+    before = check_file(home, old)
+    text = msgspec.json.encode(parts).decode()
+    section_name, _, field_name = key.partition(".")
+    page = _Page(old)
+    section = next((s for s in parse_file(home, old) if s.name == section_name), None)
+    entry = next((e for e in section.entries if e.name == field_name), None) if section else None
+    if section is not None and entry is not None and entry.parts and not entry.is_flow:
+        new = page.add_part(entry, added) if added else page.remove_part(entry, removed)
+    elif added and entry is None and (section is None or not section.is_flow):
+        block = "\n".join([f"{field_name}:", *(f"    {line}" for line in added)])
+        new = page.insert(section, block) if section else page.append_section(section_name, block)
+    else:
+        new = _edited(home, old, known(key), text)
+    _insist(home, new, key, before, text)
+    home.ensure()
+    files.replace(home.config, new, mode=files.mode_of(home.config) or _MODE)
+
+
+def _textual(value: object) -> object:
+    """Give a value as the file's reader gives it: every scalar as text."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        return {key: _textual(inner) for key, inner in fields.items()}
+    if isinstance(value, list | tuple):
+        return [_textual(item) for item in cast("Sequence[object]", value)]
+    return show(value) if isinstance(value, str | int | float | bool) else str(value)
+
+
+def _yaml_part(value: object) -> str:
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        return "{" + ", ".join(f"{_quoted(key)}: {_yaml_part(inner)}" for key, inner in fields.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_yaml_part(item) for item in cast("Sequence[object]", value)) + "]"
+    return _quoted(value) if isinstance(value, str) else str(_textual(value))
+
+
 def _apply(home: Home, field: Field, value: Value | None) -> Change:
     old = files.read_small(home.config) or ""
     before = check_file(home, old)
@@ -70,11 +143,11 @@ def _apply(home: Home, field: Field, value: Value | None) -> Change:
 
 
 def _insist(home: Home, new: str, key: str, before: dict[str, Setting], value: Value | None) -> None:
-    wanted = {name: setting.value for name, setting in before.items() if name != key}
+    wanted = {name: _flat(known(name), one.value) for name, one in before.items() if name != key}
     if value is not None:
-        wanted[key] = value
+        wanted[key] = _flat(known(key), value)
     try:
-        got = {name: setting.value for name, setting in check_file(home, new).items()}
+        got = {name: _flat(known(name), setting.value) for name, setting in check_file(home, new).items()}
     except ConfigError:
         got = {}
     if got != wanted:
@@ -84,20 +157,27 @@ def _insist(home: Home, new: str, key: str, before: dict[str, Setting], value: V
         )
 
 
+def _flat(field: Field, value: Value) -> Value:
+    """Give a value for comparing; a table in the same spelling whether it came as JSON or as YAML."""
+    return json.dumps(_textual(json.loads(str(value))), sort_keys=True) if field.kind == "table" else value
+
+
 def _edited(home: Home, old: str, field: Field, value: Value | None) -> str:
     section_name, _, name = field.key.partition(".")
     page = _Page(old)
     section = next((s for s in parse_file(home, old) if s.name == section_name), None)
     entry = next((e for e in section.entries if e.name == name), None) if section else None
     if section and entry:
-        return page.remove(section, entry) if value is None else page.put(entry, _yaml(value))
+        return page.remove(section, entry) if value is None else page.put(entry, _yaml(field, value))
     if value is None:
         return old
-    line = f"{name}: {_yaml(value)}"
+    line = f"{name}: {_yaml(field, value)}"
     return page.insert(section, line) if section else page.append_section(section_name, line)
 
 
-def _yaml(value: Value) -> str:
+def _yaml(field: Field, value: Value) -> str:
+    if field.kind == "table":
+        return str(value)  # JSON is YAML
     if isinstance(value, tuple):
         return "[" + ", ".join(_quoted(item) for item in value) + "]"
     return _quoted(value) if isinstance(value, str) else show(value)
@@ -166,6 +246,19 @@ class _Page:
         last = section.entries[-1]
         at = max(self._end(last.span)[0], last.key.line)
         self.lines.insert(at + 1, " " * last.key.column + line + self.newline)
+        return "".join(self.lines)
+
+    def add_part(self, entry: Entry, lines: Sequence[str]) -> str:
+        """Add lines behind a table's last entry, as deep as that."""
+        last = entry.parts[-1]
+        at = max(self._end(last.span)[0], last.key.line)
+        self.lines[at + 1 : at + 1] = [" " * last.key.column + line + self.newline for line in lines]
+        return "".join(self.lines)
+
+    def remove_part(self, entry: Entry, name: str) -> str:
+        """Take a table's entry out, its whole lines."""
+        part = next(one for one in entry.parts if one.name == name)
+        del self.lines[part.key.line : max(self._end(part.span)[0], part.key.line) + 1]
         return "".join(self.lines)
 
     def append_section(self, name: str, line: str) -> str:

@@ -20,8 +20,9 @@ import msgspec
 
 from whet.config import schema
 
-Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list"]
+Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list", "table"]
 Value = str | int | float | bool | tuple[str, ...]
+"""What a setting holds; a table is the text of a JSON object here, whatever it was written in."""
 _YES = {
     "true": True,
     "yes": True,
@@ -65,6 +66,8 @@ class Field(msgspec.Struct, frozen=True):
                 return f"a {self.kind}, {bound}"
             case "list":
                 return "a list such as [a, b]"
+            case "table":
+                return "a table of named entries"
             case "text":
                 return "text"
 
@@ -95,6 +98,8 @@ def _field(key: str, kind: Any, default: Any) -> Field:
     simple: dict[Any, Kind] = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
     if kind in simple:
         return Field(key, simple[kind], default, (), minimum)
+    if get_origin(kind) is dict:
+        return Field(key, "table", "{}")
     if get_origin(kind) is tuple:
         return Field(key, "list", default)
     return Field(key, "choice", default, _choices(kind))
@@ -113,6 +118,8 @@ def read_text(field: Field, text: str) -> Value:
             return text
         case "list":
             return split_list(text)
+        case "table":
+            return read_table(field, text)
         case "choice":
             if text in field.choices:
                 return text
@@ -124,6 +131,27 @@ def read_text(field: Field, text: str) -> Value:
             if number is not None and number >= field.minimum:
                 return number
     raise ValueError(f"allowed: {field.allowed}")
+
+
+def read_table(field: Field, text: str) -> str:
+    """Check a table given as the text of a JSON object. Raises ValueError saying which part is wrong."""
+    section, _, name = field.key.partition(".")
+    kinds = {one.name: one.type for one in msgspec.structs.fields(sections()[section])}
+    part_kind: Any = get_args(kinds[name])[1]
+    try:
+        given = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"allowed: {field.allowed}, as JSON") from error
+    for part, value in given.items():
+        try:
+            msgspec.convert(value, part_kind, strict=False)
+        except msgspec.ValidationError as error:
+            wrong, _, place = str(error).replace("Object contains", "there is an").partition(" - at ")
+            inner = place.strip("`").removeprefix("$").strip(".")
+            raise ValueError(
+                f"{part}{'.' + inner if inner else ''}: {wrong[:1].lower()}{wrong[1:]}"
+            ) from error
+    return msgspec.json.encode(given).decode()
 
 
 def _number(kind: Kind, text: str) -> float | int | None:

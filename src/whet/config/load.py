@@ -43,9 +43,10 @@ class Loaded(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
-        """Give the value of a known key such as model.provider."""
+        """Give the value of a known key such as model.provider; a table as the text of its JSON."""
         section, _, name = key.partition(".")
-        return getattr(getattr(self.settings, section), name)
+        value = getattr(getattr(self.settings, section), name)
+        return msgspec.json.encode(value).decode() if fields()[key].kind == "table" else value
 
 
 def load(home: Home, flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str]) -> Loaded:
@@ -70,18 +71,20 @@ def load(home: Home, flags: Mapping[str, object] | None = None, *, environ: Mapp
 
 
 def _assemble(chosen: Mapping[str, Setting]) -> Settings:
-    tree: dict[str, dict[str, Value]] = {section: {} for section in sections()}
+    tree: dict[str, dict[str, object]] = {section: {} for section in sections()}
     for key, setting in chosen.items():
         section, _, name = key.partition(".")
-        tree[section][name] = setting.value
-    return msgspec.convert(tree, Settings)
+        is_table = fields()[key].kind == "table"
+        tree[section][name] = msgspec.json.decode(str(setting.value)) if is_table else setting.value
+    return msgspec.convert(tree, Settings, strict=False)
 
 
 def parse_file(home: Home, text: str) -> tuple[yaml_file.SectionNode, ...]:
     """Parse the text of config.yaml. Raises ConfigError with the line."""
     # One of two late imports outside the command table: yaml costs 35 ms, and many homes have no file.
     parser = importlib.import_module("whet.config.yaml_file")
-    return parser.parse(text, home.config.name)
+    tables = {key for key, spec in fields().items() if spec.kind == "table"}
+    return parser.parse(text, home.config.name, tables)
 
 
 def check_file(home: Home, text: str) -> dict[str, Setting]:
@@ -137,6 +140,9 @@ def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
     try:
         return read_text(spec, value)
     except ValueError as error:
+        if spec.kind == "table":
+            message = f"{where}: {spec.key}: {error}"
+            raise ConfigError(message, hint=f"whet config why {spec.key}") from error
         raise _wrong(spec, value, where) from error
 
 

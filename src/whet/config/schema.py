@@ -222,6 +222,31 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
 
 
+class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One MCP server: a command that is started and spoken to over its pipes, or a url. In the values of
+    `env` and `headers`, ${NAME} is a variable of the environment or .env."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    timeout_s: Seconds = 60.0
+    start_timeout_s: Seconds = 30.0
+    enabled: bool = True
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """MCP servers whose tools the model gets."""
+
+    servers: dict[str, McpServer] = {}
+    """Servers by name: command, args, env, cwd for one that is started; url, headers for one that runs
+    elsewhere; timeout_s, start_timeout_s, enabled, and the tools to allow or deny (names or patterns)."""
+
+
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the notifiers that plugins bring are told."""
 
@@ -229,6 +254,38 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A turn that took longer is told when it ends."""
     questions: bool = True
     """Whether a question that waits for you is told."""
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How people on chat platforms are served; gateway.toml says which platforms and which people."""
+
+    busy: Literal["steer", "queue"] = "steer"
+    """What becomes of a message while a turn runs: steer, it is read before the turn's next step; queue, it
+    is a turn of its own afterwards."""
+    stream_after_s: Annotated[float, msgspec.Meta(ge=0)] = 1.5
+    """How long a turn runs before its growing answer is shown. 0: only whole answers are sent."""
+    reviews: bool = False
+    """Whether what a review of a conversation saved is told there, quietly."""
+    flood_per_minute: Count = 20
+    """The most messages that one person may send in a minute."""
+    max_turns: Count = 200
+    """The most turns that run at a time; what comes more waits."""
+    idle_after_s: Seconds = 60.0
+    """How long a conversation stays in memory after its last turn."""
+    file_bytes: Count = 20_000_000
+    """The largest file that is taken in or sent."""
+    drain_s: Seconds = 20.0
+    """How long turns that run have to end when the gateway is told to stop; the next start goes on with the
+    others."""
+
+
+class ScheduleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `whet cron` has run, and what becomes of a time at which nothing could run."""
+
+    catch_up_s: Annotated[float, msgspec.Meta(ge=0)] = 43_200.0
+    """A missed time is made up once, if the latest of those missed is no longer ago. 0: never."""
+    worker: Literal["auto", "off"] = "auto"
+    """auto: a chat that is open starts a worker for what is due; off: only `whet worker` runs schedules."""
 
 
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -255,5 +312,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     warm: WarmSettings = WarmSettings()
     plugins: PluginSettings = PluginSettings()
+    mcp: McpSettings = McpSettings()
     notify: NotifySettings = NotifySettings()
+    gateway: GatewaySettings = GatewaySettings()
+    schedules: ScheduleSettings = ScheduleSettings()
     ui: UiSettings = UiSettings()

@@ -1,12 +1,14 @@
 """Read config.yaml into (section, field) entries that know their line and where their value stands.
 
 Two levels of plain mappings, nothing of YAML's types: a value is its text or a list of texts, and
-`config/fields.py` gives it meaning. Anchors, tags and deep nesting have no use in a settings file and are
-refused before anything is expanded. Imported only where a config.yaml exists: yaml costs 35 ms of CPU.
+`config/fields.py` gives it meaning. Tables (mcp.servers) may hold mappings of their own and become JSON text.
+Anchors, tags and deep nesting have no use in a settings file and are refused before anything is
+expanded. Imported only where a config.yaml exists: yaml costs 35 ms of CPU.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -30,12 +32,15 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A key and its value: text, list of texts, or None where nothing is given."""
+    """A key and its value: text, list of texts, or None where nothing is given. A table's value is the text
+    of its JSON, every scalar as text, and `parts` are its entries; `is_flow` when it is written as {a: b}."""
 
     name: str
     value: str | tuple[str, ...] | None
     key: Span
     span: Span
+    parts: tuple[Entry, ...] = ()
+    is_flow: bool = False
 
     @property
     def line(self) -> int:
@@ -53,8 +58,9 @@ class SectionNode(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
 
 
-def parse(text: str, where: str) -> tuple[SectionNode, ...]:
-    """Give the sections of `text`. `where` names the file in errors. Raises ConfigError with the line."""
+def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionNode, ...]:
+    """Give the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
+    hold entries of their own. Raises ConfigError with the line."""
     try:
         _refuse_cleverness(text, where)
         root: Any = _yaml.compose(text, Loader=_loader)
@@ -64,7 +70,7 @@ def parse(text: str, where: str) -> tuple[SectionNode, ...]:
         return ()
     if not isinstance(root, yaml.MappingNode):
         raise _wrong(where, root, "the file must hold sections such as `model:`")
-    return tuple(_section(key, node, where) for key, node in _pairs(root, where, ""))
+    return tuple(_section(key, node, where, tables) for key, node in _pairs(root, where, ""))
 
 
 def _refuse_cleverness(text: str, where: str) -> None:
@@ -85,13 +91,18 @@ def _refuse_cleverness(text: str, where: str) -> None:
             raise _wrong(where, event, "a second document (---) starts here; one is read")
 
 
-def _section(key: Any, node: Any, where: str) -> SectionNode:
+def _section(key: Any, node: Any, where: str, tables: Collection[str]) -> SectionNode:
     name = str(key.value)
     if _is_null(node):
         return SectionNode(name, _span(key), _span(node), False, ())
     if not isinstance(node, yaml.MappingNode):
         raise _wrong(where, node, f"`{name}` must be a section with fields below it, not a value")
-    entries = tuple(_entry(k, v, f"{name}.", where) for k, v in _pairs(node, where, f"{name}."))
+    entries = tuple(
+        _table(k, v, f"{name}.{k.value}", where)
+        if f"{name}.{k.value}" in tables and isinstance(v, yaml.MappingNode)
+        else _entry(k, v, f"{name}.", where)
+        for k, v in _pairs(node, where, f"{name}.")
+    )
     return SectionNode(name, _span(key), _span(node), bool(node.flow_style), entries)
 
 
@@ -110,6 +121,24 @@ def _entry(key: Any, node: Any, prefix: str, where: str) -> Entry:
     else:
         raise _wrong(where, node, f"`{prefix}{key.value}` takes a value or a list, not fields of its own")
     return Entry(str(key.value), value, _span(key), _span(node))
+
+
+def _table(key: Any, node: Any, name: str, where: str) -> Entry:
+    pairs = _pairs(node, where, f"{name}.")
+    parts = tuple(Entry(str(k.value), None, _span(k), _span(v)) for k, v in pairs)
+    text = msgspec.json.encode(_plain(node, where, name)).decode()
+    return Entry(str(key.value), text, _span(key), _span(node), parts, bool(node.flow_style))
+
+
+def _plain(node: Any, where: str, name: str) -> Any:
+    """Give a node as JSON's values; what is null counts as not given."""
+    if isinstance(node, yaml.MappingNode):
+        pairs = _pairs(node, where, f"{name}.")
+        values = ((str(k.value), _plain(v, where, f"{name}.{k.value}")) for k, v in pairs)
+        return {key: value for key, value in values if value is not None}
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, where, name) for item in node.value]
+    return None if _is_null(node) else str(node.value)
 
 
 def _pairs(node: Any, where: str, prefix: str) -> list[tuple[Any, Any]]:

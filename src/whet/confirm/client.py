@@ -209,10 +209,12 @@ class ConfirmClient:
     # --- deciding
 
     async def decide(
-        self, request_id: str, verdict: str, *, reason: str = "", digest: str = ""
+        self, request_id: str, verdict: str, *, reason: str = "", digest: str = "", code: str = ""
     ) -> dict[str, Any]:
-        """Approve or deny; `digest` refuses when the request is not what was looked at."""
-        body = {name: value for name, value in (("reason", reason), ("digest", digest)) if value}
+        """Approve or deny; `digest` refuses when the request is not what was looked at, `code` is the second
+        factor's."""
+        given = {"reason": reason, "digest": digest, "code": code}
+        body = {name: value for name, value in given.items() if value}
         return await self.call("POST", f"/confirm/{request_id}/{verdict}", body)
 
     async def list(self, status: str = "pending", limit: int = 50) -> list[dict[str, Any]]:

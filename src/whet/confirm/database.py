@@ -7,7 +7,6 @@ knows no table.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -15,8 +14,9 @@ from typing import TypeVar
 import apsw
 
 from whet.confirm.schema import is_current, migrate
-from whet.contract.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnwritable
-from whet.sqlite.faults import DISK_FULL, as_store_error
+from whet.contract.errors import StoreBusy, StoreCorrupt, StoreError, StoreUnwritable
+from whet.sqlite.faults import as_store_error
+from whet.sqlite.files import make_private
 from whet.sqlite.gather import After, Gather
 from whet.sqlite.lane import Lane
 
@@ -26,6 +26,7 @@ Work = Callable[[apsw.Connection], T]
 _WAL_LIMIT_BYTES = 64_000_000
 _CACHE_KB = 16_000
 _STALLED_READ_MS = 1_000
+_HINT = "check the folder's permissions, or name another file with --db-path"
 
 
 class Database:
@@ -46,7 +47,8 @@ class Database:
         Another process's lock is waited for `patience_s`. Raises SchemaTooNew (the file is left untouched),
         StoreCorrupt, StoreUnwritable, StoreFull, StoreBusy, each with what to do.
         """
-        _make_private(path)
+        _make_folder(path.parent)
+        make_private(path, _HINT)
         connection: apsw.Connection | None = None
         try:
             connection = apsw.Connection(str(path))
@@ -66,7 +68,7 @@ class Database:
         """
         loop = asyncio.get_running_loop()
         if self._gather is None or self._gather.loop is not loop:
-            self._gather = Gather(loop, self._lane)
+            self._gather = Gather(loop, self._lane, many_writers=True)
         return await self._gather.small(work, after)
 
     def write_now(self, work: Work[T]) -> T:
@@ -185,19 +187,8 @@ def _advised(error: apsw.Error | StoreError, path: Path, errno: int) -> StoreErr
     return known
 
 
-def _make_private(path: Path) -> None:
-    """Make the file readable by its owner only, before SQLite writes to it."""
+def _make_folder(folder: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            if path.stat().st_mode & 0o077:
-                path.chmod(0o600)
-        except FileNotFoundError:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        if error.errno in DISK_FULL:
-            raise StoreFull(f"no space is left to make {path}", hint="free some disk space") from error
-        raise StoreUnwritable(
-            f"can't open {path} for writing: {error.strerror}",
-            hint="check the folder's permissions, or name another file with --db-path",
-        ) from error
+        raise StoreUnwritable(f"can't make {folder}: {error.strerror}", hint=_HINT) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from whet.confirm import requests
+from whet.confirm import factors, requests
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key
@@ -27,6 +27,7 @@ class Ballot(msgspec.Struct, frozen=True):
     reason: str = ""
     digest: str = ""
     via_web: bool = False
+    code: str = ""
 
 
 def decide(tx: Tx, ballot: Ballot, who: Principal, policy: Policy) -> Outcome:
@@ -45,7 +46,7 @@ def decide(tx: Tx, ballot: Ballot, who: Principal, policy: Policy) -> Outcome:
         request, refusal = _replanned(tx, request, policy)
         if refusal:
             return refusal
-    if refusal := _not_allowed(tx, request, who, policy, ballot):
+    if refusal := _not_allowed(tx, request, who, policy, ballot) or _without_code(tx, request, who, ballot):
         return refusal
     votes = requests.cast_vote(tx, request, who, ballot.verdict, ballot.reason)
     return _counted(tx, request, ballot, who, (votes, policy))
@@ -89,6 +90,18 @@ def _not_allowed(tx: Tx, request: Request, who: Principal, policy: Policy, ballo
             message = f"look at it for {plan.min_review_s:g} s first; {wait_s:.0f} s to go"
             return Outcome("too_early", message, request, retry_after_s=wait_s)
     return None
+
+
+def _without_code(tx: Tx, request: Request, who: Principal, ballot: Ballot) -> Outcome | None:
+    """Use the second factor's code up where an approval takes one; the last check, so that none is wasted."""
+    if not request.plan.needs_factor or ballot.verdict != "approve":
+        return None
+    if who.is_open:
+        return Outcome("not_allowed", "a second factor takes tokens: run without --insecure-no-auth", request)
+    tried = factors.use(tx, who.name, ballot.code, request.id)
+    if not tried.problem:
+        return None
+    return Outcome("code", tried.problem, request, retry_after_s=tried.retry_after_s)
 
 
 def _replanned(tx: Tx, request: Request, policy: Policy) -> tuple[Request, Outcome | None]:
@@ -218,9 +231,6 @@ def escalate(tx: Tx, limit: int) -> int:
         tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE id = ?", (tx.now_s, request.id))
         tx.record(
             "escalated", request.id, "system:policy", request.principal, {"group": request.plan.escalate_to}
-        )
-        tx.connection.execute(
-            "INSERT INTO outbox (kind, request_id, at) VALUES ('escalated', ?, ?)", (request.id, tx.now_s)
         )
     return len(found)
 

@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from whet.confirm.names import action_key
-from whet.confirm.records import Plan
+from whet.confirm.names import action_key, is_high_risk
+from whet.confirm.records import HIGH_RISK_ACTIONS, Plan
 
 Effect = Literal["deny", "ask", "allow"]
 CONTRACT_LIMIT_S = 3600
@@ -133,6 +133,25 @@ def matches(rule: Rule, facts: Facts) -> bool:
         and all(_holds(condition, facts.details) for condition in rule.conditions)
         and _is_time(rule, facts.now_s)
     )
+
+
+def without_effect(policy: Policy) -> list[str]:
+    """Say which rules allow what always needs a person, as lines for one."""
+    found: list[str] = []
+    for rule in policy.rules:
+        if rule.effect != "allow":
+            continue
+        fitting = {name for name in HIGH_RISK_ACTIONS if _any_glob(rule.actions, name)}
+        names = sorted(fitting | {pattern for pattern in rule.actions if is_high_risk(pattern)})
+        if not names:
+            continue
+        what = "high-risk actions" if len(fitting) == len(HIGH_RISK_ACTIONS) else ", ".join(names)
+        needs = f"always need{'s' if len(names) == 1 else ''} a person"
+        if rule.actions and all(is_high_risk(pattern) for pattern in rule.actions):
+            found.append(f"rule {rule.name!r} has no effect: {what} {needs}")
+        else:
+            found.append(f"rule {rule.name!r} has no effect on {what}, which {needs}")
+    return found
 
 
 def _any_glob(patterns: Sequence[str], text: str) -> bool:

@@ -59,6 +59,7 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     escalate_to: str = ""
     escalate_after: float = 0.5
     web_only: bool = False
+    second_factor: bool = False
 
 
 class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,6 +115,7 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Ru
             escalate_to=text.escalate_to,
             escalate_after=text.escalate_after,
             needs_web=text.web_only,
+            needs_factor=text.second_factor,
         )
         return Rule(
             name=name,

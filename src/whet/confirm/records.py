@@ -67,6 +67,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     escalate_to: str = ""
     escalate_after: float = 0.5
     needs_web: bool = False
+    needs_factor: bool = False
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -143,6 +144,7 @@ OutcomeKind = Literal[
     "own_request",  # nobody decides on what they asked for themselves
     "not_allowed",  # the rule names other approvers
     "too_early",  # the minimum review time has not passed
+    "code",  # a right code of the second factor is missing
     "changed",  # the digest given is not the request's: something else was looked at
     "not_found",
 ]
@@ -168,13 +170,3 @@ class AuditState(msgspec.Struct, frozen=True):
     checkpoint_size: int
     checkpoint_at: float | None
     key_id: str
-
-
-class OutboxItem(msgspec.Struct, frozen=True):
-    """Something to tell people: `kind` is submitted, decided, expired, cancelled, escalated or amended."""
-
-    id: int
-    kind: str
-    request_id: str
-    at: float
-    attempts: int = 0

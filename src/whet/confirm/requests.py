@@ -96,7 +96,7 @@ def insert(tx: Tx, request: Request, action_key: str, rate_number: int | None) -
 
 
 def settle(tx: Tx, request: Request, status: Status, by: str, reason: str = "") -> Request:
-    """Compare and set: end a pending request, write the event, the outbox row and the callback.
+    """Compare and set: end a pending request, write the event and the callback.
 
     The caller has read `request` in this transaction. Gives the request as it is now.
     """
@@ -113,9 +113,6 @@ def settle(tx: Tx, request: Request, status: Status, by: str, reason: str = "") 
     if reason:
         data["reason"] = reason
     tx.record(kind, request.id, by, request.principal, data)
-    tx.connection.execute(
-        "INSERT INTO outbox (kind, request_id, at) VALUES (?, ?, ?)", (kind, request.id, tx.now_s)
-    )
     now = msgspec.structs.replace(request, status=status, resolved_at=at_s, resolved_by=by, reason=reason)
     if request.callback_url:
         _queue_callback(tx, now)
@@ -199,9 +196,6 @@ def replace_details(tx: Tx, request: Request, who: Principal, details_json: str,
     tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
     data: dict[str, object] = {"digest": digest, "was": request.digest}
     tx.record("amended", request.id, who.name, request.principal, data)
-    tx.connection.execute(
-        "INSERT INTO outbox (kind, request_id, at) VALUES ('amended', ?, ?)", (request.id, tx.now_s)
-    )
     return msgspec.structs.replace(
         request, details_json=details_json, digest=digest, original_json=original, edited_by=who.name
     )

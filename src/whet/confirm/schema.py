@@ -98,7 +98,26 @@ CREATE TABLE web_sessions (
 ) STRICT, WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _PEOPLE)
+# The audit log is the outbox: the news among its events up to `told_to` have become deliveries.
+_NEWS = """
+INSERT INTO facts SELECT 'told_to', coalesce(
+    (SELECT min(e.id) - 1 FROM outbox o JOIN events e ON e.request_id = o.request_id AND e.kind = o.kind),
+    (SELECT max(id) FROM events), 0);
+UPDATE deliveries SET outbox_id = -outbox_id;
+DROP TABLE outbox;
+ALTER TABLE deliveries RENAME COLUMN outbox_id TO event_id;
+"""
+
+# Secrets of second factors are sealed with a key that only the service's key file gives. A code's time step
+# is used once; wrong codes in a row are counted.
+_FACTORS = """
+CREATE TABLE second_factors (
+    name TEXT PRIMARY KEY, sealed BLOB NOT NULL, created_at REAL NOT NULL, last_step INTEGER NOT NULL,
+    failures INTEGER NOT NULL, failed_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -167,6 +167,7 @@ async def serve(
         log_level="error",
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # who is calling is who connects; a header can say anything
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(DRAIN_S),
         backlog=_BACKLOG,
@@ -229,7 +230,7 @@ def background(
 def _log_bugs() -> None:
     """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
     caught = logging.getLogger("uvicorn.error")
-    caught.handlers = logging.getLogger("whet").handlers
+    caught.handlers = [*logging.getLogger("whet").handlers]
     caught.propagate = False
 
 

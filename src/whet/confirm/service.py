@@ -14,14 +14,14 @@ from typing import Any, TypeVar, cast
 import apsw
 import msgspec
 
-from whet.confirm import decide, outbox, requests, submit, tokens
+from whet.confirm import decide, requests, submit, tokens
 from whet.confirm.database import Database
 from whet.confirm.decide import Ballot
-from whet.confirm.hub import Hub
+from whet.confirm.hub import Hub, Line, wake
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
-from whet.confirm.records import AuditState, Event, OutboxItem, Outcome, Principal, Request, Vote
+from whet.confirm.records import AuditState, Event, Outcome, Principal, Request, Vote
 from whet.confirm.requests import Filter
 from whet.confirm.submit import Submission, Submitted
 from whet.confirm.timeline import Timeline
@@ -64,6 +64,7 @@ class Service:
         self.hub = Hub(database.read(_last_event_id), self._events_between)
         self.pending_by: dict[str, int] = {}
         self.event_counts: Counter[str] = Counter()
+        self._last_end: tuple[Event, Request | None] | None = None
         self.recount()
 
     # --- who is calling
@@ -129,30 +130,37 @@ class Service:
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request_id, who))
 
-    async def wait(
-        self, request_id: str, timeout_s: float, gone: asyncio.Future[None] | None = None
-    ) -> Request | None:
-        """Give the request when it has ended, or as it is after `timeout_s` or once `gone` is done; None
-        where there is none."""
+    async def wait(self, request_id: str, timeout_s: float, line: Line | None = None) -> Request | None:
+        """Give the request when it has ended, or as it is after `timeout_s` or once `line` is cut; None where
+        there is none."""
         request = self.get(request_id)
-        if request is None or not request.is_pending or timeout_s <= 0:
+        if request is None or not request.is_pending or timeout_s <= 0 or (line and line.is_cut):
             return request
         future = self.hub.begin(request_id)
-        request = self.get(request_id)
-        if request is None or not request.is_pending:
-            self.hub.drop(future, request_id)
-            return request
+
+        def ring() -> None:
+            wake((future,))
+
         # The deadline ends the wait also where no sweeper runs.
         left_s = request.expires_at - self.timeline.now_s()
+        limit_s = max(0.0, min(timeout_s, left_s + 0.002))
+        timer = asyncio.get_running_loop().call_later(limit_s, ring)
+        if line is not None:
+            line.listen(ring)
         try:
-            await asyncio.wait(
-                (future, gone) if gone else (future,),
-                timeout=max(0.0, min(timeout_s, left_s + 0.002)),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            event = await future
         finally:
+            timer.cancel()
             self.hub.drop(future, request_id)
-        return self.get(request_id)
+            if line is not None:
+                line.forget(ring)
+        return self.get(request_id) if event is None else self._ended(event)
+
+    def _ended(self, event: Event) -> Request | None:
+        """Give a request as it was when `event` ended it; read once for all who waited for that."""
+        if self._last_end is None or self._last_end[0] is not event:
+            self._last_end = (event, self.get(event.request_id))
+        return self._last_end[1]
 
     # --- events
 
@@ -202,21 +210,6 @@ class Service:
 
         return self.database.read(look)
 
-    # --- the outbox
-
-    async def lease_outbox(self, owner: str, *, limit: int = 50, lease_s: float = 60.0) -> list[OutboxItem]:
-        """Take items that are due; whoever does not finish them within `lease_s` loses them again."""
-        return await self.change(lambda tx: outbox.lease(tx.connection, tx.now_s, owner, limit, lease_s))
-
-    async def finish_outbox(self, ids: Sequence[int]) -> None:
-        """Take items off the outbox."""
-        gone = [*ids]
-        await self.change(lambda tx: outbox.finish(tx.connection, gone))
-
-    async def postpone_outbox(self, item_id: int, after_s: float) -> None:
-        """Give an item back, to be tried again in `after_s` seconds."""
-        await self.change(lambda tx: outbox.postpone(tx.connection, item_id, tx.now_s + after_s))
-
     # --- upkeep
 
     def has_due(self) -> bool:
@@ -251,8 +244,7 @@ class Service:
         found = self.history(after_id=self.hub.last_id)
         if found:
             self.timeline.raise_floor(found[-1].at)
-            self.event_counts.update(event.kind for event in found)
-            self.hub.publish(found)
+            self._make_known(found)
 
     # --- inside
 
@@ -274,9 +266,11 @@ class Service:
     def _publish(self, result: tuple[object, list[Event]] | None, error: BaseException | None) -> None:
         if error is not None or result is None or not result[1]:
             return
-        for event in result[1]:
+        self._make_known(result[1])
+
+    def _make_known(self, events: Sequence[Event]) -> None:
+        for event in self.hub.publish(events):
             self._count(event)
-        self.hub.publish(result[1])
 
     def _count(self, event: Event) -> None:
         self.event_counts[event.kind] += 1

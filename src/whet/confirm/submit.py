@@ -178,10 +178,6 @@ def _record(tx: Tx, request: Request) -> None:
             "reason": request.reason,
         }
         tx.record("decided", request.id, request.resolved_by, request.principal, settled)
-        return
-    tx.connection.execute(
-        "INSERT INTO outbox (kind, request_id, at) VALUES ('submitted', ?, ?)", (request.id, tx.now_s)
-    )
 
 
 def _replay(tx: Tx, made: Draft) -> Submitted | None:

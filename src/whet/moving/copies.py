@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -43,6 +43,18 @@ def reading(path: Path) -> Generator[apsw.Connection]:
         ) from error
     except OSError as error:
         raise ConfigError(f"{path} can't be read ({error.strerror})") from error
+
+
+def refuse_broken(connection: apsw.Connection, tables: Sequence[str]) -> None:
+    """Read `tables` whole and raise ConfigError where one is damaged, before anything of it is stored."""
+    for table in tables:
+        row = connection.execute(f"PRAGMA quick_check({table})").fetchone()
+        said = str(row[0]) if row else "no answer"
+        if said != "ok":
+            raise ConfigError(
+                f"the database is damaged in its table {table} ({said.splitlines()[0][:120]})",
+                hint="mend it first: sqlite3 state.db .recover | sqlite3 mended.db",
+            )
 
 
 def _open(path: Path) -> apsw.Connection:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-import msgspec
 import yaml
 
 from whet.config import edit, load, secrets
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, WhetError
+from whet.moving.taken import Taken
 from whet.plugins.manifest import manifest_file, read_manifest
 from whet.providers.catalog import SERVERS
 
@@ -25,14 +25,6 @@ _SPOKEN = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-stu
 OWN_KEY = "CUSTOM_API_KEY"
 """The variable for a key whose server has no name of its own."""
 _MODES = {"manual": "ask", "smart": "ask", "ask": "ask"}
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """One thing of the home and what came of it: `how` is set, kept (there was one here), copied, or left."""
-
-    what: str
-    how: str
-    why: str = ""
 
 
 class HermesHome:
@@ -50,6 +42,28 @@ class HermesHome:
     def database(self) -> Path:
         """Its sessions."""
         return self.root / "state.db"
+
+    @property
+    def memories(self) -> Path:
+        """The folder of its notes."""
+        return self.root / "memories"
+
+    @property
+    def skills(self) -> Path:
+        """The folder of its skills."""
+        return self.root / "skills"
+
+    def leads_out(self, folder: Path) -> bool:
+        """Say whether a folder of the home is a link to somewhere else; such a one is not read."""
+        return not folder.resolve().is_relative_to(self.root.resolve())
+
+    def untouched(self) -> list[Taken]:
+        """List what has no place here: its persona, its schedules."""
+        hints = {
+            "SOUL.md": "standing words to the agent are agent.instructions here",
+            "cron/jobs.json": "schedules are not taken over; whet cron add makes one",
+        }
+        return [Taken(name, "left", why) for name, why in hints.items() if (self.root / name).is_file()]
 
     def enabled_plugins(self) -> list[str]:
         """Give the names of the plugins that it loads."""

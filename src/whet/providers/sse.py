@@ -1,7 +1,7 @@
 """Server-sent events from bytes, split anywhere: in a UTF-8 character, in a line end, in a field.
 
 Follows the WHATWG event stream format: LF, CRLF or CR line ends, comments, several data lines, a leading
-byte order mark. Data stays bytes; `id` and `retry` mean nothing here. Knows no vendor.
+byte order mark. Data stays bytes; `retry` means nothing here. Knows no vendor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Event = tuple[bytes, bytes]
 class SseParser:
     """One stream's parser. `feed` gives the events that became complete, as (name, data).
 
-    `has_events`: whether there was one at all.
+    `has_events`: whether there was one at all; `last_id`: the id of the last complete one that had one.
     """
 
     def __init__(self) -> None:
@@ -28,6 +28,8 @@ class SseParser:
         self._data: list[bytes] = []
         self._at_start = True
         self.has_events = False
+        self.last_id = ""
+        self._id = ""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Take bytes as they came. Raises WireError when one line passes 64 MB."""
@@ -71,10 +73,13 @@ class SseParser:
                     self._data = []
                     self.has_events = True
                 self._name = b""
+                self.last_id = self._id
             elif line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
             elif line.startswith(b"event:"):
                 self._name = line[6:].strip()
+            elif line.startswith(b"id:"):
+                self._id = line[3:].strip().decode("utf-8", "replace")
             elif line == b"data":
                 self._data.append(b"")
         return events

@@ -27,11 +27,16 @@ thread before the waiter does, and also where the waiter has gone."""
 
 
 class Gather:
-    """One loop's way to the lane; used on that loop's thread only."""
+    """One loop's way to the lane; used on that loop's thread only.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, lane: Lane) -> None:
+    `many_writers`: the loop serves many clients at once. Then no write is committed without looking for
+    others, and what comes together is committed on the lane's thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, lane: Lane, *, many_writers: bool = False) -> None:
         self.loop = loop
         self._lane = lane
+        self._many_writers = many_writers
         self._writes: list[Write] = []
         self._flush_is_due = False
         self._singles = 0
@@ -76,8 +81,10 @@ class Gather:
         if not writes:
             return
         self._singles = self._singles + 1 if len(writes) == 1 else 0
-        self._at_once = _AT_ONCE if self._singles >= _SINGLES_MEAN_ALONE else 0
-        outcomes = self._lane.try_here([work for work, _, _ in writes])
+        is_alone = self._singles >= _SINGLES_MEAN_ALONE and not self._many_writers
+        self._at_once = _AT_ONCE if is_alone else 0
+        goes_aside = self._many_writers and len(writes) > 1  # the loop works on while the disk syncs
+        outcomes = None if goes_aside else self._lane.try_here([work for work, _, _ in writes])
         if outcomes is not None:
             _resolve(writes, outcomes)
         else:

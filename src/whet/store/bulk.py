@@ -80,6 +80,12 @@ def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
     return row is not None
 
 
+def begin_with(connection: apsw.Connection, session_id: str, messages: Sequence[PastMessage]) -> None:
+    """Put what was said elsewhere at the beginning of a session in which nothing was said yet."""
+    key = sessions.key_of(connection, session_id)
+    _append(connection, key, PastSession(NewSession(session_id), messages, 0), 0, 0)
+
+
 def _create(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> int:
     about = past.about
     taken = connection.execute("SELECT 1 FROM sessions WHERE id = ?", (about.id,)).fetchone()

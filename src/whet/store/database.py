@@ -8,7 +8,6 @@ a transaction, may run twice, must change nothing else, and must not keep the co
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +17,9 @@ from typing import TypeVar
 import apsw
 
 from whet.clock import Clock, iso
-from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
-from whet.sqlite.faults import DISK_FULL, as_store_error
+from whet.contract.errors import StoreBusy, StoreError, StoreUnwritable
+from whet.sqlite.faults import as_store_error
+from whet.sqlite.files import make_private
 from whet.sqlite.gather import After, Gather
 from whet.sqlite.lane import Lane, Outcome, Rows
 from whet.store.migrations import is_current, migrate
@@ -53,7 +53,7 @@ class Database:
         Another process's lock is waited for `patience_s`.
         Raises SchemaTooNew (the file is left untouched), StoreCorrupt, StoreUnwritable, StoreFull, StoreBusy.
         """
-        _make_private(path)
+        make_private(path, "check the folder's permissions, or set WHET_HOME to one that you can write")
         try:
             connection = apsw.Connection(str(path))
         except apsw.Error as error:
@@ -192,24 +192,3 @@ class Database:
         reader.pragma("query_only", True)
         reader.pragma("cache_size", -_READER_CACHE_KB)
         return reader
-
-
-def _make_private(path: Path) -> None:
-    """Make the file readable by its owner only, before SQLite writes to it.
-
-    An existing file is never opened here: closing it would drop the locks of this process's other
-    connections (POSIX locks belong to the process, not to the descriptor).
-    """
-    try:
-        try:
-            if path.stat().st_mode & 0o077:
-                path.chmod(0o600)
-        except FileNotFoundError:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            raise StoreFull(f"no space is left to make {path}", hint="free some disk space") from error
-        raise StoreUnwritable(
-            f"can't open {path} for writing: {error.strerror}",
-            hint="check the folder's permissions, or set WHET_HOME to one that you can write",
-        ) from error

@@ -96,6 +96,8 @@ _OF_SESSION = (
     "warm_starts",
     "session_items",
     "turn_signals",
+    "api_sessions",
+    "api_responses",
 )
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 

@@ -173,7 +173,7 @@ class _Maker:
             message_seq=one.seq,
             at=iso(datetime.fromtimestamp(one.at_ms / 1000, UTC)),
             model=one.session.model,
-            schema_hash=schema_hash(self._specs(one.session)[one.name]),
+            schema_hash=schema_hash(spec) if (spec := self._specs(one.session).get(one.name)) else "",
             workspace=redact(one.session.workspace),
             chosen_because=because,
         )
@@ -184,10 +184,11 @@ class _Maker:
             return "its arguments hold a secret"
         if speaks_to_a_model(written) or speaks_to_a_model(one.hint):
             return "it speaks to a model"
-        if one.name not in self._specs(one.session):
-            return "its tool is not known any more"
-        if not fits(one.arguments, self._specs(one.session)[one.name]):
-            return "its arguments don't fit the tool"
+        if specs := self._specs(one.session):  # one that came from another program has none: see `staleness`
+            if one.name not in specs:
+                return "its tool is not known any more"
+            if not fits(one.arguments, specs[one.name]):
+                return "its arguments don't fit the tool"
         return self._effect(one)
 
     def _effect(self, one: Candidate) -> str:

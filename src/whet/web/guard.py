@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
 import msgspec
@@ -85,16 +85,24 @@ def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ())
     return Place(frozenset(names), public_url)
 
 
+def plain_error(status: int, reason: str) -> object:
+    """Say a refusal as JSON that people can read too."""
+    return {"error": reason}
+
+
 class Guard:
     """An ASGI app around another: refuses what is not meant for this site.
 
-    A wrong Host gets 421, another site's request 403, both as JSON `{"error"}` for programs and readable for
-    people. Requests without an Origin pass, as programs send none; a form must ask for one (`has_origin`).
+    A wrong Host gets 421, another site's request 403, both as JSON in the shape that `as_error` gives.
+    Requests without an Origin pass, as programs send none; a form must ask for one (`has_origin`).
     """
 
-    def __init__(self, app: ASGIApp, where: Place) -> None:
+    def __init__(
+        self, app: ASGIApp, where: Place, as_error: Callable[[int, str], object] = plain_error
+    ) -> None:
         self._app = app
         self._place = where
+        self._as_error = as_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
@@ -104,7 +112,8 @@ class Guard:
         headers = _headers(scope)
         refusal = self._refusal(scope, headers)
         if refusal:
-            await _refuse(send, *refusal)
+            status, reason = refusal
+            await _refuse(send, status, msgspec.json.encode(self._as_error(status, reason)))
             return
 
         async def guarded(message: Message) -> None:
@@ -163,8 +172,7 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
     return found
 
 
-async def _refuse(send: Send, status: int, reason: str) -> None:
-    body = msgspec.json.encode({"error": reason})
+async def _refuse(send: Send, status: int, body: bytes) -> None:
     await send(
         {
             "type": "http.response.start",

@@ -1,4 +1,4 @@
-"""Discord, from the outbox to a person's press and back, against a server that speaks its API and gateway."""
+"""Discord, from the log to a person's press and back, against a server that speaks its API and gateway."""
 
 from __future__ import annotations
 

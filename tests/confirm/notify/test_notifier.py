@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tests.confirm.people import Desk, off
+from tests.confirm.people import AGENT, Desk, off
 from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
@@ -103,6 +103,7 @@ def test_without_channels_the_log_is_told_and_the_page_shows_it(
         async with desk.notifying():
             request = await desk.submit(description="x\nRequest: forged\u202e")
             await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "sent"])
+            await desk.until(lambda: caplog.records)
             assert "notified" not in desk.events(request)
 
     asyncio.run(play())
@@ -110,7 +111,27 @@ def test_without_channels_the_log_is_told_and_the_page_shows_it(
     assert "|   x / |   Request: forged<U+202E>" in record.getMessage()
 
 
-def test_news_survive_a_crash_between_outbox_and_sending(tmp_path: Path) -> None:
+def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        made = [await desk.submit(f"action-{number}") for number in range(30)]
+        late = await desk.submit("decided-before-anybody-was-told")
+        await desk.service.cancel(late.id, AGENT)
+        async with desk.notifying():
+            await desk.until(lambda: len(caplog.records) > 5)
+            assert all([d.status for d in desk.deliveries(one)] == ["sent"] for one in made)
+            assert not desk.deliveries(late)
+        assert len(caplog.records) == 6 and made[-1].id in caplog.records[-1].getMessage()
+        async with desk.notifying():  # told once, also after a restart
+            another = await desk.submit("one more")
+            await desk.until(lambda: desk.deliveries(another))
+            await desk.until(lambda: len(caplog.records) == 7)
+
+    asyncio.run(play())
+
+
+def test_news_survive_a_crash_before_they_are_sent(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
     async def play() -> None:

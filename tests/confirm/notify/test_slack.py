@@ -1,4 +1,4 @@
-"""Slack, from the outbox to a person's press and back, against a server that speaks its API."""
+"""Slack, from the audit log to a person's press and back, against a server that speaks its API."""
 
 from __future__ import annotations
 

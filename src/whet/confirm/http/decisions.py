@@ -15,7 +15,7 @@ from whet.confirm.quorum import describe
 from whet.confirm.records import Outcome, OutcomeKind, Principal, Request, Verdict
 from whet.confirm.service import Service
 
-_LONGEST_NAME, _LONGEST_REASON = 256, 4096
+_LONGEST_NAME, _LONGEST_REASON, _LONGEST_CODE = 256, 4096, 32
 _STATUS: dict[OutcomeKind, int] = {
     "late": 409,
     "already_decided": 409,
@@ -23,6 +23,7 @@ _STATUS: dict[OutcomeKind, int] = {
     "own_request": 403,
     "not_allowed": 403,
     "too_early": 425,
+    "code": 403,
     "not_found": 404,
 }
 Answer = tuple[int, dict[str, Any]]
@@ -49,10 +50,11 @@ async def _vote(
     name = text_field(fields, name_field, "", _LONGEST_NAME).strip()
     reason = text_field(fields, "reason", "", _LONGEST_REASON)
     digest = text_field(fields, "digest", "", 64)
+    code = text_field(fields, "code", "", _LONGEST_CODE)
     if who.is_open:
         # Nobody proves who they are in open mode; what they say is recorded as the contract has it.
         who = msgspec.structs.replace(who, name=name or "api")
-    outcome = await service.decide(Ballot(request_id, verdict, reason, digest), who)
+    outcome = await service.decide(Ballot(request_id, verdict, reason, digest, code=code), who)
     request = _request_of(outcome)
     if outcome.kind == "voted":
         return 202, _counted(outcome, request)
@@ -178,4 +180,6 @@ def _request_of(outcome: Outcome) -> Request:
         if outcome.kind == "changed":
             more["digest"] = outcome.request.digest
     headers = [retry_after(outcome.retry_after_s)] if outcome.retry_after_s else []
+    if outcome.kind == "code" and headers:
+        status = 429
     raise Refusal(status or 500, outcome.message, more=more, headers=headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from whet.confirm import outbox
+from whet.confirm.notify import deliveries
 from whet.confirm.service import Service
 
 
@@ -30,7 +30,7 @@ class Metrics:
         gauges = {
             "pending_requests": service.count_pending(),
             "waiting_clients": service.hub.waiting,
-            "outbox_items": service.database.read(outbox.depth),
+            "untold_news": service.database.read(deliveries.untold),
             "audit_events": state.size,
             "audit_checkpoint_size": state.checkpoint_size,
             "policy_is_broken": int(bool(service.policy_file.error)),

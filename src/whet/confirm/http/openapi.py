@@ -166,7 +166,7 @@ def _request_paths() -> dict[str, Any]:
     settled = {200: "Settled"}
     return {
         "/confirm/{id}/approve": _verb(
-            "Approve", {**settled, 202: "Counted"}, approver=_TEXT, digest=_TEXT, reason=_TEXT
+            "Approve", {**settled, 202: "Counted"}, approver=_TEXT, digest=_TEXT, reason=_TEXT, code=_TEXT
         ),
         "/confirm/{id}/deny": _verb(
             "Deny", {**settled, 202: "Counted"}, denier=_TEXT, digest=_TEXT, reason=_TEXT

@@ -6,19 +6,26 @@ is slower is answered once and cut off. How large a body may be is `wire.py`'s b
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
-from typing import Any
+from asyncio import Event, TimerHandle
+from typing import Any, cast
+from urllib.parse import unquote
 
+from httptools import HttpRequestParser, parse_url
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from whet.confirm.http.cycle import Cycle
+from whet.confirm.hub import Line
+
 HEAD_LIMIT_BYTES = 64 * 1024
-HEAD_TIME_S = 10.0
-REQUEST_TIME_S = 30.0
 _JSON = "content-type: application/json\r\nconnection: close\r\n"
 
 
 class LimitedProtocol(HttpToolsProtocol):
     """One connection. A timer runs only while a request has not come whole."""
+
+    head_time_s = 10.0
+    request_time_s = 30.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -26,16 +33,19 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_whole = False
         self._head_bytes = 0
         self._timer: TimerHandle | None = None
+        self._line = Line()
+        self._extensions: Any = {"whet.line": self._line}
 
     def connection_made(self, transport: Any) -> None:
         """Start the clock: a connection that says nothing is closed too."""
         super().connection_made(transport)
-        self._timer = self.loop.call_later(HEAD_TIME_S, self._too_slow)
+        self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the clock, and tell those who wait for the client."""
         self._stop_timer()
         super().connection_lost(exc)
+        self._line.cut()
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is still incomplete afterwards is on the clock."""
@@ -50,9 +60,9 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_LIMIT_BYTES:
                 self._refuse(431, "the request's head is larger than 64 KiB")
             elif self._timer is None:
-                self._timer = self.loop.call_later(HEAD_TIME_S, self._too_slow)
+                self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
         elif self._timer is None:
-            self._timer = self.loop.call_later(REQUEST_TIME_S, self._too_slow)
+            self._timer = self.loop.call_later(self.request_time_s, self._too_slow)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -60,10 +70,41 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its head is whole."""
+        """Its head is whole: start answering, after those before it on this connection."""
         self._in_head = False
         self._stop_timer()
-        super().on_headers_complete()
+        parser = cast("HttpRequestParser", self.parser)  # there while the connection is
+        application = cast("ASGI3Application", cast("Any", self).app)
+        version = parser.get_http_version()
+        url = parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope.update(
+            method=parser.get_method().decode("ascii"),
+            http_version=version,
+            path=unquote(path) if "%" in path else path,
+            raw_path=url.path,
+            query_string=url.query or b"",
+            extensions=self._extensions,
+        )
+        before = cast("Cycle | None", self.cycle)
+        self.cycle = Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, application)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, application))
 
     def on_message_complete(self) -> None:
         """It is whole."""

@@ -24,12 +24,10 @@ def visible(service: Service, who: Principal, request_id: str) -> Request:
     return request
 
 
-async def status(service: Service, who: Principal, request_id: str) -> dict[str, Any]:
-    """GET /confirm/{id}. The first look of somebody who may decide is noted."""
-    request = visible(service, who, request_id)
+async def note_look(service: Service, who: Principal, request: Request) -> None:
+    """Note the first look of somebody who may decide at a pending request."""
     if who.role == "approve" and request.is_pending:
-        await service.mark_viewed(request_id, who)
-    return shapes.record(request)
+        await service.mark_viewed(request.id, who)
 
 
 def grant(service: Service, who: Principal, request_id: str) -> dict[str, Any]:

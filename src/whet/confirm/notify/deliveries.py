@@ -13,17 +13,26 @@ from typing import Any
 import apsw
 import msgspec
 
+from whet.confirm.records import Plan
+from whet.confirm.requests import plan_of
+
 LEASE_S = 60.0
 LOG = "log"
-_COLUMNS = "id, outbox_id, kind, request_id, channel, status, attempts, run_after, error, ref, updated_at"
+NEWS = ("submitted", "escalated")
+_COLUMNS = "id, event_id, kind, request_id, channel, status, attempts, run_after, error, ref, updated_at"
 _OPEN = "status IN ('queued', 'failed')"
+_TOLD = "kind IN ('submitted', 'escalated', 'amended', 'decided', 'expired', 'cancelled')"
+_NEXT = (
+    "SELECT e.id, e.kind, e.request_id, r.status, r.plan, r.escalated_at FROM events e"
+    f" JOIN requests r ON r.id = e.request_id WHERE e.id > ? AND e.{_TOLD} ORDER BY e.id LIMIT ?"
+)
 
 
 class Delivery(msgspec.Struct, frozen=True):
     """One row. Times are Unix seconds."""
 
     id: int
-    outbox_id: int
+    event_id: int
     kind: str
     request_id: str
     channel: str
@@ -35,30 +44,81 @@ class Delivery(msgspec.Struct, frozen=True):
     updated_at: float
 
 
-ChannelsOf = Callable[[apsw.Connection, str, str], Sequence[str]]
+ChannelsOf = Callable[[str, Plan, bool], Sequence[str]]
 
 
-def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> int:
-    """Turn up to `limit` outbox items into one delivery for each channel; gives how many items there were.
+class Spread(msgspec.Struct, frozen=True):
+    """What came of spreading: the event it went up to, and the requests that no channel is there for."""
 
-    `channels_of` gives the channels for a kind and a request. One transaction: an item is either still in
-    the outbox or in the deliveries.
+    up_to: int
+    unheard: tuple[str, ...]
+
+
+def has_news(db: apsw.Connection, after_id: int) -> bool:
+    """Whether people are to be told of any event after `after_id`."""
+    return (
+        db.execute(f"SELECT 1 FROM events WHERE id > ? AND {_TOLD} LIMIT 1", (after_id,)).fetchone()
+        is not None
+    )
+
+
+def told_to(db: apsw.Connection) -> int:
+    """The event up to which news have become deliveries."""
+    row = db.execute("SELECT value FROM facts WHERE name = 'told_to'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def untold(db: apsw.Connection) -> int:
+    """How many events wait to become deliveries."""
+    row = db.execute(f"SELECT count(*) FROM events WHERE id > ? AND {_TOLD}", (told_to(db),)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> Spread:
+    """Turn the next news in the audit log, at most `limit`, into one delivery for each channel.
+
+    `channels_of` gives the channels for a kind, a plan and whether it was escalated; an outcome goes where
+    the request went. What was decided meanwhile is no news. One transaction: an event is either still to be
+    told or in the deliveries. Where there is no channel, the row says that the log was told, which is the
+    caller's to do.
     """
-    items = db.execute("SELECT id, kind, request_id FROM outbox ORDER BY id LIMIT ?", (limit,)).fetchall()
-    for item_id, kind, request_id in items:
-        for channel in channels_of(db, kind, request_id) or (LOG,):
-            add(db, (item_id, kind, request_id, channel), now_s)
-        db.execute("DELETE FROM outbox WHERE id = ?", (item_id,))
-    return len(items)
+    newest = db.execute("SELECT max(id) FROM events").fetchone()
+    items = db.execute(_NEXT, (told_to(db), limit)).fetchall()
+    unheard: list[str] = []
+    for event_id, kind, request_id, status, plan, escalated_at in items:
+        if kind not in NEWS:
+            channels = _told(db, request_id)
+        elif status == "pending":
+            channels = channels_of(kind, plan_of(plan), escalated_at is not None)
+            if not channels:
+                add(db, (event_id, kind, request_id, LOG), now_s, status="sent")
+                unheard.append(request_id)
+        else:
+            continue
+        for channel in channels:
+            add(db, (event_id, kind, request_id, channel), now_s)
+    up_to = items[-1][0] if len(items) == limit else (newest[0] or 0) if newest else 0
+    db.execute("INSERT OR REPLACE INTO facts VALUES ('told_to', ?)", (str(up_to),))
+    return Spread(up_to, tuple(unheard))
 
 
-def add(db: apsw.Connection, what: tuple[int, str, str, str], now_s: float) -> None:
-    """Queue (outbox id, kind, request id, channel); once, however often it is asked for."""
+def _told(db: apsw.Connection, request_id: str) -> list[str]:
+    """Give the channels that were told of a request, or are about to be."""
+    rows = db.execute(
+        "SELECT DISTINCT channel FROM deliveries WHERE request_id = ? AND channel <> ?", (request_id, LOG)
+    )
+    return [str(row[0]) for row in rows]
+
+
+def add(
+    db: apsw.Connection, what: tuple[int, str, str, str], now_s: float, *, status: str = "queued"
+) -> None:
+    """Queue (event id, kind, request id, channel); once, however often it is asked for."""
     db.execute(
         "INSERT OR IGNORE INTO deliveries"
-        " (outbox_id, kind, request_id, channel, status, run_after, updated_at)"
-        " VALUES (?, ?, ?, ?, 'queued', ?, ?)",
-        (*what, now_s, now_s),
+        " (event_id, kind, request_id, channel, status, run_after, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*what, status, now_s, now_s),
     )
 
 
@@ -104,10 +164,10 @@ def again(db: apsw.Connection, delivery: Delivery, run_after_s: float, now_s: fl
     )
 
 
-def nobody_was_told(db: apsw.Connection, outbox_id: int) -> bool:
-    """Whether no channel has got an item through."""
+def nobody_was_told(db: apsw.Connection, event_id: int) -> bool:
+    """Whether no channel has got an event through."""
     row = db.execute(
-        "SELECT 1 FROM deliveries WHERE outbox_id = ? AND status = 'sent' LIMIT 1", (outbox_id,)
+        "SELECT 1 FROM deliveries WHERE event_id = ? AND status = 'sent' LIMIT 1", (event_id,)
     ).fetchone()
     return row is None
 

@@ -1,6 +1,6 @@
-"""The notifier: takes news from the outbox to every channel, outside every request's way.
+"""The notifier: takes news from the audit log to every channel, outside every request's way.
 
-One task spreads outbox items into deliveries, one per channel sends them, one per channel hears presses. So a
+One task spreads news into deliveries, one per channel sends them, one per channel hears presses. So a
 channel that hangs holds up nothing but itself. It runs in the service's process and event loop, and several
 processes may run one each on the same database.
 """
@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 import apsw
 import msgspec
 
-from whet.confirm import requests
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
@@ -28,16 +27,16 @@ from whet.confirm.notify.presses import Presses
 from whet.confirm.notify.settings import ChannelsText, People, open_channels
 from whet.confirm.notify.telling import notice_of
 from whet.confirm.quorum import groups_in
-from whet.confirm.records import Request
+from whet.confirm.records import Plan, Request
 from whet.confirm.service import Service
 from whet.contract.errors import StoreError
 
 _LOG = logging.getLogger(__name__)
-_BATCH = 200
+_BATCH = 100
 _POLL_S = 1.0  # news that another process wrote, and whatever a lost wake-up would leave lying
-_GATHER_S = 0.02  # news that come together are spread together
+_GATHER_S = 0.05  # news that come together are spread together
 _MOST_TRIES = 8  # for outcomes; a pending request is tried for as long as it is pending
-_NEWS = ("submitted", "escalated")
+_MOST_LOGGED = 5  # whole notices at once in the log; of the rest it has the ids
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -67,6 +66,7 @@ class Notifier:
         self._breakers = {name: Breaker() for name in (*buttons, deliveries.LOG)}
         self._deaf: dict[str, str] = {}
         self._wakes = {name: asyncio.Event() for name in self._breakers}
+        self._seen = service.database.read(deliveries.told_to)
 
     async def run(self) -> None:
         """Work until cancelled; then close every connection."""
@@ -97,14 +97,13 @@ class Notifier:
             )
         return found
 
-    # --- from the outbox to deliveries
+    # --- from the audit log to deliveries
 
     async def _spread(self) -> None:
         while True:
             future = self._service.hub.next_event()
             try:
-                done = await self._spread_once()
-                if not done:
+                if not await self._spread_once():
                     await asyncio.wait((future,), timeout=_POLL_S)
                     await asyncio.sleep(_GATHER_S)
             except StoreError as error:
@@ -113,23 +112,35 @@ class Notifier:
             finally:
                 self._service.hub.forget(future)
 
-    async def _spread_once(self) -> int:
-        if self._service.database.read_one("SELECT 1 FROM outbox LIMIT 1", ()) is None:
-            return 0
-        count = await self._service.change(
+    async def _spread_once(self) -> bool:
+        """Spread the next news; True where there may be more at once."""
+        service = self._service
+        newest = service.hub.last_id
+        if newest <= self._seen or not service.database.read(lambda db: deliveries.has_news(db, self._seen)):
+            self._seen = max(self._seen, newest)
+            return False
+        done = await service.change(
             lambda tx: deliveries.spread(tx.connection, tx.now_s, _BATCH, self._channels_of)
         )
-        for wake in self._wakes.values():
-            wake.set()
-        return count
+        self._seen = done.up_to
+        if self._seats:
+            for wake in self._wakes.values():
+                wake.set()
+        await self._tell_log(done.unheard)
+        return done.up_to < newest
 
-    def _channels_of(self, db: apsw.Connection, kind: str, request_id: str) -> Sequence[str]:
-        request = requests.find(db, request_id, 0.0)
-        if request is None:
-            return ()
-        plan = request.plan
+    async def _tell_log(self, request_ids: Sequence[str]) -> None:
+        """Write requests that no channel is there for into the log."""
+        for request_id in request_ids[:_MOST_LOGGED]:
+            request = self._service.get(request_id)
+            if request is not None:
+                await self._log.send(self.notice(request, "submitted"))
+        if rest := request_ids[_MOST_LOGGED:]:
+            _LOG.warning("no channel reached a person: %d more wait: %s", len(rest), " ".join(rest))
+
+    def _channels_of(self, kind: str, plan: Plan, was_escalated: bool) -> Sequence[str]:
         groups = groups_in(plan.quorum)
-        if request.escalated_at is not None or kind == "escalated":
+        if was_escalated or kind == "escalated":
             groups |= {plan.escalate_to}
         return [s.channel.name for s in self._seats if not s.groups or s.groups & groups]
 
@@ -205,7 +216,8 @@ class Notifier:
         self, channel: Channel, delivery: Delivery, failure: SendFailed, request: Request
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
-        gives_up = failure.is_final or (delivery.kind not in _NEWS and delivery.attempts >= _MOST_TRIES)
+        may_end = delivery.kind not in deliveries.NEWS
+        gives_up = failure.is_final or (may_end and delivery.attempts >= _MOST_TRIES)
         wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
 
         def note(tx: Tx) -> None:
@@ -237,14 +249,14 @@ class Notifier:
 
 
 def _is_news(delivery: Delivery, request: Request, places: Sequence[str], channel: Channel) -> bool:
-    if delivery.kind in _NEWS:
+    if delivery.kind in deliveries.NEWS:
         return request.is_pending
     # An outcome is told where the request was told.
     return channel.can_update and bool(places)
 
 
 async def _hand_over(channel: Channel, notice: Notice, delivery: Delivery, places: Sequence[str]) -> str:
-    if delivery.kind in _NEWS:
+    if delivery.kind in deliveries.NEWS:
         return await channel.send(notice)
     for where in places:
         await channel.update(where, notice)
@@ -253,7 +265,7 @@ async def _hand_over(channel: Channel, notice: Notice, delivery: Delivery, place
 
 def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
     deliveries.end(tx.connection, delivery, "sent", tx.now_s, ref=ref)
-    if delivery.kind in _NEWS and delivery.channel != deliveries.LOG:
+    if delivery.kind in deliveries.NEWS and delivery.channel != deliveries.LOG:
         data: dict[str, object] = {
             "channel": delivery.channel,
             "kind": delivery.kind,
@@ -264,6 +276,6 @@ def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
 
 def _fall_back(db: apsw.Connection, delivery: Delivery, request: Request, now_s: float) -> None:
     """Put a request that no channel got through into the log, once."""
-    is_news = delivery.channel != deliveries.LOG and delivery.kind in _NEWS and request.is_pending
-    if is_news and deliveries.nobody_was_told(db, delivery.outbox_id):
-        deliveries.add(db, (delivery.outbox_id, delivery.kind, request.id, deliveries.LOG), now_s)
+    is_news = delivery.channel != deliveries.LOG and delivery.kind in deliveries.NEWS and request.is_pending
+    if is_news and deliveries.nobody_was_told(db, delivery.event_id):
+        deliveries.add(db, (delivery.event_id, delivery.kind, request.id, deliveries.LOG), now_s)

@@ -31,7 +31,7 @@ def notice_of(
     redacted: Sequence[str] = (),
     kind: str = "submitted",
 ) -> Notice:
-    """Write down what people are told of `request` as it is now; `kind` is the outbox item's."""
+    """Write down what people are told of `request` as it is now; `kind` is the event's."""
     details: dict[str, Any] = msgspec.json.decode(request.details_json)
     action, cut_action = one_line(request.action, ACTION_LIMIT)
     requester, cut_requester = one_line(request.requester, REQUESTER_LIMIT)
@@ -56,7 +56,7 @@ def notice_of(
         was_cut=was_cut,
         outcome=_outcome(request),
         progress=_progress(request, votes),
-        may_approve=not was_cut and not request.plan.needs_web,
+        may_approve=not was_cut and not request.plan.needs_web and not request.plan.needs_factor,
     )
 
 

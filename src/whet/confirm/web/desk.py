@@ -60,11 +60,24 @@ class Desk:
             return self._problem(400, visit, "Nothing was decided: the form is not complete.")
         if not who.may("approve"):
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
-        is_risky = verdict == "approve" and found.is_high_risk and found.is_pending
-        if is_risky and digest == found.digest and form.get("sure") != "yes":
-            return self._page("sure.html", visit, {"detail": self._detail(found, who), "reason": reason})
-        ballot = Ballot(found.id, verdict, reason, digest, via_web=True)
-        return self._after(await self._service.decide(ballot, who), found, visit)
+        takes_more = verdict == "approve" and (found.is_high_risk or found.plan.needs_factor)
+        if takes_more and found.is_pending and digest == found.digest and form.get("sure") != "yes":
+            return self._sure(visit, found, reason)
+        ballot = Ballot(found.id, verdict, reason, digest, via_web=True, code=form.get("code", "")[:32])
+        outcome = await self._service.decide(ballot, who)
+        if outcome.kind == "code":
+            return self._sure(visit, outcome.request or found, reason, outcome.message)
+        return self._after(outcome, found, visit)
+
+    def _sure(self, visit: Visit, found: Request, reason: str, problem: str = "") -> Response:
+        """Ask once more, with the second factor where it takes one; again where its code was not right."""
+        detail = self._detail(found, self._who(visit))
+        values: dict[str, object] = {
+            "detail": detail,
+            "reason": reason,
+            "problem": problem[:1].upper() + problem[1:],
+        }
+        return self._page("sure.html", visit, values, 403 if problem else 200)
 
     async def amend(self, request: Http, visit: Visit) -> Response:
         """Change the details of a request whose submitter accepts that; it must be approved anew."""

@@ -49,6 +49,7 @@ _EVENT_WORDS = {
     "digest_mismatch": "decision on something else refused",
     "refused": "decision refused",
     "replanned": "policy changed; votes void",
+    "factor_failed": "wrong code",
     "auto_approved": "allowed by rule",
 }
 
@@ -120,6 +121,7 @@ class Detail(msgspec.Struct, frozen=True):
     barrier: str
     min_review_s: float
     review_left_s: float
+    needs_code: bool
     accepts_edits: bool
     edits: tuple[DiffLine, ...]
     edited_by: str
@@ -192,6 +194,7 @@ def detail(
         barrier=barrier(request, viewer),
         min_review_s=plan.min_review_s,
         review_left_s=max((viewer.seen_at or viewer.now_s) + plan.min_review_s - viewer.now_s, 0.0),
+        needs_code=plan.needs_factor and request.is_pending,
         accepts_edits=request.accepts_edits,
         edits=edits,
         edited_by=one_line(request.edited_by, 60)[0],

@@ -1,0 +1,62 @@
+"""Schedules in a program that is open for something else: what is due gets a worker of its own.
+
+A run in the program itself would end with it. The worker is `whet worker --drain`, detached from the
+terminal; where one runs anyway, it has taken the job before this looks a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from whet.app.reviews import start_detached
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import ScheduleSettings
+from whet.contract.errors import StoreError
+from whet.store import jobs, schedules
+from whet.store.database import Database
+
+log = logging.getLogger("whet.schedules")
+_POLL_S = 20.0
+
+
+class ScheduleWatch:
+    """Looks whether a schedule is due while the program runs. It costs one read every 20 s."""
+
+    def __init__(self, home: Home, database: Database, clock: Clock, settings: ScheduleSettings) -> None:
+        self._home = home
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look from now on, unless schedules.worker is off."""
+        if self._settings.worker == "auto" and self._task is None:
+            self._task = asyncio.create_task(self._watch())
+
+    async def aclose(self) -> None:
+        """Look no longer; workers that were started go on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def look(self, was_due: bool) -> bool:
+        """Say whether something is due that nobody has taken; start a worker where it `was_due` before."""
+        try:
+            is_due = await self._database.read(lambda db: jobs.is_due(db, (schedules.KIND,), self._clock))
+            if is_due and was_due:
+                start_detached(self._home)
+                return False
+        except (OSError, StoreError) as error:
+            log.warning("no worker could be started for a schedule: %s", error)
+            return False
+        return is_due
+
+    async def _watch(self) -> None:
+        was_due = False
+        while True:
+            await asyncio.sleep(_POLL_S)
+            was_due = await self.look(was_due)

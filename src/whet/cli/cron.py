@@ -1,0 +1,361 @@
+"""`whet cron`: have the agent work at set times, and see what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import click
+import msgspec
+
+from whet.cli import output
+from whet.cli.output import Column, emit_json, styled
+from whet.cli.wording import clip, printable
+from whet.clock import Clock, SystemClock, iso
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.schedules import timing
+from whet.schedules.perform import NOTIFY
+from whet.schedules.worker import Finished, Worker
+from whet.store import claims, schedules, sessions
+from whet.store.database import Database
+from whet.store.schedules import Run, Schedule
+from whet.tools.registry import TOOLSETS
+
+T = TypeVar("T")
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_NONE_YET = 'There are no schedules yet. One for each workday: whet cron add "0 9 * * 1-5" --prompt "..."'
+_NEW = "new"
+
+
+@click.group(help="Have the agent work at set times.")
+def cron() -> None:
+    """Group the schedule commands."""
+
+
+@cron.command(
+    "add",
+    epilog='Examples: whet cron add "0 9 * * 1-5" --prompt "Sum up what changed" --to daily/{date}.md'
+    '  ·  whet cron add --at 18:30 --prompt "Is the build green?" --to notify',
+)
+@click.argument("expression", required=False)
+@click.option("--at", "at", metavar="TIME", help="Once: 2026-12-24T09:00, 18:30, or +2h.")
+@click.option("--prompt", required=True, help="What to say to the agent; - reads standard input.")
+@click.option("--name", default="", help="A name for it; made from the prompt otherwise.")
+@click.option("--tz", "time_zone", default="", metavar="ZONE", help="The time zone, e.g. Europe/Berlin.")
+@click.option(
+    "--session", default=_NEW, metavar="new|ID", help="A new session each time, or always this one."
+)
+@click.option("--workspace", metavar="DIR", help="The folder to work in; this one otherwise.")
+@click.option("--to", "target", default="", metavar="FILE|notify", help="Where each answer goes besides.")
+@click.option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1), metavar="SECONDS", help="A run's limit.")
+@_as_json
+@click.pass_obj
+def add(home: Home, expression: str | None, at: str | None, as_json: bool, **given: Any) -> None:
+    """Add a schedule: a cron EXPRESSION of five fields, or one time with --at.
+
+    Nobody is there when it runs: what would need an approval is denied unless a rule allows it. A worker must
+    run: whet worker, or an open chat.
+    """
+    if (expression is None) == (at is None):
+        raise click.UsageError("give a cron expression or --at TIME, one of them")
+    clock = SystemClock()
+    made, due = _made(home, (expression or "", at or ""), given, clock)
+    with _opened(home, clock) as database:
+        if made.session_id:
+            found = database.read_now(lambda db: sessions.resolve(db, made.session_id))
+            made = msgspec.structs.replace(made, session_id=found)
+
+        def work(db: apsw.Connection) -> Schedule:
+            name = given["name"] or _free_name(db, made.prompt)
+            named = msgspec.structs.replace(made, name=name)
+            schedules.add(db, named, due, clock)
+            return named
+
+        stored = database.write_now(work)
+    if as_json:
+        return emit_json({"schedule": msgspec.to_builtins(stored) | {"next": due}})
+    click.echo(f"{printable(stored.name)}: next {_local(due, stored)}. It needs a worker: whet worker")
+
+
+@cron.command("list")
+@_as_json
+@click.pass_obj
+def list_(home: Home, as_json: bool) -> None:
+    """List schedules with their next and last run."""
+
+    def work(db: apsw.Connection) -> list[tuple[Schedule, str, Run | None]]:
+        return [_state(db, schedule) for schedule in schedules.every(db)]
+
+    found = _read(home, work) or []
+    if as_json:
+        return emit_json({"schedules": [_object(*row) for row in found]})
+    if not found:
+        return click.echo(_NONE_YET)
+    shape = [
+        Column("name", grows=True, least=10),
+        Column("when", rank=2),
+        Column("next", rank=1),
+        Column("last", rank=3),
+        Column("result"),
+        Column("to", grows=True, rank=4),
+    ]
+    now = SystemClock().now()
+    click.echo(output.table(shape, [_cells(row, now) for row in found]))
+
+
+@cron.command("show")
+@click.argument("name")
+@click.option(
+    "--limit", type=click.IntRange(1), default=10, show_default=True, help="The latest so many runs."
+)
+@_as_json
+@click.pass_obj
+def show(home: Home, name: str, limit: int, as_json: bool) -> None:
+    """Show a schedule, its next time and its latest runs."""
+
+    def work(db: apsw.Connection) -> tuple[tuple[Schedule, str, Run | None], list[Run]]:
+        schedule = schedules.find(db, name)
+        return _state(db, schedule), schedules.runs(db, schedule.id, limit)
+
+    found = _read(home, work)
+    if found is None:
+        raise NotFound(f"there is no schedule {name}", hint="`whet cron list` shows them")
+    state, runs = found
+    if as_json:
+        return emit_json(_object(*state) | {"runs": runs})
+    click.echo("\n".join(_lines(*state)))
+    click.echo("Runs:" if runs else "It has not run yet.")
+    for run in runs:
+        where = f"  session {run.session_id}" if run.session_id else ""
+        note = f"  {printable(run.note)}" if run.note else ""
+        click.echo(f"  {_local(run.started, state[0])}  {_result(run)}{where}{note}")
+
+
+@cron.command("run")
+@click.argument("name")
+@_as_json
+@click.pass_context
+def run(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Run a schedule now and print its answer; its next time stays."""
+    home: Home = ctx.obj
+    finished = asyncio.run(_run_now(home, name))
+    came = finished.run
+    if as_json:
+        emit_json({"run": came})
+    else:
+        if came.text:
+            click.echo(printable(came.text))
+        if sys.stderr.isatty() or came.result != "answered":
+            note = f": {printable(came.note)}" if came.note else ""
+            click.echo(f"{_result(came)} in session {came.session_id or '-'}{note}", err=True)
+    ctx.exit(0 if came.result in ("answered", "budget") else 1)
+
+
+@cron.command("rm")
+@click.argument("name")
+@click.pass_obj
+def remove(home: Home, name: str) -> None:
+    """Remove a schedule; the sessions of its runs stay."""
+    found = _change(home, name, lambda db, one, _: schedules.remove(db, one.id))
+    click.echo(f"removed {printable(found.name)}; its sessions stay: whet sessions list")
+
+
+@cron.command("pause")
+@click.argument("name")
+@click.pass_obj
+def pause(home: Home, name: str) -> None:
+    """Let no further time come until `whet cron resume`; one that runs goes on."""
+    found = _change(home, name, lambda db, one, _: schedules.pause(db, one.id))
+    click.echo(f"paused {printable(found.name)}; to go on: whet cron resume {printable(found.name)}")
+
+
+@cron.command("resume")
+@click.argument("name")
+@click.pass_obj
+def resume(home: Home, name: str) -> None:
+    """Let a paused schedule's times come again; those that passed are not made up."""
+
+    def work(db: apsw.Connection, one: Schedule, clock: Clock) -> None:
+        if one.at and one.at <= iso(clock.now()):
+            raise ConfigError(
+                f"its only time, {_local(one.at, one)}, has passed", hint="whet cron add makes a new one"
+            )
+        if one.paused:
+            due = one.at or iso(timing.next_after(one, clock.now()))
+            schedules.resume(db, one.id, due, clock)
+
+    found = _change(home, name, work)
+    due = _read(home, lambda db: schedules.next_due(db, found.id)) or ""
+    click.echo(f"{printable(found.name)}: next {_local(due, found)}")
+
+
+async def _run_now(home: Home, name: str) -> Finished:
+    clock = SystemClock()
+    settings = load(home, {}, environ=os.environ).settings
+    with _opened(home, clock) as database:
+
+        def work(db: apsw.Connection) -> tuple[Schedule, str]:
+            found = schedules.find(db, name)
+            owner = schedules.running_owner(db, found.id)
+            if owner and not claims.is_gone(owner):
+                raise WhetError(f"{found.name} is running now", hint=f"whet cron show {found.name}")
+            return found, schedules.run_now(db, found.id, clock)
+
+        found, job_id = database.write_now(work)
+        worker = Worker(home, database, clock, settings.schedules.catch_up_s, _silent)
+        finished = await worker.run_one(job_id)
+    if finished is None:
+        raise WhetError(f"another worker runs {found.name} now", hint=f"whet cron show {found.name}")
+    return finished
+
+
+def _silent(finished: Finished) -> None:
+    """Print nothing: the command does."""
+
+
+def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock) -> tuple[Schedule, str]:
+    """Make a schedule of what was typed, and its first time. Raises ConfigError."""
+    expression, at = when
+    zone = given["time_zone"] or timing.local_zone()
+    timing.zone(zone)
+    prompt = sys.stdin.read() if given["prompt"] == "-" else given["prompt"]
+    if not prompt.strip():
+        raise ConfigError("there is no prompt", hint='--prompt "..." says what to do')
+    settings = load(home, {}, environ=os.environ).settings
+    workspace = Path(given["workspace"] or settings.tools.workspace or os.getcwd()).expanduser().absolute()
+    if not workspace.is_dir():
+        raise ConfigError(f"{workspace} is not a folder", hint="--workspace DIR names one")
+    named: str = given["toolsets"]
+    toolsets = tuple(name.strip() for name in named.split(",") if name.strip())
+    if unknown := [name for name in toolsets if name not in TOOLSETS]:
+        raise ConfigError(f"there is no toolset {unknown[0]}", hint=f"they are: {', '.join(TOOLSETS)}")
+    now = clock.now()
+    schedule = Schedule(
+        id=clock.new_id(),
+        name=given["name"],
+        created=iso(now),
+        expression=timing.expression(expression) if expression else "",
+        at=iso(timing.single_time(at, zone, now)) if at else "",
+        time_zone=zone,
+        prompt=prompt,
+        session_id="" if given["session"] == _NEW else given["session"],
+        workspace=str(workspace),
+        target=_target(given["target"]),
+        toolsets=toolsets,
+        timeout_s=given["timeout_s"] or settings.agent.turn_timeout_s,
+    )
+    return schedule, schedule.at or iso(timing.next_after(schedule, now))
+
+
+def _target(text: str) -> str:
+    if text in ("", NOTIFY):
+        return text
+    path = Path(text).expanduser().absolute()
+    if path.is_dir() or text.endswith(("/", os.sep)):
+        raise ConfigError(f"{path} is a folder", hint="name a file in it, e.g. " + str(path / "{date}.md"))
+    return str(path)
+
+
+def _free_name(db: apsw.Connection, prompt: str) -> str:
+    words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
+    base = "-".join(words)[:30].strip("-") or "schedule"
+    name, number = base, 1
+    while schedules.is_taken(db, name):
+        number += 1
+        name = f"{base}-{number}"
+    return name
+
+
+def _state(db: apsw.Connection, schedule: Schedule) -> tuple[Schedule, str, Run | None]:
+    runs = schedules.runs(db, schedule.id, 1)
+    return schedule, schedules.next_due(db, schedule.id), runs[0] if runs else None
+
+
+def _object(schedule: Schedule, due: str, last: Run | None) -> dict[str, Any]:
+    return msgspec.to_builtins(schedule) | {"next": due, "last": last}
+
+
+def _cells(row: tuple[Schedule, str, Run | None], now: datetime) -> list[str]:
+    schedule, due, last = row
+    return [
+        printable(schedule.name),
+        schedule.expression or "once",
+        _next(schedule, due),
+        output.age(last.started, now) if last else "-",
+        _result(last) if last else "-",
+        printable(schedule.target) or "-",
+    ]
+
+
+def _next(schedule: Schedule, due: str) -> str:
+    return "paused" if schedule.paused else _local(due, schedule) if due else "-"
+
+
+def _lines(schedule: Schedule, due: str, last: Run | None) -> list[str]:
+    when = schedule.expression or f"once, {_local(schedule.at, schedule)}"
+    rows = {
+        "when": f"{when} ({schedule.time_zone})",
+        "next": _next(schedule, due),
+        "says": clip(" ".join(printable(schedule.prompt).split()), max(output.terminal_width() - 10, 20)),
+        "session": schedule.session_id or "a new one each time",
+        "folder": schedule.workspace,
+        "to": schedule.target or "its session only",
+        "tools": ", ".join(schedule.toolsets) or "as configured",
+        "limit": f"{schedule.timeout_s:g} s",
+    }
+    return [styled(schedule.name, "bold"), *(f"  {key:8}{printable(text)}" for key, text in rows.items())]
+
+
+def _result(run: Run) -> str:
+    text = run.result or "running"
+    colour = {"answered": "green", "running": "yellow", "budget": "yellow", "missed": "yellow"}.get(
+        text, "red"
+    )
+    return styled(text, colour)
+
+
+def _local(moment: str, schedule: Schedule) -> str:
+    """Write a stored time in the schedule's zone."""
+    if not moment:
+        return "-"
+    return (
+        datetime.fromisoformat(moment)
+        .astimezone(timing.zone(schedule.time_zone))
+        .strftime("%Y-%m-%d %H:%M %Z")
+    )
+
+
+def _change(home: Home, name: str, work: Callable[[apsw.Connection, Schedule, Clock], None]) -> Schedule:
+    clock = SystemClock()
+
+    def change(db: apsw.Connection) -> Schedule:
+        found = schedules.find(db, name)
+        work(db, found, clock)
+        return found
+
+    with _opened(home, clock) as database:
+        return database.write_now(change)
+
+
+def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
+    """Read the store; None where there is none yet."""
+    if not home.database.exists():
+        return None
+    with _opened(home, SystemClock()) as database:
+        return database.read_now(work)
+
+
+def _opened(home: Home, clock: Clock) -> closing[Database]:
+    home.ensure()
+    return closing(Database.open(home.database, clock))

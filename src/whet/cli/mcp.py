@@ -1,0 +1,393 @@
+"""`whet mcp`: servers whose tools the agent gets: list, add, remove, test, log in; and Whet as a server.
+
+Only `test`, `add` and `login` reach a server. Keys belong into .env and are named as ${NAME} in a server's
+env and headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import webbrowser
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from whet.cli.output import Column, age, emit_json, styled, table, wrapped
+from whet.cli.wording import printable
+from whet.clock import Clock, SystemClock, iso
+from whet.config.edit import put_part, remove_part
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import McpServer, Settings
+from whet.config.secrets import is_secret_name, load_secrets
+from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.log import mask
+from whet.mcp.kept import Kept, config_digest, forget_kept, read_kept, write_kept
+from whet.mcp.listing import SERVER_NAME, Listing, read_listing
+from whet.mcp.remote import Reach, Remote, check_server
+from whet.tools.guardian import Guardian
+
+_KEY = "mcp.servers"
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """One server as `list` shows it; `tools` None: it was never reached with these settings."""
+
+    name: str
+    kind: str
+    target: str
+    enabled: bool
+    state: str
+    tools: int | None
+    left_out: int = 0
+    known_since: str = ""
+    problem: str = ""
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """What `test` found of one server."""
+
+    name: str
+    ok: bool
+    server: str = ""
+    version: str = ""
+    tools: list[dict[str, Any]] = []
+    left_out: list[dict[str, str]] = []
+    denied: int = 0
+    problem: str = ""
+    hint: str = ""
+    noticed: str = ""
+
+
+@click.group(help="Use MCP servers' tools; be an MCP server yourself.")
+def mcp() -> None:
+    """Group the MCP commands."""
+
+
+def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a configured server's name."""
+    home = ctx.find_object(Home)
+    return [name for name in _servers(home) if name.startswith(incomplete)] if home else []
+
+
+_name = click.argument("name", shell_complete=complete_server)
+
+
+def _settings(home: Home) -> Settings:
+    return load(home, environ=os.environ).settings
+
+
+def _servers(home: Home) -> dict[str, McpServer]:
+    return _settings(home).mcp.servers
+
+
+def _one(home: Home, name: str) -> McpServer:
+    found = _servers(home).get(name)
+    if found is None:
+        raise NotFound(f"there is no MCP server {name!r}", hint="whet mcp list")
+    return found
+
+
+@mcp.command("list")
+@_as_json
+@click.pass_obj
+def list_servers(home: Home, as_json: bool) -> None:
+    """List the configured servers and what is known of their tools; reaches none."""
+    rows = [_row(home, name, server) for name, server in _servers(home).items()]
+    if as_json:
+        return emit_json({"servers": rows})
+    if not rows:
+        return click.echo("no MCP servers; whet mcp add NAME -- COMMAND ARGS, or whet mcp add NAME --url URL")
+    shape = (
+        Column("server"),
+        Column("state"),
+        Column("tools", right=True),
+        Column("known", rank=1),
+        Column("command or url", grows=True, rank=2),
+    )
+    now = SystemClock().now()
+    cells = [
+        (
+            row.name,
+            row.state,
+            "?" if row.tools is None else str(row.tools),
+            age(row.known_since, now) if row.known_since else "-",
+            printable(mask(row.target)),
+        )
+        for row in rows
+    ]
+    click.echo(table(shape, cells))
+    for row in rows:
+        if row.problem:
+            click.echo(wrapped(printable(mask(f"{row.name}: {row.problem}"))))
+
+
+def _row(home: Home, name: str, server: McpServer) -> _Row:
+    target = server.url or " ".join((server.command, *server.args))
+    kind = "http" if server.url else "stdio"
+    try:
+        check_server(name, server)
+    except ConfigError as error:
+        return _Row(name, kind, target, server.enabled, "broken", None, problem=error.message)
+    kept = read_kept(home, name, server)
+    state = "on" if server.enabled else "off"
+    if kept is None:
+        return _Row(name, kind, target, server.enabled, state, None)
+    since = _iso(kept.at_ms)
+    if kept.failure:
+        failed = "failed" if server.enabled else "off"
+        return _Row(name, kind, target, server.enabled, failed, None, known_since=since, problem=kept.failure)
+    listing = read_listing(name, server, kept.tools)
+    return _Row(name, kind, target, server.enabled, state, len(listing.offered), len(listing.left_out), since)
+
+
+def _iso(at_ms: int) -> str:
+    from datetime import UTC, datetime  # noqa: PLC0415 only here
+
+    return iso(datetime.fromtimestamp(at_ms / 1000, UTC))
+
+
+@mcp.command("add", context_settings={"ignore_unknown_options": False})
+@click.argument("name")
+@click.argument("command", nargs=-1)
+@click.option("--url", default="", help="Reach a server over HTTP instead of starting one.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for --url.")
+@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for the command.")
+@click.option("--cwd", default="", help="The folder to start the command in.")
+@click.option("--timeout", "timeout_s", type=float, default=None, help="Seconds that a call may take.")
+@click.option("--allow", multiple=True, metavar="TOOL", help="Only these tools (a name or pattern).")
+@click.option("--deny", multiple=True, metavar="TOOL", help="Not these tools (a name or pattern).")
+@click.option("--no-test", is_flag=True, help="Do not reach it now.")
+@_as_json
+@click.pass_obj
+def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **given: Any) -> None:
+    """Add a server to config.yaml, or replace it, and see what it offers.
+
+    \b
+    whet mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+    whet mcp add tickets --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${TICKETS_TOKEN}'
+    """
+    if not SERVER_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} is no name for a server",
+            hint="at most 30 letters, digits, - and single _ between them",
+        )
+    part = _part(command, given)
+    server = msgspec.convert(part, McpServer)
+    check_server(name, server)
+    _warn_of_secrets(server)
+    replaced = put_part(home, _KEY, name, part)
+    forget_kept(home, name)
+    report = None if no_test else asyncio.run(_test(home, name, server))
+    if as_json:
+        return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": report})
+    click.echo(f"{name} is {'replaced' if replaced else 'added'} in {home.config}")
+    if report is not None:
+        _print(report)
+
+
+def _part(command: Sequence[str], given: dict[str, Any]) -> dict[str, object]:
+    part: dict[str, object] = {}
+    if command:
+        part["command"] = command[0]
+        if command[1:]:
+            part["args"] = list(command[1:])
+    for key in ("url", "cwd", "timeout_s"):
+        if given[key]:
+            part[key] = given[key]
+    for key in ("env", "headers"):
+        if given[key]:
+            part[key] = dict(_pair(text) for text in given[key])
+    for key in ("allow", "deny"):
+        if given[key]:
+            part[key] = list(given[key])
+    return part
+
+
+def _pair(text: str) -> tuple[str, str]:
+    found = re.match(r"([^=:\s]+)\s*[=:]\s*(.*)", text, re.DOTALL)
+    if found is None:
+        raise click.UsageError(f"{text!r} is not NAME=VALUE", click.get_current_context())
+    return found[1], found[2]
+
+
+def _warn_of_secrets(server: McpServer) -> None:
+    for name, value in {**server.env, **server.headers}.items():
+        if "${" not in value and (is_secret_name(name.replace("-", "_")) or name.lower() == "authorization"):
+            click.echo(
+                f"warning: {name} stands in config.yaml as plain text; store it with"
+                f" `whet config set SOME_TOKEN` and write ${{SOME_TOKEN}} instead",
+                err=True,
+            )
+
+
+@mcp.command("remove")
+@_name
+@_as_json
+@click.pass_obj
+def remove(home: Home, name: str, as_json: bool) -> None:
+    """Take a server out of config.yaml, with its login."""
+    _one(home, name)
+    if not remove_part(home, _KEY, name):
+        raise NotFound(f"{name} is not in {home.config}", hint="is it set in WHET_MCP_SERVERS?")
+    forget_kept(home, name)
+    if as_json:
+        return emit_json({"name": name, "removed": True})
+    click.echo(f"{name} is removed; running sessions keep its tools until they end")
+
+
+@mcp.command("test")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_server)
+@_as_json
+@click.pass_obj
+def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
+    """Reach servers (all enabled ones where none is named) and show their tools; exit code 1 on a failure."""
+    servers = {name: _one(home, name) for name in names} or {
+        name: server for name, server in _servers(home).items() if server.enabled
+    }
+    reports = [asyncio.run(_test(home, name, server)) for name, server in servers.items()]
+    if as_json:
+        emit_json({"ok": all(report.ok for report in reports), "servers": reports})
+    elif not reports:
+        click.echo("no MCP servers; whet mcp add brings one")
+    else:
+        for report in reports:
+            _print(report)
+    if not all(report.ok for report in reports):
+        raise click.exceptions.Exit(1)
+
+
+async def _test(home: Home, name: str, server: McpServer) -> _Report:
+    clock: Clock = SystemClock()
+    guardian = Guardian()
+    reach = Reach(home, load_secrets(home, os.environ), clock, guardian)
+    told: list[str] = []
+    remote = Remote(name, server, reach, told.append, lambda _tools: None)
+    try:
+        check_server(name, server)
+        tools = await remote.tools()
+        connection = remote.connection
+        named = connection.server_info if connection else {}
+        about = f"{named.get('name') or ''} {named.get('version') or ''}".strip()
+        noticed = "; ".join([*told, connection.transport.explain() if connection else ""]).strip("; ")
+        listing = read_listing(name, server, tools)
+        return _report(name, listing, about, connection.version if connection else "", noticed)
+    except WhetError as error:
+        kept = Kept(config_digest(server), clock.unix_ms(), failure=mask(error.message))
+        write_kept(home, name, kept)
+        return _Report(name, False, problem=mask(error.message), hint=mask(error.hint))
+    finally:
+        await remote.aclose()
+        guardian.close()
+
+
+def _report(name: str, listing: Listing, about: str, version: str, noticed: str) -> _Report:
+    tools = [
+        {
+            "name": one.spec.name,
+            "own_name": one.own_name,
+            "description": one.spec.description,
+            "read_only": one.hints.read_only,
+            "destructive": one.hints.destructive,
+        }
+        for one in listing.offered
+    ]
+    left_out = [{"own_name": one.own_name, "reason": one.reason} for one in listing.left_out]
+    return _Report(name, True, about, version, tools, left_out, listing.denied, noticed=mask(noticed))
+
+
+def _print(report: _Report) -> None:
+    if not report.ok:
+        click.echo(f"{styled(report.name, 'bold')}: {printable(report.problem)}")
+        if report.hint:
+            click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
+        return
+    count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
+    about = printable(report.server) or "(no name)"
+    click.echo(f"{styled(report.name, 'bold')}: ok, {about}, protocol {report.version}, {count}")
+    for tool in report.tools:
+        claims = [word for key, word in _CLAIMS.items() if tool[key]]
+        claimed = f" (says: {', '.join(claims)})" if claims else ""
+        first = (str(tool["description"]).splitlines() or [""])[0]
+        click.echo(wrapped(printable(f"{tool['name']}{claimed}  {first}"), indent=2))
+    for one in report.left_out:
+        click.echo(wrapped(printable(f"left out: {one['own_name']}: {one['reason']}"), indent=2))
+    if report.denied:
+        click.echo(f"  {report.denied} more, which your settings leave out")
+    if report.noticed:
+        click.echo(wrapped(printable(f"noticed: {report.noticed}"), indent=2))
+
+
+_CLAIMS = {"read_only": "only reads", "destructive": "may destroy"}
+
+
+@mcp.command("login")
+@_name
+@click.option("--client-id", default="", help="A client registered with the authorization server.")
+@click.option("--client-secret-env", default="", metavar="NAME", help="The variable with its secret.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--wait", "wait_s", default=300.0, show_default=True, help="Seconds to wait for you.")
+@_as_json
+@click.pass_obj
+def login(
+    home: Home, name: str, client_id: str, client_secret_env: str, no_browser: bool, **rest: Any
+) -> None:
+    """Log in at a server: prints an address to open; the answer comes back to this machine."""
+    from whet.mcp import login as keeping  # noqa: PLC0415 httpx2 costs 30 ms; no other command needs it
+    from whet.mcp import oauth  # noqa: PLC0415
+
+    server = _one(home, name)
+    if not server.url:
+        raise ConfigError(f"{name} is started by a command, so there is nothing to log in to")
+    secrets = load_secrets(home, os.environ)
+    client = oauth.Client(client_id, secrets.get(client_secret_env, "") if client_secret_env else "")
+
+    def show(address: str) -> None:
+        click.echo(f"Open this address to log in at {name}:\n\n{address}\n", err=rest["as_json"])
+        if not no_browser and os.environ.get("DISPLAY"):
+            webbrowser.open(address)
+
+    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, rest["wait_s"])
+    tokens = asyncio.run(work)
+    if tokens is not None:
+        keeping.write_tokens(home, name, tokens)
+    if rest["as_json"]:
+        return emit_json(
+            {"name": name, "logged_in": tokens is not None, "scope": tokens.scope if tokens else ""}
+        )
+    click.echo(f"logged in at {name}; whet mcp test {name}" if tokens else f"{name} wants no login")
+
+
+@mcp.command("logout")
+@_name
+@click.pass_obj
+def logout(home: Home, name: str) -> None:
+    """Forget the login at a server."""
+    from whet.mcp.login import tokens_path  # noqa: PLC0415 as above
+
+    _one(home, name)
+    path = tokens_path(home, name)
+    click.echo(f"{name}: logged out" if path.exists() else f"{name}: there was no login")
+    path.unlink(missing_ok=True)
+
+
+@mcp.command("serve")
+@click.option("--no-ask", is_flag=True, help="Offer only reading, not the agent.")
+@click.option(
+    "--workspace", type=click.Path(exists=True, file_okay=False), default=None, help="The agent's folder."
+)
+@click.pass_obj
+def serve(home: Home, no_ask: bool, workspace: str | None) -> None:
+    """Be an MCP server on stdin and stdout: search sessions, read memory and skills, ask the agent.
+
+    \b
+    {"mcpServers": {"whet": {"command": "whet", "args": ["mcp", "serve"]}}}
+    """
+    from whet.cli.mcp_serve import run  # noqa: PLC0415 only this command runs an agent
+
+    run(home, {"tools.workspace": workspace} if workspace else {}, asks=not no_ask)

@@ -1,0 +1,207 @@
+"""`whet serve`: the API and the dashboard, and the tokens that open them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import click
+
+from whet import log
+from whet.cli.launch import ChatOptions, load_settings, workspace_of
+from whet.cli.output import Column, age, emit_json, table
+from whet.cli.wording import printable
+from whet.clock import SystemClock, iso
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, WhetError
+from whet.serve import tokens
+from whet.store import api
+from whet.store.database import Database
+
+T = TypeVar("T")
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="Examples: whet serve   ·   whet serve --web   ·   whet serve token create laptop",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=6090, show_default=True, help="The port; 0 takes any.")
+@click.option("--web", is_flag=True, help="The dashboard too.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name that may be in Host."
+)
+@click.option(
+    "--public-url", default="", metavar="URL", help="Where people reach it, if not on this machine."
+)
+@click.option("--workspace", default="", metavar="DIR", help="The folder that the agent works in.")
+@click.option("--provider", default=None, help="As in `whet chat`.")
+@click.option("--model", default=None, help="As in `whet chat`.")
+@click.option("--base-url", default=None, help="As in `whet chat`.")
+@click.option("--api-key-env", default=None, help="As in `whet chat`.")
+@click.option(
+    "--approvals", type=click.Choice(["ask", "auto", "deny"]), default=None, help="As in `whet chat`."
+)
+@click.option(
+    "--answer-wait",
+    "answer_wait_s",
+    type=click.FloatRange(0),
+    default=300.0,
+    show_default=True,
+    help="Seconds that a question waits for the owner's answer; then it is a denial.",
+)
+@click.option(
+    "--drain",
+    "drain_s",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="Seconds at the end.",
+)
+@click.pass_context
+def serve(ctx: click.Context, **options: Any) -> None:
+    """Serve the OpenAI-compatible API, sessions with their events, and with --web the dashboard."""
+    if ctx.invoked_subcommand is None:
+        _serve(ctx.obj, options)
+
+
+@serve.group()
+def token() -> None:
+    """Make, list and revoke the tokens that programs call with."""
+
+
+@token.command("create")
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["chat", "owner"]),
+    default="chat",
+    show_default=True,
+    help="chat converses in its own sessions; owner may do everything, approvals included.",
+)
+@_as_json
+@click.pass_obj
+def create(home: Home, name: str, role: Any, as_json: bool) -> None:
+    """Make a token for NAME (a program, a device) and print it, this once."""
+    row, secret = _change(home, lambda db: tokens.make(db, name, role, SystemClock()))
+    if as_json:
+        return emit_json({"id": row.id, "name": row.name, "role": row.role, "token": secret})
+    click.echo(secret)
+
+
+@token.command("list")
+@_as_json
+@click.pass_obj
+def list_(home: Home, as_json: bool) -> None:
+    """List tokens; their secrets are nowhere."""
+    rows = _change(home, api.all_tokens)
+    if as_json:
+        return emit_json({"tokens": rows})
+    if not rows:
+        return click.echo(
+            "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
+        )
+    now = SystemClock().now()
+    shape = [
+        Column("id", rank=2),
+        Column("name", grows=True),
+        Column("role"),
+        Column("made", rank=1),
+        Column("state"),
+    ]
+    cells = [
+        [row.id, printable(row.name), row.role, age(row.created, now), "revoked" if row.revoked else "in use"]
+        for row in rows
+    ]
+    click.echo(table(shape, cells))
+
+
+@token.command("revoke")
+@click.argument("name")
+@_as_json
+@click.pass_obj
+def revoke(home: Home, name: str, as_json: bool) -> None:
+    """Take the token NAME (or its id) back: calls end at once, streams within seconds."""
+    row = _change(home, lambda db: api.revoke_token(db, name, iso(SystemClock().now())))
+    emit_json({"revoked": row}) if as_json else click.echo(f"revoked {printable(row.name)} ({row.role})")
+
+
+def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:
+    home.ensure()
+    database = Database.open(home.database, SystemClock())
+    try:
+        return database.write_now(work)
+    finally:
+        database.close()
+
+
+def _serve(home: Home, options: dict[str, Any]) -> None:
+    # The server's modules cost more than all other commands together, and only this one needs them.
+    from whet.app.build import App  # noqa: PLC0415
+    from whet.app.hosted import Hosted  # noqa: PLC0415
+    from whet.app.people import Switchboard  # noqa: PLC0415
+    from whet.serve.run import Listening  # noqa: PLC0415
+    from whet.serve.run import serve as run  # noqa: PLC0415
+    from whet.serve.site import Pace  # noqa: PLC0415
+
+    listening = Listening(
+        host=options["host"],
+        port=options["port"],
+        hosts=options["hosts"],
+        public_url=options["public_url"],
+        has_web=options["web"],
+        drain_s=options["drain_s"],
+    )
+    flags = {
+        "model.provider": options["provider"],
+        "model.model": options["model"],
+        "model.base_url": options["base_url"],
+        "model.api_key_env": options["api_key_env"],
+        "approval.mode": options["approvals"],
+        "tools.workspace": options["workspace"] or None,
+    }
+    settings = load_settings(ChatOptions(home, flags), None)
+    workspace = workspace_of(settings)
+    if not workspace.is_dir():
+        raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
+    home.ensure()
+    log.start(home.logs)
+
+    async def go() -> None:
+        people = Switchboard()
+        app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
+        hosted = Hosted(app, people)
+        try:
+            made = tokens.make_first(app.database, home, app.clock)
+            pace = Pace(answer_wait_s=options["answer_wait_s"])
+            await run(hosted, listening, pace, lambda port: _ready(listening, port, made, workspace))
+        finally:
+            await hosted.aclose()
+            await app.reviews.leave()
+            await app.aclose()
+
+    try:
+        asyncio.run(go())
+    except* WhetError as group:
+        raise group.exceptions[0] from None
+
+
+def _ready(listening: Any, port: int, made: Path | None, workspace: Path) -> None:
+    host = f"[{listening.host}]" if ":" in listening.host else listening.host
+    click.echo(f"OpenAI base URL: http://{host}:{port}/v1   (model: whet)")
+    if listening.has_web:
+        click.echo(f"dashboard:       {listening.public_url or f'http://{host}:{port}'}")
+    click.echo(f"working in:      {workspace}")
+    if made is not None:
+        click.echo(f"made a first token: {made}")
+    if listening.host not in _LOCAL:
+        click.echo("note: others can reach this; put TLS in front of it, or tokens travel readably", err=True)
+    sys.stdout.flush()

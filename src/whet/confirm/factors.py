@@ -1,0 +1,146 @@
+"""Second factors of people who approve: time-based one-time codes (TOTP, RFC 6238: SHA-1, 30 s, six digits).
+
+A code is for one decision: its time step and all before it are used up in the transaction that counts the
+vote. Wrong codes are counted there too, and each one from the fifth on makes its person wait longer. The
+secret is stored sealed with a key that only the service's signing key gives, so a copy of the database alone
+makes no codes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from base64 import b32decode, b32encode
+from urllib.parse import quote
+
+import apsw
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from whet.confirm.keys import SigningKey
+from whet.confirm.ledger import Tx
+from whet.contract.errors import NotFound
+
+STEP_S = 30
+_DRIFT_STEPS = 1
+_SECRET_BYTES, _NONCE_BYTES = 20, 12
+_FREE_TRIES, _LONGEST_WAIT_S = 5, 3600.0
+
+
+class Enrolment(msgspec.Struct, frozen=True):
+    """What a person's authenticator app needs, once: the secret as it is typed in, and as a link."""
+
+    secret: str
+    uri: str
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What came of a code: `problem` is "" where it was right."""
+
+    problem: str = ""
+    retry_after_s: float = 0.0
+
+
+def code_at(secret: bytes, step: int) -> str:
+    """Give the six digits for a time step (RFC 4226's truncation of RFC 6238's counter)."""
+    mac = hmac.new(secret, step.to_bytes(8, "big"), hashlib.sha1).digest()
+    at = mac[-1] & 15
+    number = int.from_bytes(mac[at : at + 4], "big") & 0x7FFFFFFF
+    return f"{number % 1_000_000:06d}"
+
+
+def enrol(tx: Tx, name: str, *, by: str) -> Enrolment:
+    """Give a principal a second factor, in place of the one it may have had."""
+    secret = os.urandom(_SECRET_BYTES)
+    sealed = _seal(tx.key, name, secret)
+    tx.connection.execute(
+        "INSERT OR REPLACE INTO second_factors VALUES (?, ?, ?, 0, 0, 0)", (name, sealed, tx.now_s)
+    )
+    tx.record("factor_enrolled", principal=by, data={"name": name})
+    text = b32encode(secret).decode().rstrip("=")
+    label = quote(f"whet confirm:{name}")
+    return Enrolment(text, f"otpauth://totp/{label}?secret={text}&issuer=whet%20confirm")
+
+
+def remove(tx: Tx, name: str, *, by: str) -> None:
+    """Take a principal's second factor away. Raises NotFound."""
+    tx.connection.execute("DELETE FROM second_factors WHERE name = ?", (name,))
+    if not tx.connection.changes():
+        raise NotFound(f"{name} has no second factor", hint="whet confirm token list")
+    tx.record("factor_removed", principal=by, data={"name": name})
+
+
+def names(db: apsw.Connection) -> set[str]:
+    """Who has a second factor."""
+    return {str(row[0]) for row in db.execute("SELECT name FROM second_factors")}
+
+
+def use(tx: Tx, name: str, code: str, request_id: str) -> Tried:
+    """Use a code up, or count it as wrong and say why."""
+    row = tx.connection.execute(
+        "SELECT sealed, last_step, failures, failed_at FROM second_factors WHERE name = ?", (name,)
+    ).fetchone()
+    if row is None:
+        return Tried(f"{name} has no second factor yet: whet confirm token enrol --name {name}")
+    sealed, last_step, failures, failed_at = row
+    wait_s = failed_at + _pause_s(failures) - tx.now_s
+    if wait_s > 0:
+        return Tried(f"too many wrong codes: wait {wait_s:.0f} s", wait_s)
+    if not code:
+        return Tried("it takes the six digits of your second factor, too")
+    step = _step_of(_unseal(tx.key, name, sealed), "".join(code.split()), tx.now_s)
+    if step is not None and step > last_step:
+        tx.connection.execute(
+            "UPDATE second_factors SET last_step = ?, failures = 0 WHERE name = ?", (step, name)
+        )
+        return Tried()
+    why = "wrong" if step is None else "used before"
+    tx.connection.execute(
+        "UPDATE second_factors SET failures = ?, failed_at = ? WHERE name = ?", (failures + 1, tx.now_s, name)
+    )
+    tx.record("factor_failed", request_id, name, data={"why": why})
+    said = "this code was used before: wait for the next one" if step else "this code is wrong"
+    return Tried(said, max(0.0, _pause_s(failures + 1)))
+
+
+def _pause_s(failures: int) -> float:
+    """How long nobody may try after so many wrong codes in a row."""
+    if failures < _FREE_TRIES:
+        return 0.0
+    return min(60.0 * 2 ** min(failures - _FREE_TRIES, 10), _LONGEST_WAIT_S)
+
+
+def _step_of(secret: bytes, code: str, now_s: float) -> int | None:
+    """Give the step that a code is of, within one step of clock drift; the newest where it fits several."""
+    here = int(now_s) // STEP_S
+    found = None
+    for step in range(here - _DRIFT_STEPS, here + _DRIFT_STEPS + 1):
+        if hmac.compare_digest(code_at(secret, step).encode(), code.encode()):
+            found = step
+    return found
+
+
+def _box(key: SigningKey) -> AESGCM:
+    # A signature is as secret as its key and always the same: a key of its own for what is sealed.
+    return AESGCM(hashlib.sha256(key.sign(b"whet-factors/1")).digest())
+
+
+def _seal(key: SigningKey, name: str, secret: bytes) -> bytes:
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + _box(key).encrypt(nonce, secret, name.encode())
+
+
+def _unseal(key: SigningKey, name: str, sealed: bytes) -> bytes:
+    try:
+        return _box(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
+    except InvalidTag:
+        # Sealed with another signing key: no code can be right until the person enrols again.
+        return os.urandom(_SECRET_BYTES)
+
+
+def secret_of(text: str) -> bytes:
+    """Read a secret as it is typed into an app. Raises ValueError."""
+    plain = "".join(text.split()).upper()
+    return b32decode(plain + "=" * (-len(plain) % 8))

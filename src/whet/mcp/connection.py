@@ -1,0 +1,218 @@
+"""JSON-RPC with one MCP server: calls with their answers, what the server asks, and the handshake.
+
+A server may ask for three things of a host: a ping is answered; a question to the person (elicitation) and
+a request to the model (sampling) are refused in words. It does not know how messages travel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from importlib.metadata import version as version_of
+from typing import Any, cast
+
+import msgspec
+
+from whet.contract.errors import ToolError, ToolTimeout
+from whet.mcp.transport import ServerFailed, Transport
+from whet.rpc import METHOD_NOT_FOUND, VERSIONS
+
+log = logging.getLogger("whet.mcp")
+_REFUSED = {
+    "sampling/createMessage": "this host does not let servers use its model (sampling)",
+    "elicitation/create": "this host does not let servers ask its person questions (elicitation)",
+    "roots/list": "this host shows servers no folders (roots)",
+}
+_PAGES = 50
+_GOODBYE_S = 2.0
+
+
+class RpcFailed(ToolError):
+    """The server answered a call with an error; `code` is JSON-RPC's."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Hears(msgspec.Struct, frozen=True):
+    """Who is told what a server does on its own: that its tools changed, what it asked and was refused,
+    that it is gone."""
+
+    tools_changed: Callable[[], None]
+    refused: Callable[[str], None]
+    gone: Callable[[ToolError], None]
+
+
+class Connection:
+    """One conversation with a server, from `open` to `aclose`."""
+
+    def __init__(self, name: str, transport: Transport, hears: Hears) -> None:
+        self.name = name
+        self.transport = transport
+        self.server_info: dict[str, Any] = {}
+        self.version = ""
+        self.failure: ToolError | None = None
+        self._hears = hears
+        self._next_id = 0
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._replies: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Start the transport and shake hands. Raises ServerFailed."""
+        await self.transport.start(self._received, self._ended)
+        hello = {
+            "protocolVersion": VERSIONS[0],
+            "capabilities": {},
+            "clientInfo": {"name": "whet", "version": version_of("whet")},
+        }
+        try:
+            answer = await self.request("initialize", hello)
+        except RpcFailed as error:
+            raise ServerFailed(
+                f"the MCP server {self.name} refused the handshake: {error.message}"
+            ) from error
+        version = str(answer.get("protocolVersion"))
+        if version not in VERSIONS:
+            raise ServerFailed(
+                f"the MCP server {self.name} speaks protocol version {version[:40]!r},"
+                f" which is not known here (known: {', '.join(VERSIONS)})",
+                hint="update the server or Whet",
+            )
+        self.version = version
+        info: object = answer.get("serverInfo")
+        self.server_info = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
+        self.transport.speaks(version)
+        await self.notify("notifications/initialized", {})
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Call a method and give its result. Raises RpcFailed, ServerFailed. A cancel tells the server."""
+        if self.failure is not None:
+            raise self.failure
+        self._next_id += 1
+        call_id = self._next_id
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[call_id] = answer
+        body = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
+        try:
+            await self.transport.send(msgspec.json.encode(body), answer)
+            return self._result(await answer)
+        except asyncio.CancelledError:
+            if method != "initialize" and not self._is_closed:
+                await self._call_off(call_id)
+            raise
+        finally:
+            self._waiting.pop(call_id, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # or asyncio complains of one that nobody read
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification. Raises ServerFailed."""
+        body = {"jsonrpc": "2.0", "method": method, "params": params}
+        await self.transport.send(msgspec.json.encode(body), None)
+
+    async def list_tools(self) -> list[object]:
+        """Give the server's tools as it describes them, all pages. Raises RpcFailed, ServerFailed."""
+        found: list[object] = []
+        seen: set[str] = set()
+        cursor = ""
+        for _ in range(_PAGES):
+            page = await self.request("tools/list", {"cursor": cursor} if cursor else {})
+            tools: object = page.get("tools")
+            if not isinstance(tools, list):
+                raise ServerFailed(f"the MCP server {self.name} answered tools/list without a list of tools")
+            found += cast("list[object]", tools)
+            cursor = str(page.get("nextCursor") or "")
+            if not cursor or cursor in seen:
+                break
+            seen.add(cursor)
+        return found
+
+    async def is_alive(self, timeout_s: float) -> bool:
+        """Whether the server answers a ping in time; an error is an answer too."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.request("ping", {})
+        except RpcFailed:
+            return True
+        except (TimeoutError, ToolError):
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        """End the conversation and let the server go."""
+        self._is_closed = True
+        for task in self._replies:
+            task.cancel()
+        self._fail(ServerFailed(f"the connection to the MCP server {self.name} was closed"))
+        await self.transport.aclose()
+
+    async def _call_off(self, call_id: int) -> None:
+        with contextlib.suppress(TimeoutError, ToolError):
+            async with asyncio.timeout(_GOODBYE_S):
+                params = {"requestId": call_id, "reason": "cancelled"}
+                await asyncio.shield(self.notify("notifications/cancelled", params))
+
+    def _result(self, message: dict[str, Any]) -> dict[str, Any]:
+        error: object = message.get("error")
+        if error is not None:
+            told = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
+            code = told.get("code")
+            text = str(told.get("message") or "no reason given")[:2_000]
+            raise RpcFailed(text, code if isinstance(code, int) else 0)
+        result: object = message.get("result")
+        if not isinstance(result, dict):
+            raise ServerFailed(f"the MCP server {self.name} answered with {type(result).__name__}, no object")
+        return cast("dict[str, Any]", result)
+
+    def _received(self, message: dict[str, Any]) -> None:
+        if "whet/too_large" in message:
+            self._fail_waiting(ToolError(f"the MCP server {self.name} sent {message['whet/too_large']}"))
+            return
+        method, call_id = message.get("method"), message.get("id")
+        if method is None:
+            answer = self._waiting.get(call_id) if isinstance(call_id, int) else None
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+            return
+        if call_id is not None:
+            task = asyncio.create_task(self._reply(str(method), call_id))
+            self._replies.add(task)
+            task.add_done_callback(self._replies.discard)
+        elif method == "notifications/tools/list_changed":
+            self._hears.tools_changed()
+
+    async def _reply(self, method: str, call_id: object) -> None:
+        body: dict[str, Any] = {"jsonrpc": "2.0", "id": call_id}
+        if method == "ping":
+            body["result"] = {}
+        else:
+            reason = _REFUSED.get(method, f"this host has no method {method[:80]}")
+            body["error"] = {"code": METHOD_NOT_FOUND, "message": reason}
+            if method in _REFUSED and method != "roots/list":
+                self._hears.refused(method)
+        with contextlib.suppress(ToolError):
+            await self.transport.send(msgspec.json.encode(body), None)
+
+    def _ended(self, failure: ToolError) -> None:
+        self._fail(failure)
+        if not self._is_closed:
+            self._hears.gone(failure)
+
+    def _fail(self, failure: ToolError) -> None:
+        if self.failure is None:
+            self.failure = failure
+        self._fail_waiting(self.failure)
+
+    def _fail_waiting(self, failure: ToolError) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(failure)
+
+
+def late(name: str, doing: str, limit_s: float) -> ToolTimeout:
+    """Say that a server did not answer in time."""
+    return ToolTimeout(f"the MCP server {name} did not {doing} within {limit_s:g} s")

@@ -1,0 +1,254 @@
+"""An MCP server over streamable HTTP: each message a POST, answered with JSON or a stream of events.
+
+Redirects are not followed, so that no header travels to another host. A stream that is cut before the answer
+is taken up again where the server gave its events ids, else the call's outcome is unknown. There is no
+standing stream: what a server says outside of calls is not heard. Loaded at the first server with a url.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from whet.contract.errors import WireError
+from whet.log import mask
+from whet.mcp.login import Login
+from whet.mcp.remote import Reach
+from whet.mcp.transport import (
+    LARGEST_MESSAGE_BYTES,
+    Ended,
+    LoginNeeded,
+    Received,
+    ServerFailed,
+    SessionLost,
+)
+from whet.providers.sse import SseParser
+
+_CONNECT_S = 10.0
+_SILENCE_S = 300.0
+_RESUMES = 3
+_RESUME_PAUSE_S = 0.5
+_ERROR_BYTES = 4_000
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+Waiting = asyncio.Future[dict[str, Any]]
+
+
+class HttpTransport:
+    """One session with a server at a URL. `headers` go out with every request to it."""
+
+    def __init__(self, name: str, url: str, headers: Mapping[str, str], reach: Reach) -> None:
+        self._name = name
+        self._url = url
+        self._headers = dict(headers)
+        self._session_id = ""
+        self._version = ""
+        self._received: Received = lambda _message: None
+        local = urlsplit(url).hostname in _LOOPBACK
+        limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
+        self._http = httpx2.AsyncClient(timeout=limits, follow_redirects=False, trust_env=not local)
+        self._login = Login(name, url, reach, self._http)
+
+    async def start(self, received: Received, ended: Ended) -> None:
+        """Nothing is sent before the first message."""
+        del ended
+        self._received = received
+        if urlsplit(self._url).scheme not in ("http", "https") or not urlsplit(self._url).hostname:
+            raise ServerFailed(f"the MCP server {self._name} has the url {self._url[:200]!r}, which is none")
+
+    def speaks(self, version: str) -> None:
+        """Name the version in every request from now on."""
+        self._version = version
+
+    def explain(self) -> str:
+        """Nothing is known beyond what each failure says."""
+        return ""
+
+    async def send(self, message: bytes, answer: Waiting | None) -> None:
+        """Post a message and read on until its answer has come. Raises ServerFailed."""
+        try:
+            await self._post(message, answer, is_second=False)
+        except (httpx2.TransportError, httpx2.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:
+            raise self._unreachable(error) from error
+        except WireError as error:
+            raise ServerFailed(f"the MCP server {self._name}: {error.message}") from error
+
+    async def aclose(self) -> None:
+        """Tell the server that the session is over, and close the connections."""
+        with contextlib.suppress(TimeoutError, httpx2.HTTPError, OSError):
+            if self._session_id:
+                async with asyncio.timeout(2.0):
+                    await self._http.delete(self._url, headers=await self._all_headers())
+        await self._http.aclose()
+
+    async def _post(self, message: bytes, answer: Waiting | None, *, is_second: bool) -> None:
+        headers = await self._all_headers()
+        headers["content-type"] = "application/json"
+        async with self._http.stream("POST", self._url, content=message, headers=headers) as response:
+            if response.status_code == 401 and not is_second and await self._login.renewed():
+                again = True
+            else:
+                again = False
+                await self._read(response, answer)
+        if again:
+            await self._post(message, answer, is_second=True)
+
+    async def _all_headers(self) -> dict[str, str]:
+        headers = {"accept": "application/json, text/event-stream", "user-agent": "whet"}
+        if self._session_id:
+            headers["mcp-session-id"] = self._session_id
+        if self._version:
+            headers["mcp-protocol-version"] = self._version
+        token = await self._login.token()
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        return {**headers, **self._headers}
+
+    async def _read(self, response: httpx2.Response, answer: Waiting | None) -> None:
+        if response.status_code >= 300:
+            raise await self._refusal(response)
+        self._session_id = response.headers.get("mcp-session-id") or self._session_id
+        if answer is None:
+            return
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/event-stream":
+            await self._follow(response, answer)
+        elif kind == "application/json":
+            self._take(await self._body(response))
+        else:
+            what = "HTML" if "html" in kind else kind or "no content type"
+            raise ServerFailed(
+                f"the MCP server {self._name} answered with {what}, which is no MCP",
+                hint=f"is {self._url} the address of its MCP endpoint?",
+            )
+        if not answer.done():
+            raise ServerFailed(
+                f"the MCP server {self._name} ended its answer without a result",
+                hint="whether it did what was asked is unknown",
+            )
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > LARGEST_MESSAGE_BYTES:
+                raise ServerFailed(
+                    f"the MCP server {self._name} sent an answer of more than {LARGEST_MESSAGE_BYTES:,} bytes"
+                )
+        return bytes(body)
+
+    async def _follow(self, response: httpx2.Response, answer: Waiting) -> None:
+        """Read events until the answer has come; a cut stream is taken up again where the server lets us."""
+        place = _Place()
+        with contextlib.suppress(httpx2.TransportError):  # a cut; below it is taken up again
+            await self._events(response, answer, place)
+        for _ in range(_RESUMES):
+            if answer.done() or not place.last_id:
+                return
+            await asyncio.sleep(_RESUME_PAUSE_S)
+            headers = {**await self._all_headers(), "last-event-id": place.last_id}
+            with contextlib.suppress(httpx2.TransportError):
+                async with self._http.stream("GET", self._url, headers=headers) as resumed:
+                    if resumed.status_code != 200:
+                        return
+                    await self._events(resumed, answer, place)
+
+    async def _events(self, response: httpx2.Response, answer: Waiting, place: _Place) -> None:
+        """Hand over each event's message until the answer has come, and keep the last event's id."""
+        parser, size = SseParser(), 0
+        async for chunk in response.aiter_bytes():
+            events = parser.feed(chunk)
+            size = 0 if events else size + len(chunk)
+            if size > LARGEST_MESSAGE_BYTES:
+                raise ServerFailed(
+                    f"the MCP server {self._name} sent more than {LARGEST_MESSAGE_BYTES:,} bytes in one event"
+                )
+            for _, data in events:
+                if data:
+                    self._take(data)
+            place.last_id = parser.last_id or place.last_id
+            if answer.done():
+                return
+
+    def _take(self, data: bytes) -> None:
+        try:
+            read: object = msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            begin = mask(data[:80].decode("utf-8", "replace"))
+            raise ServerFailed(f"the MCP server {self._name} sent what is no JSON: {begin!r}") from error
+        for one in cast("list[object]", read) if isinstance(read, list) else [read]:
+            if isinstance(one, dict):
+                self._received(cast("dict[str, Any]", one))
+
+    async def _refusal(self, response: httpx2.Response) -> ServerFailed:
+        status, server = response.status_code, f"the MCP server {self._name}"
+        if status == 401:
+            return LoginNeeded(
+                f"{server} wants a login", hint=f"whet mcp login {self._name}, or a header with a key"
+            )
+        if status == 404 and self._session_id:
+            self._session_id = ""
+            return SessionLost(f"{server} no longer knows this session")
+        if 300 <= status < 400:
+            place = response.headers.get("location", "")[:200]
+            return ServerFailed(
+                f"{server} sends on to {place or 'another address'}, which is not followed",
+                hint="set its url to that address if it is right",
+            )
+        said = _said(await self._first_bytes(response))
+        hints = {
+            403: "the login or key lacks the right to this",
+            404: f"is {self._url} the address of its MCP endpoint?",
+            405: "it may speak only the old HTTP+SSE transport, which is not supported",
+        }
+        hint = hints.get(
+            status, "it may be down; whether it did what was asked is unknown" if status >= 500 else ""
+        )
+        return ServerFailed(f"{server} answered HTTP {status}{said}", hint=hint)
+
+    async def _first_bytes(self, response: httpx2.Response) -> bytes:
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) >= _ERROR_BYTES:
+                break
+        return body[:_ERROR_BYTES]
+
+    def _unreachable(self, error: Exception) -> ServerFailed:
+        where = urlsplit(self._url).netloc.rpartition("@")[2]
+        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+            return ServerFailed(
+                f"the MCP server {self._name} can't be reached at {where}",
+                hint="is it running? check its url",
+            )
+        reason = str(error).partition("\n")[0][:160] or type(error).__name__
+        return ServerFailed(
+            f"the connection to the MCP server {self._name} broke ({mask(reason)})",
+            hint="whether it did what was asked is unknown",
+        )
+
+
+class _Place(msgspec.Struct):
+    """How far a stream was read."""
+
+    last_id: str = ""
+
+
+def _said(body: bytes) -> str:
+    """Give what an error's body says, in a few words; nothing of HTML."""
+    try:
+        read: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        text = body.decode("utf-8", "replace").strip()
+        return "" if not text or text.startswith("<") else f": {mask(' '.join(text.split())[:200])}"
+    found: object = read
+    for key in ("error", "error_description", "message", "detail"):
+        if isinstance(found, dict) and key in found:
+            found = cast("dict[str, object]", found)[key]
+    return f": {mask(found[:200])}" if isinstance(found, str) else ""

@@ -1,0 +1,72 @@
+"""What each server's tools were when last asked, kept in the home, so that a session can begin without it.
+
+A list belongs to the settings that it was made with: another command or address makes it void. A failed first
+contact is kept for a while too, so that a broken server holds up one start and not each. A file that can't be
+read counts as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.config import files
+from whet.config.paths import Home
+from whet.config.schema import McpServer
+from whet.contract.errors import WhetError
+
+_LARGEST_BYTES = 8 * 1024 * 1024
+RETRY_AFTER_MS = 5 * 60 * 1000
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A server's list as it came, or why there is none: `failure` with the time it happened."""
+
+    config: str
+    at_ms: int
+    tools: list[Any] = []
+    server: str = ""
+    version: str = ""
+    failure: str = ""
+
+
+def config_digest(settings: McpServer) -> str:
+    """Give what identifies the server that these settings reach."""
+    what = (settings.command, settings.args, settings.env, settings.cwd, settings.url, settings.headers)
+    return hashlib.sha256(msgspec.json.encode(what, order="sorted")).hexdigest()[:32]
+
+
+def folder(home: Home) -> Path:
+    """Give where lists and logins of servers are kept."""
+    return home.root / "mcp"
+
+
+def read_kept(home: Home, name: str, settings: McpServer) -> Kept | None:
+    """Give what is kept of the server that `settings` reach; None for nothing."""
+    try:
+        path = folder(home) / f"{name}.json"
+        if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
+            return None
+        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return None
+    return kept if kept.config == config_digest(settings) else None
+
+
+def write_kept(home: Home, name: str, kept: Kept) -> bool:
+    """Keep it; False where the home can't be written, which only costs the next start a contact."""
+    try:
+        home.ensure()
+        files.replace(folder(home) / f"{name}.json", msgspec.json.encode(kept).decode(), mode=0o600)
+    except WhetError:
+        return False
+    return True
+
+
+def forget_kept(home: Home, name: str) -> None:
+    """Remove what is kept of a server, its login included."""
+    for path in (folder(home) / f"{name}.json", folder(home) / f"{name}.login.json"):
+        path.unlink(missing_ok=True)

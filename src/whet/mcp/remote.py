@@ -1,0 +1,277 @@
+"""One configured server: started at its first use, started anew after it broke, asked what its tools are.
+
+After a failure the next call starts it again, each time after a longer pause. What happens to a server
+without a call (it ended, changed its tools, asked for something) is told in one line. It knows no sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet import log as masking
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import McpServer
+from whet.contract.errors import ConfigError, ToolError
+from whet.mcp.connection import Connection, Hears, RpcFailed, late
+from whet.mcp.kept import Kept, config_digest, write_kept
+from whet.mcp.stdio import Launch, StdioTransport, server_environment
+from whet.mcp.transport import ServerFailed, SessionLost, Transport
+from whet.rpc import METHOD_NOT_FOUND
+from whet.tools.guardian import Guardian
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_LONGEST_PAUSE_S = 60.0
+_WAITED_FOR_S = 4.0
+_PING_S = 5.0
+_REFUSED = {
+    "sampling/createMessage": "asked to use your model; refused",
+    "elicitation/create": "asked to put a question to you; refused",
+}
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off."""
+
+    home: Home
+    secrets: Mapping[str, str]
+    clock: Clock
+    guardian: Guardian
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+
+class Remote:
+    """A server by its settings. `told` gets what the person should see, `listed` each list that is new."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServer,
+        reach: Reach,
+        told: Callable[[str], None],
+        listed: Callable[[list[Any]], None],
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.connection: Connection | None = None
+        self._reach = reach
+        self._told = told
+        self._listed = listed
+        self._tools: list[Any] | None = None
+        self._lock = asyncio.Lock()
+        self._failures = 0
+        self._failed_s = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def tools(self) -> list[Any]:
+        """Reach the server and give its list. Raises ToolError."""
+        await self._connected()
+        return self._tools or []
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool, twice where the server no longer knew us; give its result. Raises ToolError."""
+        params = {"name": tool, "arguments": arguments}
+        try:
+            return await self._ask(await self._connected(), params)
+        except SessionLost:
+            return await self._ask(await self._connected(), params)
+
+    async def _ask(self, connection: Connection, params: Mapping[str, Any]) -> dict[str, Any]:
+        limit = asyncio.timeout(self.settings.timeout_s)
+        try:
+            async with limit:
+                result = await connection.request("tools/call", dict(params))
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            self._later(self._check(connection))
+            failure = late(self.name, "answer", self.settings.timeout_s)
+            failure.hint = "whether it did what was asked is unknown; its setting is timeout_s"
+            raise failure from error
+        except SessionLost:
+            await self._drop(connection)
+            raise
+        except ServerFailed as error:
+            if error.hint:
+                raise
+            raise ServerFailed(error.message, hint="whether it did what was asked is unknown") from error
+        self._failures = 0
+        return result
+
+    async def aclose(self) -> None:
+        """Let the server go."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def _connected(self) -> Connection:
+        async with self._lock:
+            current = self.connection
+            if current is not None:
+                if current.failure is None:
+                    return current
+                await self._drop(current)
+            await self._wait_turn()
+            connection = Connection(self.name, self._transport(), self._hears())
+            try:
+                tools = await self._open(connection)
+            except BaseException as error:
+                if isinstance(error, ToolError):
+                    self._failed()
+                await asyncio.shield(connection.aclose())
+                raise
+            self.connection = connection
+            self._take(tools, connection)
+            return connection
+
+    async def _open(self, connection: Connection) -> list[Any]:
+        limit = asyncio.timeout(self.settings.start_timeout_s)
+        try:
+            async with limit:
+                await connection.open()
+                return await _list(connection)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            failure = late(self.name, "get ready", self.settings.start_timeout_s)
+            failure.hint = connection.transport.explain() or f"whet mcp test {self.name}"
+            raise failure from error
+        except ServerFailed as error:
+            if not error.hint:
+                error.hint = connection.transport.explain() or f"whet mcp test {self.name}"
+            raise
+
+    async def _wait_turn(self) -> None:
+        """Wait until the server may be started again. Raises ServerFailed where that takes long."""
+        if self._failures < 2:
+            return
+        pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self._failures - 2))
+        left_s = self._failed_s + pause_s - self._reach.clock.monotonic_s()
+        if left_s > _WAITED_FOR_S:
+            raise ServerFailed(
+                f"the MCP server {self.name} has failed {self._failures} times in a row;"
+                f" it is not started again for another {left_s:.0f} s",
+                hint=f"go on without it; whet mcp test {self.name} shows what is wrong",
+            )
+        if left_s > 0:
+            await self._reach.pause(left_s)
+
+    def _transport(self) -> Transport:
+        settings = self.settings
+        if settings.url:
+            # httpx2 costs 30 ms of CPU, and many homes have no server that is reached so.
+            http = importlib.import_module("whet.mcp.http")
+            headers = self._filled(settings.headers, "headers")
+            return http.HttpTransport(self.name, settings.url, headers, self._reach)
+        given = self._filled(settings.env, "env")
+        cwd = Path(settings.cwd).expanduser() if settings.cwd else None
+        launch = Launch(
+            os.path.expanduser(settings.command), settings.args, server_environment(os.environ, given), cwd
+        )
+        return StdioTransport(self.name, launch, self._reach.guardian)
+
+    def _filled(self, values: Mapping[str, str], where: str) -> dict[str, str]:
+        filled = {key: fill(value, self._reach.secrets) for key, value in values.items()}
+        for key, value in filled.items():
+            if value is None:
+                missing = ", ".join(
+                    name for name in _VARIABLE.findall(values[key]) if not self._reach.secrets.get(name)
+                )
+                raise ServerFailed(
+                    f"mcp.servers.{self.name}.{where}.{key} needs {missing}, which is not set",
+                    hint=f"whet config set {missing.partition(',')[0]} stores it in .env",
+                )
+        return {key: value for key, value in filled.items() if value is not None}
+
+    def _hears(self) -> Hears:
+        return Hears(
+            tools_changed=lambda: self._later(self._list_again()),
+            refused=lambda method: self._told(f"MCP server {self.name} {_REFUSED[method]}"),
+            gone=self._gone,
+        )
+
+    def _gone(self, failure: ToolError) -> None:
+        self._failed()
+        self._told(f"{_capital(failure.message)}; its tools fail until their next call starts it again")
+
+    def _failed(self) -> None:
+        self._failures += 1
+        self._failed_s = self._reach.clock.monotonic_s()
+
+    async def _check(self, connection: Connection) -> None:
+        """Let a server go that does not even answer a ping."""
+        if not await connection.is_alive(_PING_S):
+            async with self._lock:
+                if self.connection is connection:
+                    self._gone(ServerFailed(f"the MCP server {self.name} does not answer any more"))
+                    await self._drop(connection)
+
+    async def _list_again(self) -> None:
+        connection = self.connection
+        if connection is None or connection.failure is not None:
+            return
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                tools = await _list(connection)
+        except (ToolError, TimeoutError):
+            return
+        self._take(tools, connection)
+
+    def _take(self, tools: list[Any], connection: Connection) -> None:
+        if tools == self._tools:
+            return
+        self._tools = tools
+        named = str(connection.server_info.get("name") or "")[:80]
+        now_ms = self._reach.clock.unix_ms()
+        kept = Kept(config_digest(self.settings), now_ms, tools, named, connection.version)
+        write_kept(self._reach.home, self.name, kept)
+        self._listed(tools)
+
+    async def _drop(self, connection: Connection) -> None:
+        if self.connection is connection:
+            self.connection = None
+        await connection.aclose()
+
+    def _later(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def fill(text: str, secrets: Mapping[str, str]) -> str | None:
+    """Put variables in the place of ${NAME} and mask them from now on; None where one is not set."""
+    names = _VARIABLE.findall(text)
+    if any(not secrets.get(name) for name in names):
+        return None
+    masking.protect(secrets[name] for name in names)
+    return _VARIABLE.sub(lambda found: secrets[found[1]], text)
+
+
+def check_server(name: str, settings: McpServer) -> None:
+    """Raise ConfigError for settings that name no server, or two."""
+    if bool(settings.command) == bool(settings.url):
+        problem = "has neither command nor url" if not settings.url else "has both command and url"
+        raise ConfigError(f"mcp.servers.{name} {problem}", hint="command starts a server, url reaches one")
+
+
+async def _list(connection: Connection) -> list[Any]:
+    try:
+        return await connection.list_tools()
+    except RpcFailed as error:
+        if error.code == METHOD_NOT_FOUND:
+            return []  # a server of resources or prompts alone
+        raise
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,196 @@
+"""All configured servers of one process, and their tools as tools of ours.
+
+The rule: a session's tools are what was last known of each server when the session began, and stay. What is
+known is kept on disk; a server of which nothing is kept is asked before the first session, one after a failed
+contact not again for five minutes. Every other server is started by the first call of one of its tools, which
+also brings its list up to date for sessions to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from whet.config.schema import McpServer, McpSettings
+from whet.contract.errors import ConfigError, ToolError
+from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.log import mask
+from whet.mcp.kept import RETRY_AFTER_MS, Kept, config_digest, read_kept, write_kept
+from whet.mcp.listing import SERVER_NAME, Listing, Offered, read_listing
+from whet.mcp.remote import Reach, Remote, check_server
+from whet.mcp.results import as_output
+
+TOOLSET = "mcp"
+PREFIX = "mcp__"
+_MARK_CHARS = 400
+
+
+class Board(Protocol):
+    """Where a session's notices are put to be shown."""
+
+    notices: list[str]
+
+
+class Servers:
+    """The servers of one process. What happens to them is told to each session that lives."""
+
+    def __init__(
+        self, settings: McpSettings, reach: Reach, *, cap_chars: int = 30_000, without: Collection[str] = ()
+    ) -> None:
+        self.listings: dict[str, Listing] = {}
+        self.remotes: dict[str, Remote] = {}
+        self.failures: dict[str, str] = {}
+        self.is_stale = False
+        """Whether a server's list is newer than the last `tools`."""
+        self._reach = reach
+        self._cap_chars = cap_chars
+        self._without = without
+        self._boards: weakref.WeakSet[Board] = weakref.WeakSet()
+        self._early: list[str] = []
+        self._known: set[str] = set()
+        for name, server in settings.servers.items():
+            self._add(name, server)
+
+    def _add(self, name: str, server: McpServer) -> None:
+        if not SERVER_NAME.fullmatch(name):
+            raise ConfigError(
+                f"mcp.servers: {name[:60]!r} is no name for a server",
+                hint="at most 30 letters, digits, - and single _ between them",
+            )
+        check_server(name, server)
+        if not server.enabled:
+            return
+        self.remotes[name] = Remote(
+            name, server, self._reach, self._tell, lambda tools: self._relist(name, server, tools)
+        )
+
+    async def learn(self) -> None:
+        """Learn every server's tools, asking those servers of which nothing is known.
+
+        Raises nothing: a server that can't be reached has no tools, and its failure is told.
+        """
+        await asyncio.gather(*(self._learn(name, remote) for name, remote in self.remotes.items()))
+
+    def tools(self) -> list[Tool]:
+        """Give the tools that a session begun now has, in the settings' order, then the servers' own."""
+        self.is_stale = False
+        made: list[Tool] = []
+        for name, listing in self.listings.items():
+            for offered in listing.offered:
+                if not any(fnmatch.fnmatchcase(offered.spec.name, pattern) for pattern in self._without):
+                    made.append(self._tool(name, offered))
+        return made
+
+    def enter(self, specs: Sequence[ToolSpec], board: Board) -> None:
+        """Put what happens to servers on `board` for as long as it lives, and now what has changed since the
+        session's `specs` were frozen."""
+        self._boards.add(board)
+        board.notices += [*self._early, *self._changes(specs)]
+        self._early.clear()
+
+    async def aclose(self) -> None:
+        """Let every server go."""
+        await asyncio.gather(*(remote.aclose() for remote in self.remotes.values()))
+        self._reach.guardian.close()
+
+    async def _learn(self, name: str, remote: Remote) -> None:
+        kept = read_kept(self._reach.home, name, remote.settings)
+        if kept is not None and not kept.failure:
+            self.listings[name] = read_listing(name, remote.settings, kept.tools)
+            self._known.add(name)
+            return
+        self.listings[name] = Listing()
+        now_ms = self._reach.clock.unix_ms()
+        if kept is not None and now_ms - kept.at_ms < RETRY_AFTER_MS:
+            self._failed(name, f"{kept.failure} (tried a short while ago)")
+            return
+        try:
+            tools = await remote.tools()
+            self.listings[name] = read_listing(name, remote.settings, tools)
+            self._known.add(name)
+        except ToolError as error:
+            failure = mask(f"{error.message}; {error.hint}" if error.hint else error.message)
+            digest = config_digest(remote.settings)
+            write_kept(self._reach.home, name, Kept(digest, now_ms, failure=failure))
+            self._failed(name, failure)
+
+    def _failed(self, name: str, failure: str) -> None:
+        self.failures[name] = failure
+        self._tell(f"MCP server {name} has no tools in this session: {failure}")
+
+    def _tool(self, server: str, offered: Offered) -> Tool:
+        remote, cap_chars = self.remotes[server], self._cap_chars
+        effect: Effect = "network" if remote.settings.url else "execute"
+
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            del context
+            result = await remote.call(offered.own_name, arguments)
+            return as_output(server, result, offered.output_schema, cap_chars)
+
+        tags = {"untrusted", "mcp", *(["destructive"] if offered.hints.destructive else [])}
+        return Tool(
+            spec=offered.spec,
+            toolset=TOOLSET,
+            effects=frozenset({effect}),
+            run=run,
+            parallel=offered.hints.read_only is True,
+            timeout_s=None,
+            output_cap_chars=cap_chars + _MARK_CHARS,
+            tags=frozenset(tags),
+        )
+
+    def _relist(self, name: str, settings: McpServer, tools: list[Any]) -> None:
+        """Take a list that is new, and say how it differs from the one that sessions have."""
+        listing = read_listing(name, settings, tools)
+        before = self.listings.get(name)
+        if before is None or before == listing:
+            return
+        self.listings[name] = listing
+        self.is_stale = True
+        now = {one.spec.name: one.spec for one in listing.offered}
+        changed = _difference({one.spec.name: one.spec for one in before.offered}, now)
+        if changed and name in self._known:
+            self._tell(f"MCP server {name} has changed its tools ({changed}); new sessions see them")
+
+    def _changes(self, specs: Sequence[ToolSpec]) -> list[str]:
+        lines: list[str] = []
+        known = {one.spec.name: one.spec for listing in self.listings.values() for one in listing.offered}
+        frozen = {spec.name: spec for spec in specs if spec.name.startswith(PREFIX)}
+        changed = [name for name, spec in frozen.items() if name in known and not _same(spec, known[name])]
+        gone = [name for name in frozen if name not in known]
+        if changed:
+            names = _names(changed)
+            lines.append(f"MCP: {names} changed since this session began; it keeps what it began with")
+        if gone:
+            lines.append(f"MCP: {_names(gone)} can't be called any more")
+        return lines
+
+    def _tell(self, line: str) -> None:
+        line = " ".join(line.split())[:600]
+        if not self._boards:
+            self._early.append(line)
+        for board in self._boards:
+            board.notices.append(line)
+
+
+def _difference(before: Mapping[str, ToolSpec], now: Mapping[str, ToolSpec]) -> str:
+    parts = {
+        "new": [name for name in now if name not in before],
+        "gone": [name for name in before if name not in now],
+        "changed": [name for name in now if name in before and not _same(now[name], before[name])],
+    }
+    return "; ".join(f"{word}: {_names(names)}" for word, names in parts.items() if names)
+
+
+def _same(one: ToolSpec, other: ToolSpec) -> bool:
+    return msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

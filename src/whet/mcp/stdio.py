@@ -1,0 +1,252 @@
+"""An MCP server as a child process: a message a line on its stdin and stdout.
+
+Lines that are no messages are dropped and counted, one that is too large is dropped without being kept. The
+server gets a process group of its own and the environment it is given here, nothing more. Its last words on
+stderr go into errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.log import mask
+from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Ended, Received, ServerFailed
+from whet.rpc import read_message
+from whet.tools.guardian import Guardian
+
+log = logging.getLogger("whet.mcp")
+_PASSED = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "TMPDIR", "TZ", "LANG", "LANGUAGE", "XDG_RUNTIME_DIR")
+_STDERR_BYTES = 4_000
+_EXIT_S = 1.0
+_TERM_S = 2.0
+_GARBAGE_CHARS = 120
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """What to start: `environment` is the server's whole one."""
+
+    command: str
+    args: Sequence[str]
+    environment: Mapping[str, str]
+    cwd: Path | None = None
+
+
+def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Give a server's environment: the few variables of `source` that any program needs, and `given`."""
+    kept = {k: v for k, v in source.items() if k in _PASSED or k.startswith("LC_")}
+    return {**kept, **given}
+
+
+class _Pipe(asyncio.Protocol):
+    """Cuts what a server prints into lines of at most `cap_bytes`; longer ones are only measured."""
+
+    def __init__(self, line: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
+        self.ended = asyncio.Event()
+        self._line = line
+        self._too_long = too_long
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def data_received(self, data: bytes) -> None:
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._take(end)
+            self._finish()
+        if rest:
+            self._take(rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+
+    def _take(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= LARGEST_MESSAGE_BYTES:
+            self._parts.append(part)
+        else:
+            self._parts.clear()
+
+    def _finish(self) -> None:
+        size, parts = self._size, self._parts
+        self._size, self._parts = 0, []
+        if size > LARGEST_MESSAGE_BYTES:
+            self._too_long(size)
+        else:
+            self._line(b"".join(parts))
+
+
+class _Tail(asyncio.Protocol):
+    """Keeps the last words that a server wrote to stderr."""
+
+    def __init__(self) -> None:
+        self.kept = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.kept = (self.kept + data)[-_STDERR_BYTES:]
+
+
+class StdioTransport:
+    """One run of a server. `guardian` ends its group should this process die."""
+
+    def __init__(self, name: str, launch: Launch, guardian: Guardian) -> None:
+        self._name = name
+        self._launch = launch
+        self._guardian = guardian
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._out: _Pipe | None = None
+        self._tail = _Tail()
+        self._readers: list[asyncio.BaseTransport] = []
+        self._writer: asyncio.StreamWriter | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._received: Received = lambda _message: None
+        self._garbage = 0
+        self._first_garbage = ""
+        self._too_large = 0
+
+    async def start(self, received: Received, ended: Ended) -> None:
+        """Start the process. Raises ServerFailed where there is no such command."""
+        self._received = received
+        self._popen = popen = self._spawn()
+        self._guardian.add(popen.pid)
+        loop = asyncio.get_running_loop()
+        assert popen.stdin and popen.stdout and popen.stderr
+        self._out = out = _Pipe(self._line, self._drop)
+        stdout, _ = await loop.connect_read_pipe(lambda: out, popen.stdout)
+        stderr, _ = await loop.connect_read_pipe(lambda: self._tail, popen.stderr)
+        self._readers = [stdout, stderr]
+        flow, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, popen.stdin)
+        self._writer = asyncio.StreamWriter(flow, protocol, None, loop)
+        self._watch = asyncio.create_task(self._until_gone(out, ended))
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        launch = self._launch
+        try:
+            return subprocess.Popen(
+                [launch.command, *launch.args],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(launch.environment),
+                cwd=launch.cwd,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ServerFailed(
+                f"the MCP server {self._name} can't be started: {launch.command}: {reason}",
+                hint=f"whet mcp test {self._name}",
+            ) from error
+
+    async def send(self, message: bytes, answer: asyncio.Future[dict[str, Any]] | None) -> None:
+        """Write one line; waits while the server does not read."""
+        del answer
+        writer = self._writer
+        if writer is None or writer.is_closing():
+            raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}")
+        try:
+            writer.write(message + b"\n")
+            await writer.drain()
+        except (OSError, RuntimeError) as error:
+            raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}") from error
+
+    def speaks(self, version: str) -> None:
+        """Nothing depends on it here."""
+
+    def explain(self) -> str:
+        """Say what it printed that was no message, and its last line on stderr."""
+        said: list[str] = []
+        if self._too_large:
+            said.append(f"it sent a message of {self._too_large:,} bytes, which was dropped")
+        if self._garbage:
+            lines = "a line" if self._garbage == 1 else f"{self._garbage:,} lines"
+            said.append(f"it printed {lines} that are no messages, the first: {self._first_garbage!r}")
+        if last := self._stderr_line():
+            said.append(f"its last line on stderr: {last}")
+        return "; ".join(said)
+
+    async def aclose(self) -> None:
+        """Close stdin, wait a moment, then end the group."""
+        popen, self._popen = self._popen, None
+        if popen is None:
+            return
+        if self._watch is not None:
+            self._watch.cancel()
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            await _exits(popen, _EXIT_S)
+            if popen.poll() is None:
+                _signal(popen.pid, signal.SIGTERM)
+                await _exits(popen, _TERM_S)
+        finally:
+            _signal(popen.pid, signal.SIGKILL)
+            for reader in self._readers:
+                reader.close()
+            self._guardian.drop(popen.pid)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                popen.wait(_EXIT_S)
+
+    async def _until_gone(self, out: _Pipe, ended: Ended) -> None:
+        await out.ended.wait()
+        popen = self._popen
+        if popen is None:
+            return
+        code = await _exits(popen, _EXIT_S)
+        how = "closed its output" if code is None else f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was ended by signal {-code}"
+        if self._writer is not None:
+            self._writer.close()
+        ended(ServerFailed(f"the MCP server {self._name} {how}{self._last_words()}"))
+
+    def _line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        if (message := read_message(line)) is not None:
+            self._received(message)
+            return
+        if not self._garbage:
+            self._first_garbage = mask(line[:_GARBAGE_CHARS].decode("utf-8", "replace"))
+            log.warning("the MCP server %s printed what is no message: %s", self._name, self._first_garbage)
+        self._garbage += 1
+
+    def _drop(self, size: int) -> None:
+        self._too_large = size
+        problem = f"a message of {size:,} bytes, more than the {LARGEST_MESSAGE_BYTES:,} that are read"
+        log.warning("the MCP server %s sent %s", self._name, problem)
+        self._received({"whet/too_large": problem})
+
+    def _stderr_line(self) -> str:
+        lines = self._tail.kept.decode("utf-8", "replace").strip().splitlines()
+        return mask(lines[-1].strip()[:300]) if lines else ""
+
+    def _last_words(self) -> str:
+        last = self._stderr_line()
+        return f" ({last})" if last else ""
+
+
+async def _exits(popen: subprocess.Popen[bytes], timeout_s: float) -> int | None:
+    """Wait for the exit on a thread; None when `timeout_s` passed first."""
+
+    def wait() -> int | None:
+        try:
+            return popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    return await asyncio.to_thread(wait)
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,56 @@
+"""What carries messages to one MCP server and back, and the ways in which that fails.
+
+A transport moves JSON-RPC messages; it does not know what they mean. Stdio and HTTP have their own modules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from whet.contract.errors import ToolError
+
+Received = Callable[[dict[str, Any]], None]
+"""Takes each message of the server, on the event loop."""
+Ended = Callable[[ToolError], None]
+"""Told once when the server is gone for good."""
+LARGEST_MESSAGE_BYTES = 16 * 1024 * 1024
+
+
+class ServerFailed(ToolError):
+    """The server can't be started, has ended, or says what is no MCP; a later call starts it anew."""
+
+
+class LoginNeeded(ServerFailed):
+    """The server wants a person to log in first."""
+
+
+class SessionLost(ServerFailed):
+    """The server no longer knows this session and has not done what was asked; begin a new one."""
+
+
+class Transport(Protocol):
+    """The way to one server, from `start` to `aclose`."""
+
+    async def start(self, received: Received, ended: Ended) -> None:
+        """Reach the server or start it. Raises ServerFailed."""
+        ...
+
+    async def send(self, message: bytes, answer: asyncio.Future[dict[str, Any]] | None) -> None:
+        """Send one message. Where an `answer` is awaited, it may come through `received` before this
+        returns. Raises ServerFailed.
+        """
+        ...
+
+    def speaks(self, version: str) -> None:
+        """Take note of the protocol version that was agreed on."""
+        ...
+
+    def explain(self) -> str:
+        """Say what is known of how the server fares: its last words, what it printed; empty for nothing."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let the server go; whatever is left of it is killed."""
+        ...

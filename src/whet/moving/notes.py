@@ -1,0 +1,140 @@
+"""Another program's MEMORY.md and USER.md, entry by entry, into the notes here.
+
+Hermes Agent parts entries by a line with "§". Each becomes a change of its own in the ledger, known by the
+entry's hash, so that a second run adds nothing and what was undone here stays undone. What the scan refuses,
+and what the notes have no room for, is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.contract.errors import WhetError
+from whet.contract.origin import Origin
+from whet.log import mask
+from whet.memory import disk, note_changes, notes
+from whet.memory.claim import Claim
+from whet.memory.desk import Desk
+from whet.memory.duplicates import duplicate_of
+from whet.memory.gate import check_text
+from whet.memory.requests import MemoryRequest, Refused, Target
+from whet.memory.scan import scan
+from whet.moving.taken import Taken
+from whet.store import ledger
+from whet.store.ledger import LedgerRow, digest
+
+_MARK = "§"
+_LONG_CHARS = 700
+_SHOWN_CHARS = 60
+
+
+class Note(msgspec.Struct, frozen=True):
+    """An entry: `file` and `number` say where it stands, from 1."""
+
+    target: Target
+    file: str
+    number: int
+    text: str
+
+    @property
+    def shown(self) -> str:
+        """Its place and first words; of one that the scan refuses the place alone."""
+        place = f"{self.file} {self.number}"
+        if scan(self.text):
+            return place
+        words = mask(" ".join(self.text.split()))
+        return f"{place}: {words if len(words) <= _SHOWN_CHARS else words[: _SHOWN_CHARS - 1] + '…'}"
+
+
+def entries(text: str) -> list[str]:
+    """Give the entries of a notes file. One that is a heading or too long is taken as Markdown, in parts."""
+    pieces: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line.strip() == _MARK:
+            pieces.append([])
+        else:
+            pieces[-1].append(line)
+    found: list[str] = []
+    for piece in ("\n".join(lines).strip() for lines in pieces):
+        whole = len(piece) <= _LONG_CHARS and not piece.startswith("#")
+        found += [piece] if whole else [entry.said for entry in notes.entries(piece)]
+    return [entry for entry in found if entry.strip()]
+
+
+def read(folder: Path) -> tuple[list[Note], list[Taken]]:
+    """Read the notes in `folder`; what can't be read is listed, not fatal. Links are not followed."""
+    found, left = list[Note](), list[Taken]()
+    for target, path in notes.FILES.items():
+        name = path.rpartition("/")[2]
+        try:
+            text = disk.read_text(folder / name)
+        except WhetError as error:
+            left.append(Taken(name, "left", error.message))
+            continue
+        found += [Note(target, name, number, entry) for number, entry in enumerate(entries(text or ""), 1)]
+    return found, left
+
+
+async def take(desk: Desk, found: Sequence[Note], program: str) -> list[Taken]:
+    """Hand each note in at the desk; durable one by one. Gives what came of each, in order."""
+    return [await _take_one(desk, note, program) for note in found]
+
+
+async def _take_one(desk: Desk, note: Note, program: str) -> Taken:
+    call_id = _call_id(note, program)
+    made = await desk.database.read(lambda db: ledger.by_call(db, "", call_id))
+    if made is not None:
+        return _made(note, made)
+    texts = {state.target: state.text for state in await desk.notes()}
+    if _is_known(note, texts[note.target]):
+        return Taken(note.shown, "kept", "it is remembered already")
+    origin = Origin("import", tool_call_id=call_id, execution_context=program)
+    reason = f"imported from {program}"
+    outcome = await desk.memory(MemoryRequest("add", note.target, note.text, reason=reason), origin)
+    return Taken(note.shown, "saved") if outcome.ok else Taken(note.shown, "left", outcome.text)
+
+
+def foresee(
+    connection: apsw.Connection | None,
+    texts: dict[Target, str],
+    limits_chars: dict[Target, int],
+    found: Sequence[Note],
+    program: str,
+) -> list[Taken]:
+    """Say what `take` would give, on these texts of the notes here. Writes nothing."""
+    told: list[Taken] = []
+    texts = dict(texts)
+    for note in found:
+        made = ledger.by_call(connection, "", _call_id(note, program)) if connection else None
+        text = texts[note.target]
+        if made is not None:
+            told.append(_made(note, made))
+        elif _is_known(note, text):
+            told.append(Taken(note.shown, "kept", "it is remembered already"))
+        else:
+            try:
+                check_text(Claim("memory", note.text, ()))
+                request = MemoryRequest("add", note.target, note.text)
+                texts[note.target] = note_changes.plan(text, request, limits_chars[note.target]).text
+                told.append(Taken(note.shown, "saved"))
+            except Refused as error:
+                told.append(Taken(note.shown, "left", f"{error.message}. {error.hint}".strip()))
+    return told
+
+
+def _call_id(note: Note, program: str) -> str:
+    return f"import-{program}-{note.target}-{digest(note.text)}"
+
+
+def _is_known(note: Note, text: str) -> bool:
+    return bool(duplicate_of(note.text, tuple(entry.said for entry in notes.entries(text))))
+
+
+def _made(note: Note, row: LedgerRow) -> Taken:
+    if row.state == "undone":
+        return Taken(note.shown, "kept", f"it was taken back here (change {row.id})")
+    return Taken(note.shown, "kept", f"it came before (change {row.id})")

@@ -1,0 +1,148 @@
+"""A folder of skills in the agentskills format, at any depth, into the skills here.
+
+Nothing of a skill is run. One that looks dangerous is quarantined until a person accepts it; one whose name
+is taken stays where it is. Links are not followed. What Hermes Agent brought along itself and nobody changed
+is left there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+import apsw
+
+from whet.contract.errors import WhetError
+from whet.memory import skill_changes
+from whet.memory.desk import Desk
+from whet.memory.intake import Intake, read_folder
+from whet.memory.library import Library
+from whet.memory.requests import Refused
+from whet.moving.taken import Taken
+from whet.store import ledger
+from whet.store.ledger import LedgerRow
+
+_DEEPEST = 5
+_MOST_SKILLS = 1_000
+_MANIFEST = ".bundled_manifest"
+_MOST_HASHED_BYTES = 20_000_000
+
+
+def folders(root: Path) -> list[Path]:
+    """Give the skills' folders below `root`, or itself; hidden folders and links are passed over."""
+    found: list[Path] = []
+    for folder, inner, names in os.walk(root, followlinks=False):
+        here = Path(folder)
+        if "SKILL.md" in names:
+            found.append(here)
+            inner.clear()
+            continue
+        deep = len(here.relative_to(root).parts) >= _DEEPEST
+        inner[:] = [] if deep else sorted(name for name in inner if not name.startswith("."))
+    return found[:_MOST_SKILLS]
+
+
+def bundled(root: Path) -> Mapping[str, str]:
+    """Read which skills came with Hermes Agent: the hash of each as it came, by its name."""
+    path = root / _MANIFEST
+    try:
+        text = path.read_text("utf-8") if path.is_file() and not path.is_symlink() else ""
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): hash_.strip() for name, _, hash_ in pairs if hash_.strip()}
+
+
+def read(
+    found: Sequence[Path], came_with: Mapping[str, str] | None = None
+) -> tuple[list[Intake], list[Taken]]:
+    """Read skills; what is no valid one, and what came with the program and is unchanged, is listed."""
+    ready, left = list[Intake](), list[Taken]()
+    for folder in found:
+        try:
+            one = read_folder(folder)
+            theirs = {hash_ for name in (one.name, folder.name) if (hash_ := (came_with or {}).get(name))}
+            if theirs and _hash(folder) in theirs:
+                left.append(Taken(one.name, "left", "it came with Hermes Agent and is unchanged"))
+            else:
+                ready.append(one)
+        except WhetError as error:
+            left.append(Taken(folder.name, "left", error.message))
+        except OSError as error:
+            left.append(Taken(folder.name, "left", error.strerror or "it can't be read"))
+    return ready, left
+
+
+async def take(
+    desk: Desk, found: Sequence[Intake], source: str, progress: Callable[[int], None]
+) -> list[Taken]:
+    """Enter skills; durable one by one. Gives what came of each, in order."""
+    names, taken = _names(desk.library), list[Taken]()
+    for number, one in enumerate(found, 1):
+        rows = await desk.database.read(lambda db, one=one: _rows(db, one.name))
+        taken.append(_known(one, rows, names) or await _install(desk, one, source))
+        names.add(one.name)
+        progress(number)
+    return taken
+
+
+async def _install(desk: Desk, one: Intake, source: str) -> Taken:
+    try:
+        row = await desk.install(one, source)
+    except Refused as error:
+        return Taken(one.name, "kept", error.message)
+    return _entered(one, quarantined=row.state == "quarantined")
+
+
+def foresee(connection: apsw.Connection | None, library: Library, found: Sequence[Intake]) -> list[Taken]:
+    """Say what `take` would give. Writes nothing."""
+    names, told = _names(library), list[Taken]()
+    for one in found:
+        rows = _rows(connection, one.name) if connection else []
+        told.append(_known(one, rows, names) or _entered(one, quarantined=bool(one.findings)))
+        names.add(one.name)
+    return told
+
+
+def _entered(one: Intake, *, quarantined: bool) -> Taken:
+    if not quarantined:
+        return Taken(one.name, "installed")
+    why = "; ".join(one.findings[:3])
+    return Taken(one.name, "quarantined", f"{why}. To use it: whet skills accept {one.name}")
+
+
+def _known(one: Intake, rows: Sequence[LedgerRow], names: Collection[str]) -> Taken | None:
+    """Say that a skill is here already, or was; None where it is new."""
+    mine = skill_changes.of(one.files)
+    for row in rows:
+        if row.origin.write_origin == "import" and row.hash == mine:
+            if row.state == "quarantined":
+                return Taken(one.name, "kept", f"it came before and waits for: whet skills accept {one.name}")
+            said = "it was taken back here" if row.state in ("undone", "rejected") else "it came before"
+            return Taken(one.name, "kept", f"{said} (change {row.id})")
+    if one.name in names:
+        return Taken(one.name, "kept", "a skill of that name is here already")
+    return None
+
+
+def _names(library: Library) -> set[str]:
+    return {info.name for info in library.all()}
+
+
+def _rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
+    return ledger.select(connection, kind="skill", item=name, profile="")
+
+
+def _hash(folder: Path) -> str:
+    """Hash a folder as Hermes Agent does for its manifest. Source: hermes-agent 0.19.0, skills_sync."""
+    made, left = hashlib.md5(usedforsecurity=False), _MOST_HASHED_BYTES
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            left -= path.stat().st_size
+            if left < 0:
+                return ""
+            made.update(str(path.relative_to(folder)).encode())
+            made.update(path.read_bytes())
+    return made.hexdigest()

@@ -1,0 +1,14 @@
+"""One thing of a source and what came of it, as the report lists it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """`how` is set, copied, saved, installed, quarantined (kept, not in force until a person accepts it),
+    kept (it was here already) or left; `why` says more."""
+
+    what: str
+    how: str
+    why: str = ""

@@ -1,0 +1,173 @@
+"""One run of a schedule: its session, its turn with nobody there, and where the answer goes.
+
+The program is composed anew for each run, from the settings as they are then. After a kill the turn goes on
+where it was: what had begun and has no result is "interrupted, outcome unknown" to the model, and is not
+done a second time. It does not know leases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from whet import log
+from whet.agent.loop import run_turn
+from whet.agent.session import Limits, Session
+from whet.app import plugged
+from whet.app.build import App
+from whet.app.facade import Nobody
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.events import Event, TurnEnd
+from whet.log import mask
+from whet.schedules import timing
+from whet.store import schedules, sessions, turns
+from whet.store.schedules import Run, RunResult, Schedule
+
+SOURCE = "cron"
+NOTIFY = "notify"
+_KEPT_CHARS = 2_000
+_ALONE = (
+    "This message comes from the schedule {name!r}. Nobody is there: a question gets no answer, and what"
+    " would need an approval is denied unless a rule allows it."
+)
+
+
+class Came(msgspec.Struct, frozen=True):
+    """What came of a run: how its turn ended, a line on what went wrong, the answer."""
+
+    result: RunResult
+    note: str = ""
+    text: str = ""
+
+    @property
+    def row(self) -> tuple[RunResult, str, str]:
+        """What is kept of it."""
+        return self.result, mask(self.note)[:500], self.text[:_KEPT_CHARS]
+
+
+async def perform(home: Home, schedule: Schedule, run: Run) -> Came:
+    """Bring a run to its end and its answer to its place. Raises StoreError, and CancelledError with the
+    turn ended as cancelled; other failures are a result."""
+    log.start(home.logs)
+    try:
+        settings = _settings(home, schedule)
+        workspace = Path(schedule.workspace)
+        if not workspace.is_dir():
+            raise ConfigError(f"the folder {workspace} is gone")
+        secrets = load_secrets(home, os.environ)
+        app = await App.start(home, settings, secrets, Nobody(), workspace, source=SOURCE)
+    except (ConfigError, NotFound) as error:
+        return Came("failed", error.message)
+    try:
+        session = await _session(app, schedule, run)
+        came = await _turn(app, session, schedule, run)
+        return await _deliver(app, schedule, came)
+    except (ConfigError, NotFound) as error:
+        return Came("failed", error.message)
+    finally:
+        await app.aclose()
+
+
+def target_path(schedule: Schedule, now: datetime) -> Path | None:
+    """Give the file that an answer goes to, {date} and {time} filled in; None where it goes to none."""
+    if schedule.target in ("", NOTIFY):
+        return None
+    local = now.astimezone(timing.zone(schedule.time_zone))
+    name = schedule.target.replace("{date}", local.strftime("%Y-%m-%d"))
+    return Path(schedule.workspace) / Path(name.replace("{time}", local.strftime("%H%M"))).expanduser()
+
+
+def _settings(home: Home, schedule: Schedule) -> Settings:
+    settings = load(home, {}, environ=os.environ).settings
+    if not schedule.toolsets:
+        return settings
+    tools = msgspec.structs.replace(settings.tools, toolsets=schedule.toolsets)
+    return msgspec.structs.replace(settings, tools=tools)
+
+
+async def _session(app: App, schedule: Schedule, run: Run) -> Session:
+    """Open the run's session, or give it one."""
+    if run.session_id:
+        session = await app.open_session(run.session_id)
+    else:
+        if schedule.session_id:
+            session = await app.open_session(schedule.session_id)
+        else:
+            session = await app.new_session(title=schedule.name)
+        before = session.log.session.turns
+        await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id, before))
+    session.limits = Limits(session.limits.steps, schedule.timeout_s)
+    usual = session.note
+    session.note = lambda: f"{usual()}\n{_ALONE.format(name=schedule.name)}".strip()
+    return session
+
+
+async def _turn(app: App, session: Session, schedule: Schedule, run: Run) -> Came:
+    before = run.turns_before if run.session_id else session.log.session.turns
+    await app.database.write(lambda db: schedules.count_begun(db, run.job_id))
+    if session.log.session.turns > before:  # it was begun by a worker that is gone
+        try:
+            return _came(await run_turn(session, None, _ignore))
+        except NotFound:
+            return await _ended(app, session)
+    return _came(await run_turn(session, session.user_message(schedule.prompt), _ignore))
+
+
+def _came(end: TurnEnd) -> Came:
+    return Came(end.reason if end.reason != "cancelled" else "stopped", end.error, end.text)
+
+
+async def _ended(app: App, session: Session) -> Came:
+    """Give what came of a turn whose end was stored by a worker that died right after."""
+    reason = await app.database.read(lambda db: turns.last_reason(db, sessions.key_of(db, session.id)))
+    last = session.log.messages[-1]
+    text = last.text if last.role == "assistant" else ""
+    match reason:
+        case "answered" | "budget" | "failed" | "refused" | "crashed":
+            return Came(reason, "", text)
+        case _:
+            return Came("stopped", "its worker was stopped", text)
+
+
+async def _deliver(app: App, schedule: Schedule, came: Came) -> Came:
+    if came.result == "answered" and (path := target_path(schedule, app.clock.now())) is not None:
+        try:
+            await asyncio.to_thread(_write, path, came.text)
+        except OSError as error:
+            return msgspec.structs.replace(came, note=f"{path} can't be written ({error.strerror})")
+    if schedule.target == NOTIFY:
+        bell = plugged.bell(app.plugins, app.settings.notify)
+        if bell is None:
+            return msgspec.structs.replace(came, note=came.note or "no plugin that notifies is enabled")
+        bell.ring(f"Whet: {schedule.name} ({came.result})", came.text or came.note)
+        await bell.aclose()
+    return came
+
+
+def _write(path: Path, text: str) -> None:
+    """Put the answer in the place of the file, whole or not at all; a link keeps leading there."""
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f".{path.name}.{os.getpid()}.half")
+    try:
+        with half.open("w", encoding="utf-8") as file:
+            file.write(text if text.endswith("\n") else text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            half.unlink()
+
+
+def _ignore(event: Event) -> None:
+    """Show nothing: nobody is there."""

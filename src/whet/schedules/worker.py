@@ -1,0 +1,225 @@
+"""Runs what is due: leases a schedule's job, queues its next time, runs it beside a heartbeat, settles it.
+
+Several workers may run at once; a job is leased by one of them, and what a dead one began is gone on with
+by the next. A run that can't have its session waits for it. A polite stop ends the run as stopped, and it
+does not come again; the next time stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from whet.agent.model_call import shielded
+from whet.clock import Clock, iso
+from whet.config.paths import Home
+from whet.contract.errors import StoreBusy, StoreError
+from whet.schedules import timing
+from whet.schedules.perform import Came, perform
+from whet.store import claims, jobs, schedules
+from whet.store.database import Database
+from whet.store.jobs import Job
+from whet.store.schedules import Run, Schedule
+
+T = TypeVar("T")
+log = logging.getLogger("whet.schedules")
+KINDS = (schedules.KIND,)
+LANES = 3
+LEASE_S = 120.0
+_HEARTBEAT_S = 30.0
+_POLL_S = 15.0
+_BUSY_S = 60.0
+_LONGEST_BUSY_S = 3600.0
+_MOST_BEGUN = 3
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A run that came to its end, and its schedule."""
+
+    schedule: Schedule
+    run: Run
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    job: Job
+    schedule: Schedule
+    run: Run
+    is_new: bool
+
+
+class _Lost(Exception):
+    """Another worker has taken the job; nothing of it is ours any more."""
+
+
+async def together(*works: Coroutine[Any, Any, None]) -> None:
+    """Run `works` at once. The first failure ends the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+class Worker:
+    """Runs the schedules of one home; `tell` gets each run that came to an end."""
+
+    def __init__(
+        self,
+        home: Home,
+        database: Database,
+        clock: Clock,
+        catch_up_s: float,
+        tell: Callable[[Finished], None],
+    ) -> None:
+        self._home = home
+        self._database = database
+        self._clock = clock
+        self._catch_up_s = catch_up_s
+        self._tell = tell
+
+    async def serve(self) -> None:
+        """Run what is due as it comes, a few at a time, until cancelled."""
+        await together(*(self._serve_lane() for _ in range(LANES)))
+
+    async def drain(self) -> None:
+        """Run everything that is due, a few at a time."""
+        await together(*(self._drain_lane() for _ in range(LANES)))
+
+    async def run_one(self, job_id: str = "") -> Finished | None:
+        """Run one job that is due, or that one, to its end; None where there is none.
+
+        Raises CancelledError, with the run marked as stopped, and StoreError.
+        """
+        while (begun := await self._take(job_id)) is not None:
+            try:
+                came = await self._beside_heartbeat(begun.job, self._go(begun))
+            except _Lost:
+                log.info("the run %s was taken over by another worker", begun.run.job_id)
+                continue
+            except StoreBusy as error:
+                if await self._put_off(begun, error):
+                    continue
+                came = Came("failed", error.message)
+            except asyncio.CancelledError:
+                await shielded(self._settle(begun, Came("stopped", "its worker was stopped")))
+                raise
+            if (finished := await self._settle(begun, came)) is not None:
+                return finished
+        return None
+
+    async def _serve_lane(self) -> None:
+        while True:
+            wait_s = _POLL_S
+            try:
+                await self._drain_lane()
+                wait_s = await self._wait_s()
+            except StoreError as error:
+                log.warning("schedules wait: %s", error.message)
+            await asyncio.sleep(wait_s)
+
+    async def _drain_lane(self) -> None:
+        while await self._database.read(lambda db: jobs.is_due(db, KINDS, self._clock)):
+            if await self.run_one() is None:
+                return
+
+    async def _wait_s(self) -> float:
+        """Give the seconds until something may be due; another program may add it at any moment."""
+        due = await self._database.read(lambda db: jobs.next_due(db, KINDS))
+        if not due:
+            return _POLL_S
+        left_s = (datetime.fromisoformat(due) - self._clock.now()).total_seconds()
+        return min(max(left_s, 0.05), _POLL_S)
+
+    async def _take(self, job_id: str) -> _Begun | None:
+        """Lease a job and begin its run, with the schedule's next time queued in the same transaction."""
+        owner = claims.owner_name(self._clock.new_id())
+
+        def work(connection: apsw.Connection) -> _Begun | bool:
+            schedules.straighten(connection, self._clock, _iso_after)
+            job = jobs.lease(connection, KINDS, owner, LEASE_S, self._clock, job_id)
+            if job is None:
+                return False
+            firing = schedules.firing_of(job)
+            schedule = schedules.get(connection, firing.schedule_id)
+            if schedule is None:  # it was removed meanwhile
+                jobs.complete(connection, job, self._clock)
+                return True
+            now = self._clock.now()
+            run, is_new = schedules.begin(connection, job, firing, iso(now))
+            if is_new and not firing.by_hand and schedule.expression and not schedule.paused:
+                after = max(now, datetime.fromisoformat(firing.due))
+                schedules.wait_for(connection, schedule.id, _iso_after(schedule, after), self._clock)
+            return _Begun(job, schedule, run, is_new)
+
+        while (begun := await self._write(work)) is True:
+            pass
+        return begun or None
+
+    async def _go(self, begun: _Begun) -> Came:
+        run, schedule = begun.run, begun.schedule
+        note = ""
+        if begun.is_new and not run.by_hand:
+            due, now = datetime.fromisoformat(run.due), self._clock.now()
+            judged = await asyncio.to_thread(timing.judge, schedule, due, now, self._catch_up_s)
+            if not judged.may_run:
+                more = f" and {judged.missed} after it" if judged.missed else ""
+                return Came("missed", f"nothing ran at {run.due}{more}, and it is too late to make up")
+            if timing.is_late(due, now):
+                more = f", and for {judged.missed} later ones" if judged.missed else ""
+                note = f"made up for {run.due}{more}"
+        if run.begun >= _MOST_BEGUN:
+            return Came("failed", f"it was begun {run.begun} times and never came to an end")
+        came = await perform(self._home, schedule, run)
+        return came if came.note or not note else msgspec.structs.replace(came, note=note)
+
+    async def _settle(self, begun: _Begun, came: Came) -> Finished | None:
+        """Complete the run; None where another worker has taken it."""
+
+        def work(connection: apsw.Connection) -> Run | None:
+            if not schedules.finish(connection, begun.job, came.row, self._clock):
+                return None
+            return schedules.get_run(connection, begun.job.id)
+
+        run = await self._write(work)
+        if run is None:
+            return None
+        log.info("schedule %s: %s %s", begun.schedule.name, run.result, run.note)
+        finished = Finished(begun.schedule, msgspec.structs.replace(run, text=came.text))
+        self._tell(finished)
+        return finished
+
+    async def _put_off(self, begun: _Begun, error: StoreBusy) -> bool:
+        """Let a run wait for its session; False where it has waited long enough."""
+        now = self._clock.now()
+        if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _LONGEST_BUSY_S:
+            return False
+        until = iso(now + timedelta(seconds=_BUSY_S))
+        await self._write(lambda db: jobs.put_off(db, begun.job, error.message, until))
+        return True
+
+    async def _beside_heartbeat(self, job: Job, work: Coroutine[Any, Any, Came]) -> Came:
+        """Run `work` while renewing the lease. Raises _Lost, with `work` ended, where that is gone."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=_HEARTBEAT_S))[0]:
+                if not await self._write(lambda db: jobs.heartbeat(db, job, LEASE_S, self._clock)):
+                    raise _Lost
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def _write(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._database.append(work)
+
+
+def _iso_after(schedule: Schedule, moment: datetime) -> str:
+    return iso(timing.next_after(schedule, moment))

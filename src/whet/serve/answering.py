@@ -1,0 +1,156 @@
+"""One turn as an answer over HTTP: whole, or as a stream while it runs; stopped when the client goes.
+
+A codec says how events look in the client's shape. A stream that is silent gets a comment now and then, and
+the caller's token is looked at again with each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.contract.errors import WhetError
+from whet.contract.events import Emit, Event, TurnEnd
+from whet.serve.wire import ApiError, Json, Stream, as_api_error, hung_up
+
+SESSION_HEADER = "x-whet-session"
+Work = Callable[[Emit, Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
+
+
+class Codec(Protocol):
+    """How a turn looks in a client's shape."""
+
+    def event(self, event: Event) -> bytes:
+        """Give what a stream sends for an event; nothing for most."""
+        ...
+
+    def end(self, end: TurnEnd) -> bytes:
+        """Give what a stream ends with."""
+        ...
+
+    def failed(self, error: ApiError) -> bytes:
+        """Give what a stream ends with that fails after its beginning."""
+        ...
+
+    def whole(self, end: TurnEnd) -> object:
+        """Give the answer of a request that is not streamed, after all events were shown to `event`."""
+        ...
+
+
+class Answering:
+    """Answers requests with turns. `beat_s` is the longest silence of a stream."""
+
+    def __init__(self, beat_s: float) -> None:
+        self._beat_s = beat_s
+
+    async def whole(self, request: Request, work: Work, codec: Codec) -> Response:
+        """Run the turn and answer with all of it. Raises WhetError."""
+        headers: dict[str, str] = {}
+        turn = asyncio.ensure_future(work(lambda event: _ignore(codec.event(event)), _naming(headers)))
+        gone = asyncio.ensure_future(hung_up(request.receive))
+        try:
+            await asyncio.wait((turn, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not turn.done():
+                return Response(status_code=499)
+            end = turn.result()
+        finally:
+            gone.cancel()
+            await _stopped(turn)
+        if (error := failure_of(end)) is not None:
+            raise error
+        return Json(codec.whole(end), headers=headers)
+
+    def stream(self, work: Work, codec: Codec, may_go_on: Callable[[], bool]) -> Response:
+        """Answer with the turn while it runs; a failure before the first piece is an answer with a status."""
+
+        async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
+            news: asyncio.Queue[Event] = asyncio.Queue()
+            turn = asyncio.ensure_future(work(news.put_nowait, _naming(response.headers)))
+            is_begun = False
+            try:
+                while not turn.done() or not news.empty():
+                    found = await self._next(news, turn, gone)
+                    if gone.done():
+                        return
+                    piece = b"".join(codec.event(event) for event in found)
+                    if not found and not turn.done():
+                        if not may_go_on():
+                            error = ApiError(401, "this token was revoked", code="invalid_api_key")
+                            yield codec.failed(error)
+                            return
+                        piece = b": beat\n\n"
+                    if piece:
+                        is_begun = True
+                        yield piece
+                yield _last(turn, codec, is_begun=is_begun)
+            finally:
+                await _stopped(turn)
+
+        response = Stream(source)
+        return response
+
+    async def _next(
+        self, news: asyncio.Queue[Event], turn: asyncio.Future[TurnEnd], gone: asyncio.Future[None]
+    ) -> list[Event]:
+        """Give the events that are there; none where the turn ended, the client went, or a beat is due."""
+        if news.empty() and not turn.done():
+            first = asyncio.ensure_future(news.get())
+            done, _ = await asyncio.wait(
+                (first, turn, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if first not in done:
+                first.cancel()
+                return []
+            found = [first.result()]
+        else:
+            found = []
+        while not news.empty():
+            found.append(news.get_nowait())
+        return found
+
+
+def failure_of(end: TurnEnd) -> ApiError | None:
+    """Give the error that a turn's end is to a client; None for an answer."""
+    text = f"{end.error} ({end.hint})" if end.hint else end.error
+    if end.reason in ("failed", "crashed"):
+        return ApiError(502, text or "the turn failed", code="turn_failed")
+    if end.reason == "cancelled":
+        return ApiError(409, "the turn was cancelled", code="turn_cancelled")
+    return None
+
+
+def _last(turn: asyncio.Future[TurnEnd], codec: Codec, *, is_begun: bool) -> bytes:
+    """Give the last piece. Raises WhetError where nothing was sent yet."""
+    try:
+        end = turn.result()
+        if (error := failure_of(end)) is not None:
+            raise error
+        return codec.end(end)
+    except WhetError as error:
+        if not is_begun:
+            raise
+        return codec.failed(as_api_error(error))
+
+
+async def _stopped(turn: asyncio.Future[TurnEnd]) -> None:
+    """Cancel a turn that still runs and wait until its end is stored."""
+    if not turn.done():
+        turn.cancel()
+        await asyncio.wait((turn,))
+    if not turn.cancelled():
+        turn.exception()  # it was told already; asked for here, so that nobody complains of one never read
+
+
+def _naming(headers: Any) -> Callable[[str], None]:
+    def name(session_id: str) -> None:
+        headers[SESSION_HEADER] = session_id
+
+    return name
+
+
+def _ignore(piece: bytes) -> None:
+    """Drop what a stream would send."""

@@ -1,0 +1,81 @@
+"""Who may call: the bearer token of a request, looked up at each one, and again while a stream runs.
+
+There is no way in without a token. Wrong ones are counted by address; a right one is never throttled.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+import msgspec
+from starlette.requests import Request
+
+from whet.clock import Clock
+from whet.serve.tokens import hash_of
+from whet.serve.wire import ApiError
+from whet.store import api
+from whet.store.api import TokenRole
+from whet.store.database import Database
+
+_FAILURES, _WINDOW_S, _ADDRESSES = 20, 60.0, 10_000
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who makes a request: its token's id and name, and what it may do."""
+
+    token_id: str
+    name: str
+    role: TokenRole
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether everything is allowed: every session, approvals, the dashboard."""
+        return self.role == "owner"
+
+
+class Door:
+    """Lets requests in, or refuses them."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def caller(self, request: Request) -> Caller:
+        """Give who is calling. Raises ApiError: 401 without a valid token, 429 after many wrong ones."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise ApiError(401, "a token is needed: Authorization: Bearer ...", code="missing_api_key")
+        found = self.open(secret)
+        if found is not None:
+            return found
+        self.throttle(request.client.host if request.client else "")
+        raise ApiError(401, "this token is not valid, or was revoked", code="invalid_api_key")
+
+    def open(self, secret: str) -> Caller | None:
+        """Give who a secret belongs to; None for a wrong or revoked one."""
+        digest = hash_of(secret.strip())
+        # One look at a unique index: a thread's way there and back would cost more than the look.
+        row = self._database.read_now(lambda db: api.token_by_hash(db, digest))
+        return Caller(row.id, row.name, row.role) if row else None
+
+    def is_valid(self, caller: Caller) -> bool:
+        """Whether a caller's token is still in use."""
+        return self._database.read_now(lambda db: api.token_by_id(db, caller.token_id)) is not None
+
+    def throttle(self, address: str) -> None:
+        """Count a wrong secret. Raises ApiError (429) after too many within a minute."""
+        now_s = self._clock.monotonic_s()
+        stamps = self._failures.setdefault(address, deque(maxlen=_FAILURES))
+        self._failures.move_to_end(address)
+        if len(self._failures) > _ADDRESSES:
+            self._failures.popitem(last=False)
+        if len(stamps) == _FAILURES and stamps[0] > now_s - _WINDOW_S:
+            raise ApiError(429, "too many wrong tokens; wait a minute", code="too_many_failures")
+        stamps.append(now_s)
+
+
+def need_owner(caller: Caller) -> None:
+    """Refuse (403) a caller that may only converse."""
+    if not caller.is_owner:
+        raise ApiError(403, "this needs a token of role owner; yours may only converse", code="wrong_role")

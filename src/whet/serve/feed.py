@@ -1,0 +1,139 @@
+"""What happens in sessions, kept for a while: events with numbers, so that a listener can go on where it was.
+
+An event's id is `<beginning of this process>-<number>`; one of an earlier process, or one that is no longer
+kept, gives a `gap` first, and the listener reads the messages instead. Nothing here is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable
+
+import msgspec
+
+from whet.contract.events import Event
+
+_KEPT_EVENTS, _KEPT_BYTES, _KEPT_FEEDS = 4_000, 4_000_000, 1_000
+_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
+_encode = msgspec.json.Encoder().encode
+
+
+class Feed:
+    """The newest events of one session."""
+
+    def __init__(self, epoch: str, tell: Callable[[Event], None]) -> None:
+        self._epoch = epoch
+        self._tell = tell
+        self._pieces: deque[bytes] = deque()
+        self._bytes = 0
+        self._next = 1
+        self._news = asyncio.Event()
+        self.listeners = 0
+
+    @property
+    def last_id(self) -> str:
+        """The id of the newest event."""
+        return f"{self._epoch}-{self._next - 1}"
+
+    def add(self, event: Event) -> None:
+        """Keep an event and wake who listens."""
+        name = event.__struct_config__.tag
+        piece = b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
+            self._epoch.encode(),
+            self._next,
+            str(name).encode(),
+            _encode(event),
+        )
+        self._next += 1
+        self._pieces.append(piece)
+        self._bytes += len(piece)
+        while len(self._pieces) > _KEPT_EVENTS or (self._bytes > _KEPT_BYTES and len(self._pieces) > 1):
+            self._bytes -= len(self._pieces.popleft())
+        self.wake()
+        self._tell(event)
+
+    def wake(self) -> None:
+        """Have the listeners look."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def after(self, last_id: str) -> tuple[int, bool]:
+        """Give the number to go on from, and whether events before it are missing; empty: from now on."""
+        if not last_id:
+            return self._next, False
+        found = _ID.fullmatch(last_id)
+        oldest = self._next - len(self._pieces)
+        if found is None or found[1] != self._epoch or int(found[2]) >= self._next:
+            return oldest, True
+        wanted = int(found[2]) + 1
+        return max(wanted, oldest), wanted < oldest
+
+    def since(self, number: int) -> tuple[bytes, int]:
+        """Give the events from `number` on as they are sent, and the number that comes next."""
+        skip = max(number - (self._next - len(self._pieces)), 0)
+        return b"".join(list(self._pieces)[skip:]), self._next
+
+    async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
+        """Wait for an event, the listener's end or the next beat; False for the beat."""
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            done, _ = await asyncio.wait((news, gone), timeout=beat_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        return bool(done)
+
+
+class Feeds:
+    """The feeds of the sessions that were active lately. `listeners` hear every event of every session."""
+
+    def __init__(self, epoch: str, beat_s: float = 15.0) -> None:
+        self._epoch = epoch
+        self.beat_s = beat_s
+        self._by_session: OrderedDict[str, Feed] = OrderedDict()
+        self.is_closed = False
+        self.listeners: list[Callable[[str, Event], None]] = []
+
+    def of(self, session_id: str) -> Feed:
+        """Give a session's feed; those that nobody listens to go when there are too many."""
+        feed = self._by_session.get(session_id)
+        if feed is None:
+            feed = Feed(self._epoch, lambda event: self._told(session_id, event))
+            self._by_session[session_id] = feed
+        self._by_session.move_to_end(session_id)
+        if len(self._by_session) > _KEPT_FEEDS:
+            idle = next((key for key, one in self._by_session.items() if not one.listeners), None)
+            if idle is not None:
+                del self._by_session[idle]
+        return feed
+
+    def _told(self, session_id: str, event: Event) -> None:
+        for listener in self.listeners:
+            listener(session_id, event)
+
+    def close(self) -> None:
+        """End every stream."""
+        self.is_closed = True
+        for feed in self._by_session.values():
+            feed.wake()
+
+    async def listen(
+        self, session_id: str, last_id: str, gone: asyncio.Future[None], may_go_on: Callable[[], bool]
+    ) -> AsyncGenerator[bytes]:
+        """Give what is sent to a listener, until it or the server goes or `may_go_on` says no at a beat."""
+        feed = self.of(session_id)
+        number, is_gap = feed.after(last_id)
+        feed.listeners += 1
+        try:
+            yield b"retry: 1000\n\n" + (b'event: gap\ndata: {"type":"gap"}\n\n' if is_gap else b"")
+            while not (self.is_closed or gone.done()):
+                pieces, number = feed.since(number)
+                if pieces:
+                    yield pieces
+                elif not await feed.wait(gone, self.beat_s):
+                    if not may_go_on():
+                        return
+                    yield b": beat\n\n"
+        finally:
+            feed.listeners -= 1

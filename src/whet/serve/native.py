@@ -1,0 +1,258 @@
+"""The session API: sessions and their messages, turns with their events, approvals.
+
+A turn that is started here runs whether or not anybody listens; its events come from the session's feed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Literal
+
+import apsw
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from whet.app.build import App
+from whet.contract.messages import ImagePart, Message, to_dict
+from whet.log import mask
+from whet.serve import content
+from whet.serve.door import Caller, Door, need_owner
+from whet.serve.talks import Talks
+from whet.serve.turns import Said, Turns
+from whet.serve.wire import ApiError, Json, Stream, read_json
+from whet.store import api, search, sessions
+from whet.store.sessions import SessionRow
+
+_MOST_LISTED = 200
+_MOST_MESSAGES = 1_000
+_TOP = 1 << 30
+
+
+class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a session is begun with."""
+
+    title: str = ""
+    private: bool = False
+    warm: str = ""
+
+
+class Rename(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be changed of a session."""
+
+    title: str
+
+
+class NewTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a turn begins with. `images` are data: URLs; `busy` says what to do while a turn runs."""
+
+    text: str = ""
+    images: tuple[str, ...] = ()
+    busy: Literal["refuse", "queue", "steer"] = "refuse"
+
+
+class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is said to a running turn."""
+
+    text: str
+
+
+class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer to a question that waits."""
+
+    answer: str
+
+
+class Native:
+    """The calls of the session API."""
+
+    def __init__(self, app: App, door: Door, talks: Talks, turns: Turns) -> None:
+        self._app = app
+        self._door = door
+        self._talks = talks
+        self._turns = turns
+
+    def routes(self) -> list[Route]:
+        """Give the routes."""
+        one = "/api/sessions/{id}"
+        return [
+            Route("/api/sessions", self.sessions, methods=["GET"]),
+            Route("/api/sessions", self.create, methods=["POST"]),
+            Route(one, self.show, methods=["GET"]),
+            Route(one, self.rename, methods=["PATCH"]),
+            Route(one, self.delete, methods=["DELETE"]),
+            Route(f"{one}/messages", self.messages, methods=["GET"]),
+            Route(f"{one}/turns", self.turn, methods=["POST"]),
+            Route(f"{one}/events", self.events, methods=["GET"]),
+            Route(f"{one}/cancel", self.cancel, methods=["POST"]),
+            Route(f"{one}/steer", self.steer, methods=["POST"]),
+            Route("/api/approvals", self.approvals, methods=["GET"]),
+            Route("/api/approvals/{id}", self.answer, methods=["POST"]),
+        ]
+
+    async def sessions(self, request: Request) -> Response:
+        """List sessions, the last active first."""
+        caller = self._door.caller(request)
+        limit = _whole(request, "limit", 50, _MOST_LISTED)
+        before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
+
+        def read(db: apsw.Connection) -> list[SessionRow]:
+            if caller.is_owner:
+                return sessions.list_sessions(db, limit, before=before, query=query)
+            found = api.begun_with(db, caller.name, limit, before)
+            return [row for row in found if query.casefold() in row.title.casefold()]
+
+        rows = await self._app.database.read(read)
+        return Json({"sessions": [self._facts(row) for row in rows]})
+
+    async def create(self, request: Request) -> Response:
+        """Begin a session."""
+        caller = self._door.caller(request)
+        wanted = await read_json(request, NewSession)
+        session_id = await self._talks.begin(
+            caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
+        )
+        return Json(self._facts(self._talks.visible(caller, session_id)), 201)
+
+    async def show(self, request: Request) -> Response:
+        """Show a session."""
+        return Json(self._facts(self._session(request)))
+
+    async def rename(self, request: Request) -> Response:
+        """Name a session."""
+        row = self._session(request)
+        title = (await read_json(request, Rename)).title[:200]
+        await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
+        return Json(self._facts(self._session(request)))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a session and all that was said in it; 409 while a turn runs."""
+        row = self._session(request)
+        if self._turns.hosted.is_running(row.id):
+            raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
+        async with self._turns.hosted.using(row.id) as session:
+            session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
+            gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
+        return Json({"deleted": row.id, "sessions": gone})
+
+    async def messages(self, request: Request) -> Response:
+        """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
+        row = self._session(request)
+        after = _whole(request, "after", 0, _TOP)
+        limit = _whole(request, "limit", 100, _MOST_MESSAGES)
+        found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
+        return Json({"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]})
+
+    async def turn(self, request: Request) -> Response:
+        """Start a turn: 202, or its events where the client accepts a stream."""
+        row = self._session(request)
+        wanted = await read_json(request, NewTurn)
+        if row.kind != "chat":
+            raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
+        if not wanted.text.strip() and not wanted.images:
+            raise ApiError(400, "there is no text", param="text")
+        if wanted.busy == "refuse" and self._turns.hosted.is_running(row.id):
+            raise ApiError(409, "a turn is running in this session", code="session_busy")
+        images = tuple(_image(address, number) for number, address in enumerate(wanted.images))
+        feed = self._turns.feeds.of(row.id)
+        last_id = feed.last_id
+        self._turns.start(row.id, Said(wanted.text, images, wanted.busy))
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return self._listen(request, row.id, last_id, until_end=True)
+        return Json(
+            {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
+        )
+
+    async def events(self, request: Request) -> Response:
+        """Stream a session's events, from Last-Event-ID (or `after`) on."""
+        row = self._session(request)
+        last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        return self._listen(request, row.id, last_id)
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel the running turn."""
+        row = self._session(request)
+        return Json({"cancelled": self._turns.hosted.cancel(row.id)})
+
+    async def steer(self, request: Request) -> Response:
+        """Say something to the running turn; 409 where none runs."""
+        row = self._session(request)
+        text = (await read_json(request, Steering)).text
+        if not text.strip():
+            raise ApiError(400, "there is no text", param="text")
+        if not self._turns.hosted.is_running(row.id):
+            raise ApiError(409, "no turn is running in this session", code="session_idle")
+        self._turns.start(row.id, Said(text, busy="steer"))
+        return Json({"steered": True}, 202)
+
+    async def approvals(self, request: Request) -> Response:
+        """List the questions that wait."""
+        need_owner(self._door.caller(request))
+        return Json({"approvals": self._turns.questions.pending()})
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one."""
+        need_owner(self._door.caller(request))
+        wanted = await read_json(request, Answering)
+        question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
+        return Json({"answered": question.id, "answer": wanted.answer})
+
+    def _listen(
+        self, request: Request, session_id: str, last_id: str, *, until_end: bool = False
+    ) -> Response:
+        caller = self._door.caller(request)
+        feeds = self._turns.feeds
+
+        async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
+            async for piece in feeds.listen(session_id, last_id, gone, lambda: self._door.is_valid(caller)):
+                yield piece
+                if until_end and b"\nevent: turn_end\n" in piece:
+                    return
+
+        return Stream(source)
+
+    def _session(self, request: Request) -> SessionRow:
+        caller: Caller = self._door.caller(request)
+        return self._talks.visible(caller, request.path_params["id"])
+
+    def _facts(self, row: SessionRow) -> dict[str, Any]:
+        facts: dict[str, Any] = msgspec.to_builtins(row)
+        usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
+        return {
+            **facts,
+            "title": mask(row.title),
+            "usage": usage,
+            "running": self._turns.hosted.is_running(row.id),
+        }
+
+
+def _shown(seq: int, message: Message) -> dict[str, Any]:
+    row = to_dict(msgspec.structs.replace(message, note=""))
+    if isinstance(row["content"], str):
+        row["content"] = mask(row["content"])
+    else:
+        row["content"] = [
+            {**part, "text": mask(part["text"])} if part["type"] == "text" else part
+            for part in row["content"]
+        ]
+    for call in row.get("tool_calls", ()):
+        call["function"]["arguments"] = mask(call["function"]["arguments"])
+    if message.is_error:
+        row["is_error"] = True
+    return {"seq": seq, **row}
+
+
+def _image(address: str, number: int) -> ImagePart:
+    part = {"type": "image_url", "image_url": address}
+    return content.utterance("user", [part], f"images[{number}]").images[0]
+
+
+def _whole(request: Request, name: str, default: int, most: int) -> int:
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+        raise ApiError(400, f"{name} must be a whole number", param=name)
+    return min(int(text), most)

@@ -1,0 +1,120 @@
+"""Questions of running turns that wait for a person: listed, answered by the owner's token, or timed out.
+
+Nobody's answer in time is a denial. Nothing here is durable: a question ends with its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Literal
+
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.contract.errors import NotFound
+from whet.contract.protocols import Answer, ApprovalRequest
+from whet.serve.wire import ApiError
+
+_ANSWERS = ("once", "session", "always", "no")
+_MOST_TEXT = 20_000
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What waits: an action to approve (`tool`, `subject`, `reasons`), or a question in words (`subject`,
+    `choices`). `grant` says what "session" and "always" would cover; empty where neither is offered."""
+
+    id: str
+    kind: Literal["approval", "question"]
+    session_id: str
+    call_id: str
+    tool: str
+    subject: str
+    reasons: tuple[str, ...]
+    choices: tuple[str, ...]
+    grant: str
+    asked: str
+    expires: str
+
+
+class Questions:
+    """The questions of one process. `listeners` hear that there is one more, or one less."""
+
+    def __init__(self, clock: Clock, wait_s: float) -> None:
+        self._clock = clock
+        self.wait_s = wait_s
+        self._waiting: dict[str, tuple[Question, asyncio.Future[str | None]]] = {}
+        self.listeners: list[Callable[[], None]] = []
+
+    def pending(self) -> list[Question]:
+        """Give what waits, oldest first."""
+        return [question for question, _ in self._waiting.values()]
+
+    def answer(self, question_id: str, answer: str) -> Question:
+        """Answer a question. Raises NotFound where it does not wait, ApiError for a wrong answer."""
+        found = self._waiting.get(question_id)
+        if found is None:
+            raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
+        question, future = found
+        if question.kind == "approval":
+            if answer not in _ANSWERS:
+                raise ApiError(400, f"answer must be one of {', '.join(_ANSWERS)}", param="answer")
+            if answer in ("session", "always") and not question.grant:
+                raise ApiError(400, "this can only be allowed once", param="answer")
+        if not future.done():
+            future.set_result(answer[:_MOST_TEXT])
+        return question
+
+    async def ask(self, question: Question) -> str | None:
+        """Wait for the answer; None where none came in time."""
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waiting[question.id] = (question, future)
+        self._tell()
+        try:
+            async with asyncio.timeout(self.wait_s):
+                return await future
+        except TimeoutError:
+            return None
+        finally:
+            del self._waiting[question.id]
+            self._tell()
+
+    def new(self, session_id: str, kind: Literal["approval", "question"], subject: str) -> Question:
+        """Make a question that says only this much."""
+        now = self._clock.now()
+        until = iso(now + timedelta(seconds=self.wait_s))
+        return Question(self._clock.new_id(), kind, session_id, "", "", subject, (), (), "", iso(now), until)
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+
+class Asker:
+    """The person of one turn: whoever answers its questions. A client that can show no question has the model
+    told so at once (`may_clarify` False), and the model then asks in its answer."""
+
+    def __init__(self, questions: Questions, session_id: str, *, may_clarify: bool) -> None:
+        self._questions = questions
+        self._session_id = session_id
+        self._may_clarify = may_clarify
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        """Ask about one action."""
+        plain = self._questions.new(request.session_id, "approval", request.subject)
+        question = msgspec.structs.replace(
+            plain, call_id=request.call_id, tool=request.tool, reasons=request.reasons, grant=request.grant
+        )
+        answer = await self._questions.ask(question)
+        for known in ("once", "session", "always", "no"):
+            if answer == known:
+                return known
+        return None
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Put the model's question."""
+        if not self._may_clarify:
+            return None
+        plain = self._questions.new(self._session_id, "question", question)
+        return await self._questions.ask(msgspec.structs.replace(plain, choices=tuple(choices)))

@@ -1,0 +1,237 @@
+"""`/v1/responses`: OpenAI's request read, a turn's events written as output items and stream events.
+
+What the model says in each step is an output message of its own. A response is remembered as the last turn of
+its session, so that `previous_response_id` goes on there.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from whet.contract.events import Event, StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.messages import Usage
+from whet.serve.chat import RESTARTED, refuse_form, refuse_own_tools
+from whet.serve.content import Utterance, utterance
+from whet.serve.wire import ApiError, encode
+
+_SPOKEN = frozenset(("message", None))
+_UNSPOKEN = frozenset(
+    ("function_call", "function_call_output", "reasoning", "item_reference", "custom_tool_call")
+)
+
+
+class Format(msgspec.Struct, frozen=True):
+    """The form of an answer."""
+
+    type: str = "text"
+
+
+class TextOptions(msgspec.Struct, frozen=True):
+    """What a request wants of the text."""
+
+    format: Format | None = None
+
+
+class ResponsesRequest(msgspec.Struct, frozen=True):
+    """What is read of a request; other fields are left alone."""
+
+    model: str
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    user: str | None = None
+    tools: list[Any] | None = None
+    text: TextOptions | None = None
+    background: bool | None = None
+    conversation: Any = None
+    prompt: Any = None
+
+
+def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
+    """Give the messages of a request, its instructions first. Raises ApiError for what can't be done."""
+    refuse_own_tools(request.tools)
+    refuse_form(request.text.format.type if request.text and request.text.format else "text", "text.format")
+    for name in ("background", "conversation", "prompt"):
+        if getattr(request, name):
+            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
+    said = [Utterance("system", request.instructions)] if request.instructions else []
+    if isinstance(request.input, str):
+        return (*said, Utterance("user", request.input))
+    for number, item in enumerate(request.input):
+        place, kind = f"input[{number}]", item.get("type")
+        if kind in _SPOKEN:
+            role = item.get("role")
+            if not isinstance(role, str):
+                raise ApiError(400, "a message needs a role", param=f"{place}.role")
+            said.append(utterance(role, item.get("content"), place))
+        elif kind not in _UNSPOKEN:
+            raise ApiError(400, f"items of type {str(kind)[:40]!r} are not taken", param=f"{place}.type")
+    return tuple(said)
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    """Give a turn's tokens, those of all of its model calls."""
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
+class ResponsesCodec:
+    """A turn as a response."""
+
+    def __init__(self, response_id: str, request: ResponsesRequest) -> None:
+        self._request = request
+        self._id = response_id
+        self._created = int(time.time())
+        self._sequence = 0
+        self._items: list[dict[str, Any]] = []
+        self._open: list[str] | None = None
+        self._is_begun = False
+
+    def event(self, event: Event) -> bytes:
+        """Give the stream events for an event."""
+        match event:
+            case TextDelta():
+                return self._text(event.text)
+            case StepFinished():
+                return self._close()
+            case StreamRestarted():
+                return self._text(RESTARTED) if self._open else b""
+            case _:
+                return b""
+
+    def end(self, end: TurnEnd) -> bytes:
+        """Give the last events."""
+        pieces = [self._begin(), self._close()]
+        done = self.whole(end)
+        kind = "response.completed" if done["status"] == "completed" else "response.incomplete"
+        pieces.append(self._line(kind, {"response": done}))
+        return b"".join(pieces)
+
+    def failed(self, error: ApiError) -> bytes:
+        """Give the event of a failure."""
+        what = {"code": error.code or "server_error", "message": error.message}
+        body = {**self._object("failed"), "error": what}
+        return self._begin() + self._line("response.failed", {"response": body})
+
+    def whole(self, end: TurnEnd) -> dict[str, Any]:
+        """Give the answer."""
+        self._close()
+        why = {"budget": "max_output_tokens", "refused": "content_filter"}.get(end.reason)
+        body = self._object("incomplete" if why else "completed")
+        body["usage"] = usage_of(end.usage)
+        if why:
+            body["incomplete_details"] = {"reason": why}
+        return body
+
+    def _text(self, text: str) -> bytes:
+        pieces = [self._begin()]
+        if self._open is None:
+            self._open = []
+            place = {"output_index": len(self._items), "item_id": self._item_id()}
+            pieces.append(
+                self._line(
+                    "response.output_item.added",
+                    {"output_index": len(self._items), "item": self._item("in_progress", None)},
+                )
+            )
+            pieces.append(
+                self._line("response.content_part.added", {**place, "content_index": 0, "part": _part("")})
+            )
+        self._open.append(text)
+        pieces.append(
+            self._line("response.output_text.delta", {**self._place(), "delta": text, "logprobs": []})
+        )
+        return b"".join(pieces)
+
+    def _close(self) -> bytes:
+        if self._open is None:
+            return b""
+        text, place, item_at = "".join(self._open), self._place(), len(self._items)
+        item = self._item("completed", text)
+        self._open = None
+        self._items.append(item)
+        part = item["content"][0]
+        return b"".join(
+            (
+                self._line("response.output_text.done", {**place, "text": text, "logprobs": []}),
+                self._line("response.content_part.done", {**place, "part": part}),
+                self._line("response.output_item.done", {"output_index": item_at, "item": item}),
+            )
+        )
+
+    def _begin(self) -> bytes:
+        if self._is_begun:
+            return b""
+        self._is_begun = True
+        body = self._object("in_progress")
+        return self._line("response.created", {"response": body}) + self._line(
+            "response.in_progress", {"response": body}
+        )
+
+    def _item_id(self) -> str:
+        return f"msg_{self._id.removeprefix('resp_')}_{len(self._items)}"
+
+    def _place(self) -> dict[str, Any]:
+        return {"item_id": self._item_id(), "output_index": len(self._items), "content_index": 0}
+
+    def _item(self, status: str, text: str | None) -> dict[str, Any]:
+        content = [] if text is None else [_part(text)]
+        return {
+            "id": self._item_id(),
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": content,
+        }
+
+    def _object(self, status: str) -> dict[str, Any]:
+        request = self._request
+        return {
+            "id": self._id,
+            "object": "response",
+            "created_at": self._created,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": request.instructions,
+            "max_output_tokens": None,
+            "model": request.model,
+            "output": list(self._items),
+            "parallel_tool_calls": True,
+            "previous_response_id": request.previous_response_id,
+            "reasoning": {"effort": None, "summary": None},
+            "store": request.store is not False,
+            "temperature": None,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "none",
+            "tools": [],
+            "top_p": None,
+            "truncation": "disabled",
+            "usage": None,
+            "user": request.user,
+            "metadata": {},
+        }
+
+    def _line(self, kind: str, more: dict[str, Any]) -> bytes:
+        row = {"type": kind, "sequence_number": self._sequence, **more}
+        self._sequence += 1
+        return b"event: %s\ndata: %s\n\n" % (kind.encode(), encode(row))
+
+
+def _part(text: str) -> dict[str, Any]:
+    nothing: list[str] = []
+    return {"type": "output_text", "text": text, "annotations": nothing, "logprobs": nothing}

@@ -1,0 +1,81 @@
+"""Run the API: one listener, turns drained at SIGTERM, everything closed in order.
+
+It knows how the parts are put together and nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+from starlette.types import ASGIApp
+
+from whet.app.hosted import Hosted
+from whet.confirm.http.protocol import LimitedProtocol
+from whet.serve.site import Pace, Site
+from whet.web.guard import Place, place
+from whet.web.listening import Server, listen, log_bugs, make_config, raise_file_limit
+
+
+class Listening(msgspec.Struct, frozen=True):
+    """How to listen. `hosts` are further names that may be in Host; `public_url` is where people reach it;
+    `has_web` whether the dashboard is served; `drain_s` what running turns get at the end."""
+
+    host: str = "127.0.0.1"
+    port: int = 6090
+    hosts: tuple[str, ...] = ()
+    public_url: str = ""
+    has_web: bool = False
+    drain_s: float = 10.0
+
+
+async def serve(
+    hosted: Hosted,
+    listening: Listening,
+    pace: Pace,
+    on_ready: Callable[[int], None],
+    *,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve until told to stop; `on_ready` gets the port once it listens. Turns that run then get `drain_s`
+    to end and are cancelled, which is stored. `stop` ends it as SIGTERM does. Raises ConfigError."""
+    where = place(listening.host, listening.public_url, listening.hosts)
+    sock = listen(listening.host, listening.port)
+    raise_file_limit()
+    log_bugs()
+    port = int(sock.getsockname()[1])
+    site = Site(hosted, hosted.app.clock, pace)
+    config = make_config(_application(site, where, listening, port), LimitedProtocol, listening.drain_s + 5)
+    drains: list[asyncio.Task[None]] = []
+
+    def end() -> None:
+        site.feeds.close()
+        if not drains:
+            drains.append(asyncio.create_task(site.turns.aclose(listening.drain_s)))
+
+    server = Server(config, lambda: on_ready(port), end)
+    watch = asyncio.create_task(_stop_at(stop, server)) if stop is not None else None
+    hosted.app.reviews.start()
+    try:
+        await server.serve(sockets=[sock])
+    finally:
+        if watch is not None:
+            watch.cancel()
+        end()
+        await drains[0]
+
+
+def _application(site: Site, where: Place, listening: Listening, port: int) -> ASGIApp:
+    if not listening.has_web:
+        return site.asgi(where)
+    # Templates cost 100 ms to import, and only the dashboard has any.
+    from whet.serve.board.app import Board  # noqa: PLC0415
+
+    board = Board(site, where, port)
+    return site.asgi(where, board.routes(), board.door.problem)
+
+
+async def _stop_at(stop: asyncio.Event, server: Server) -> None:
+    await stop.wait()
+    server.stop()

@@ -1,0 +1,101 @@
+"""The API as one ASGI application: its parts put together, the guard before them, errors in one shape.
+
+The dashboard's pages, where they are served, stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from whet.app.hosted import Hosted
+from whet.clock import Clock
+from whet.contract.errors import WhetError
+from whet.serve.answering import Answering
+from whet.serve.compat import Compat
+from whet.serve.door import Door
+from whet.serve.feed import Feeds
+from whet.serve.native import Native
+from whet.serve.openapi import document
+from whet.serve.questions import Questions
+from whet.serve.talks import Talks
+from whet.serve.turns import Turns
+from whet.serve.wire import ApiError, Json, as_api_error, error_object, refusal
+from whet.web.guard import Guard, Place
+
+_API = ("/v1/", "/api/", "/health", "/openapi.json")
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How long things wait: a question for its answer, a silent stream for its next beat."""
+
+    answer_wait_s: float = 300.0
+    beat_s: float = 5.0
+
+
+class Site:
+    """The parts of a running API. `turns` and `feeds` end it; the dashboard stands on the same ones."""
+
+    def __init__(self, hosted: Hosted, clock: Clock, pace: Pace) -> None:
+        app = hosted.app
+        self.app = app
+        self.door = Door(app.database, clock)
+        self.feeds = Feeds(clock.new_id(), pace.beat_s)
+        self.questions = Questions(clock, pace.answer_wait_s)
+        self.turns = Turns(hosted, self.feeds, self.questions, clock)
+        self.talks = Talks(app.database, self.turns)
+        self._compat = Compat(app, self.door, self.talks, Answering(pace.beat_s))
+        self._native = Native(app, self.door, self.talks, self.turns)
+
+    def asgi(
+        self, where: Place, pages: Sequence[BaseRoute] = (), say: Callable[[int, str], Response] | None = None
+    ) -> ASGIApp:
+        """Give the application; `say` tells what went wrong with one of `pages`, as a page."""
+
+        async def failed(request: Request, error: Exception) -> Response:
+            made = _as_told(request, error)
+            is_api = request.url.path.startswith(_API)
+            return refusal(made) if say is None or is_api else say(made.status, made.message)
+
+        handlers: dict[Any, Any] = {WhetError: failed, HTTPException: failed, Exception: failed}
+        return Guard(
+            Starlette(routes=[*self.routes(), *pages], exception_handlers=handlers), where, _as_error
+        )
+
+    def routes(self) -> list[Route]:
+        """Give the API's routes."""
+        return [
+            *self._compat.routes(),
+            *self._native.routes(),
+            Route("/openapi.json", self._document, methods=["GET"]),
+            Route("/health", self._health, methods=["GET"]),
+        ]
+
+    async def _document(self, request: Request) -> Response:
+        return Json(document())
+
+    async def _health(self, request: Request) -> Response:
+        return Json({"status": "ok", "running": len(self.turns.hosted.running)})
+
+
+def _as_told(request: Request, error: Exception) -> ApiError:
+    """Say what went wrong. A bug of ours is told without its words; the server's log gets the stack."""
+    if isinstance(error, WhetError):
+        return as_api_error(error)
+    if not isinstance(error, HTTPException):
+        return ApiError(500, "something went wrong here; the log knows more", code="internal_error")
+    if error.status_code == 405:
+        return ApiError(405, f"{request.method} is not answered here", code="method_not_allowed")
+    return ApiError(error.status_code, "there is nothing here", code="not_found")
+
+
+def _as_error(status: int, reason: str) -> object:
+    return {"error": error_object(ApiError(status, reason, code="refused"))}

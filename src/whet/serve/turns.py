@@ -1,0 +1,84 @@
+"""Turns of API sessions: run for whoever waits for them or on their own, told to everybody who listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from whet.app.hosted import Busy, Hosted, Receipt
+from whet.clock import Clock
+from whet.contract.errors import WhetError
+from whet.contract.events import Emit, Event, Notice, TurnEnd
+from whet.contract.messages import ImagePart, Usage
+from whet.serve.feed import Feeds
+from whet.serve.questions import Asker, Questions
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a turn begins with, how it is taken while another one runs, and what is stored with it.
+    `is_plain`: it comes through a client that shows text and nothing else."""
+
+    text: str
+    images: Sequence[ImagePart] = ()
+    busy: Busy = "queue"
+    receipt: Receipt = Receipt()
+    is_plain: bool = False
+
+
+class Turns:
+    """Runs turns."""
+
+    def __init__(self, hosted: Hosted, feeds: Feeds, questions: Questions, clock: Clock) -> None:
+        self.hosted = hosted
+        self.feeds = feeds
+        self.questions = questions
+        self._clock = clock
+        self._own: set[asyncio.Task[None]] = set()
+
+    async def run(self, session_id: str, said: Said, emit: Emit) -> TurnEnd | None:
+        """Run a turn and give its end; None where a running turn took the text. A cancel cancels the turn."""
+        feed = self.feeds.of(session_id)
+
+        def both(event: Event) -> None:
+            feed.add(event)
+            emit(event)
+
+        began_s = self._clock.monotonic_s()
+        person = Asker(self.questions, session_id, may_clarify=not said.is_plain)
+        try:
+            return await self.hosted.submit(
+                session_id,
+                said.text,
+                said.images,
+                emit=both,
+                person=person,
+                busy=said.busy,
+                receipt=said.receipt,
+            )
+        except asyncio.CancelledError:
+            took_s = self._clock.monotonic_s() - began_s
+            feed.add(TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
+            raise
+
+    def start(self, session_id: str, said: Said) -> None:
+        """Run a turn that nobody waits for: it goes on whoever listens, and its end is in the feed."""
+
+        async def work() -> None:
+            try:
+                await self.run(session_id, said, lambda event: None)
+            except WhetError as error:
+                feed = self.feeds.of(session_id)
+                feed.add(Notice(error.message))
+                feed.add(TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error.message, error.hint))
+
+        task = asyncio.create_task(work())
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+
+    async def aclose(self, drain_s: float) -> None:
+        """Let running turns end, cancel those that don't in time, and wait for all of them."""
+        await self.hosted.aclose(drain_s=drain_s)
+        if self._own:
+            await asyncio.wait(self._own)

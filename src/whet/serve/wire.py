@@ -1,0 +1,185 @@
+"""What every call of the API shares: bounded bodies, JSON read into a type, errors in OpenAI's shape.
+
+Knows no route and no session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreError, WhetError
+from whet.log import mask
+
+T = TypeVar("T")
+BODY_LIMIT_BYTES = 32 * 1024 * 1024
+_DRAIN_LIMIT_BYTES = 64 * 1024 * 1024
+encode = msgspec.json.Encoder().encode
+
+
+class ApiError(WhetError):
+    """An answer that ends a request; `kind`, `param` and `code` are the fields of OpenAI's error object.
+
+    `again` says whether a client may send the same request again by itself.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, code: str = "", param: str = "", again: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.param = param
+        self.again = again
+
+
+def error_object(error: ApiError) -> dict[str, Any]:
+    """Give the error as OpenAI's clients expect it."""
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
+        error.status, kind
+    )
+    text = mask(error.message)
+    return {"message": text, "type": kind, "param": error.param or None, "code": error.code or None}
+
+
+class Json(Response):
+    """A JSON answer that nobody keeps."""
+
+    media_type = "application/json"
+
+    def __init__(self, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(encode(value), status, {"cache-control": "no-store", **(headers or {})})
+
+
+def refusal(error: ApiError) -> Response:
+    """Give the answer to a request that failed."""
+    # The official SDKs repeat 409, 429 and 5xx by themselves: a turn that ran must not run twice for that.
+    headers = {"x-should-retry": "true" if error.again else "false"}
+    if error.status == 401:
+        headers["www-authenticate"] = 'Bearer realm="whet"'
+    if error.status == 413:
+        headers["connection"] = "close"
+    if error.again:
+        headers["retry-after"] = "1"
+    return Json({"error": error_object(error)}, error.status, headers)
+
+
+def as_api_error(error: WhetError) -> ApiError:
+    """Say an error of ours as an answer."""
+    if isinstance(error, ApiError):
+        return error
+    text = f"{error.message} ({error.hint})" if error.hint else error.message
+    if isinstance(error, NotFound):
+        return ApiError(404, text, code="not_found")
+    if isinstance(error, StoreBusy):
+        return ApiError(409, text, code="session_busy", again=True)
+    if isinstance(error, StoreError):
+        return ApiError(503, text, code="store_failed", again=True)
+    if isinstance(error, ConfigError):
+        return ApiError(400, text, code="invalid_value")
+    return ApiError(409, text, code="conflict")
+
+
+async def read_body(request: Request, limit_bytes: int = BODY_LIMIT_BYTES) -> bytes:
+    """Give the whole body. Raises ApiError (413) for one that is too large.
+
+    A body that is too large is read to its end, within reason, and dropped: a client that is still sending
+    would see a broken connection instead of the answer.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared) > _DRAIN_LIMIT_BYTES:
+        raise _too_large(limit_bytes)
+    parts, size = bytearray(), 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size <= limit_bytes:
+                parts += chunk
+            elif size > _DRAIN_LIMIT_BYTES:
+                raise _too_large(limit_bytes)
+    except ClientDisconnect as gone:
+        raise ApiError(400, "the client hung up") from gone
+    if size > limit_bytes:
+        raise _too_large(limit_bytes)
+    return bytes(parts)
+
+
+def _too_large(limit_bytes: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {limit_bytes >> 20} MiB", code="body_too_large")
+
+
+async def read_json(request: Request, shape: type[T], limit_bytes: int = BODY_LIMIT_BYTES) -> T:
+    """Read a JSON body into a type. Raises ApiError (400, 413, 415) that names the field."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("application/json", ""):
+        raise ApiError(415, f"the body must be application/json, not {kind[:60]}")
+    return decode(await read_body(request, limit_bytes), shape)
+
+
+def decode(body: bytes, shape: type[T]) -> T:
+    """Read JSON into a type. Raises ApiError (400) that names the field."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise ApiError(400, what, param=where.rstrip("`"), code="invalid_type") from error
+    except RecursionError as error:
+        raise ApiError(400, "the JSON is nested too deeply", code="invalid_json") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
+
+
+async def hung_up(receive: Receive) -> None:
+    """Return when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+STREAM_HEADERS = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+
+
+class Stream(Response):
+    """Server-sent events. `source` gets a future that is done when the client has gone, and ends by itself.
+
+    The head goes out with the first piece, so that a source that fails before gives an answer with a status;
+    `headers` may be added to until then.
+    """
+
+    def __init__(self, source: Callable[[asyncio.Future[None]], AsyncGenerator[bytes]]) -> None:
+        super().__init__(headers=STREAM_HEADERS)
+        del self.headers["content-length"]
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send; flow control makes a slow reader slow the source."""
+        gone = asyncio.ensure_future(hung_up(receive))
+        is_begun = False
+        try:
+            async with aclosing(self._source(gone)) as pieces:
+                async for piece in pieces:
+                    if not is_begun:
+                        is_begun = True
+                        await send(
+                            {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+                        )
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except WhetError as error:
+            if is_begun:
+                raise  # a source that has begun says its errors in the stream
+            await refusal(as_api_error(error))(scope, receive, send)
+            return
+        finally:
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,282 @@
+"""Schedules as rows, the job that waits for each one's next time, and what came of every run.
+
+An active schedule has exactly one waiting job, its next time; the job is a row of the table that reviews
+use too, so leases and their rules are the same. Every function takes a connection inside a transaction.
+When a time comes, and what a run does, is the business of the folder `schedules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import apsw
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.contract.errors import ConfigError, NotFound
+from whet.store import jobs
+from whet.store.jobs import Job, NewJob
+
+KIND = "schedule"
+KEPT_RUNS = 100
+_CORRECTION = timedelta(hours=3)
+_HINT = "`whet cron list` shows them"
+
+RunResult: TypeAlias = Literal["answered", "budget", "failed", "refused", "crashed", "stopped", "missed", ""]
+"""What came of a run: how its turn ended, `stopped` by whoever ended the worker, `missed` where it was too
+late to make it up; empty while it runs."""
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """What to do and when. Either `expression` (cron, read in `time_zone`) or `at` (ISO) is set.
+
+    `session_id` empty: a new session each time. `target`: a file, "notify", or empty. `toolsets` empty: as
+    configured. Times are ISO.
+    """
+
+    id: str
+    name: str
+    created: str
+    expression: str
+    at: str
+    time_zone: str
+    prompt: str
+    session_id: str = ""
+    workspace: str = ""
+    target: str = ""
+    toolsets: tuple[str, ...] = ()
+    timeout_s: float = 3600.0
+    paused: bool = False
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """A job's payload: which schedule, and the time that it stands for."""
+
+    schedule_id: str
+    due: str
+    by_hand: bool = False
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run. `turns_before`: how many turns its session had when it came to it."""
+
+    job_id: str
+    schedule_id: str
+    due: str
+    by_hand: bool
+    started: str
+    finished: str = ""
+    begun: int = 0
+    session_id: str = ""
+    turns_before: int = 0
+    result: RunResult = ""
+    note: str = ""
+    text: str = ""
+
+
+_GIVEN = (
+    "id, name, created, expression, at, time_zone, prompt, session_id, workspace, target, toolsets,"
+    " timeout_s, paused"
+)
+_RUN = "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
+_firings = msgspec.json.Decoder(Firing)
+
+
+def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock) -> None:
+    """Store a schedule, with `due` as its first time. Raises ConfigError for a name that is taken."""
+    if connection.execute("SELECT 1 FROM schedules WHERE name = ?", (schedule.name,)).fetchone():
+        raise ConfigError(f"there is a schedule {schedule.name} already", hint="--name gives another one")
+    values = [getattr(schedule, name) for name in Schedule.__struct_fields__]
+    values[10], values[12] = ",".join(schedule.toolsets), int(schedule.paused)
+    connection.execute(f"INSERT INTO schedules ({_GIVEN}) VALUES ({', '.join('?' * 13)})", values)
+    wait_for(connection, schedule.id, due, clock)
+
+
+def is_taken(connection: apsw.Connection, name: str) -> bool:
+    """Say whether a schedule has this name."""
+    return connection.execute("SELECT 1 FROM schedules WHERE name = ?", (name,)).fetchone() is not None
+
+
+def get(connection: apsw.Connection, schedule_id: str) -> Schedule | None:
+    """Give a schedule by its id; None where it was removed."""
+    row = connection.execute(f"SELECT {_GIVEN} FROM schedules WHERE id = ?", (schedule_id,)).fetchone()
+    return None if row is None else _schedule(row)
+
+
+def find(connection: apsw.Connection, name: str) -> Schedule:
+    """Give a schedule by name, or by the beginning of its id. Raises NotFound."""
+    rows = connection.execute(
+        f"SELECT {_GIVEN} FROM schedules WHERE name = ?1 OR (?1 <> '' AND substr(id, 1, length(?1)) = ?1)"
+        " ORDER BY name <> ?1 COLLATE NOCASE LIMIT 2",
+        (name,),
+    ).fetchall()
+    if not rows:
+        raise NotFound(f"there is no schedule {name}", hint=_HINT)
+    if len(rows) > 1 and rows[0][1].lower() != name.lower():
+        raise NotFound(f"{name} fits several schedules", hint=_HINT)
+    return _schedule(rows[0])
+
+
+def every(connection: apsw.Connection) -> list[Schedule]:
+    """Give all schedules, by name."""
+    return [_schedule(row) for row in connection.execute(f"SELECT {_GIVEN} FROM schedules ORDER BY name")]
+
+
+def remove(connection: apsw.Connection, schedule_id: str) -> None:
+    """Delete a schedule and what is known of its runs; their sessions stay, one that runs goes on."""
+    _stop_waiting(connection, schedule_id)
+    connection.execute("DELETE FROM schedule_runs WHERE schedule = ? AND result <> ''", (schedule_id,))
+    connection.execute("DELETE FROM schedules WHERE id = ?", (schedule_id,))
+
+
+def pause(connection: apsw.Connection, schedule_id: str) -> None:
+    """Let no further time come; one that runs goes on."""
+    connection.execute("UPDATE schedules SET paused = 1 WHERE id = ?", (schedule_id,))
+    _stop_waiting(connection, schedule_id)
+
+
+def resume(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock) -> None:
+    """Let times come again, the next at `due`."""
+    connection.execute("UPDATE schedules SET paused = 0 WHERE id = ?", (schedule_id,))
+    _stop_waiting(connection, schedule_id)
+    wait_for(connection, schedule_id, due, clock)
+
+
+def wait_for(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock) -> str:
+    """Have a schedule's next time come at `due` (ISO), and give the job's id."""
+    return _enqueue(connection, Firing(schedule_id, due), clock)
+
+
+def run_now(connection: apsw.Connection, schedule_id: str, clock: Clock) -> str:
+    """Queue a run that somebody asked for; the next time stays. Gives the job's id."""
+    return _enqueue(connection, Firing(schedule_id, iso(clock.now()), by_hand=True), clock)
+
+
+def next_due(connection: apsw.Connection, schedule_id: str) -> str:
+    """Give a schedule's next time; empty where none comes."""
+    row = connection.execute(
+        "SELECT min(run_after) FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'",
+        (KIND, schedule_id),
+    ).fetchone()
+    return row[0] or "" if row else ""
+
+
+def straighten(connection: apsw.Connection, clock: Clock, after: Callable[[Schedule, datetime], str]) -> None:
+    """Set right what a clock that was set back has left: jobs that were made later than now.
+
+    Set back by less than three hours, nothing changes: the next time comes when the clock has caught up, so
+    that nothing runs twice. By more, the clock was wrong before, and the next time is reckoned from now.
+    """
+    now = clock.now()
+    rows = connection.execute(
+        "SELECT id, subject, created, payload FROM jobs WHERE kind = ? AND state = 'waiting' AND created > ?",
+        (KIND, iso(now)),
+    ).fetchall()
+    for job_id, schedule_id, created, payload in rows:
+        schedule, firing = get(connection, schedule_id), _firings.decode(payload)
+        due = firing.due
+        is_wrong = datetime.fromisoformat(created) - now > _CORRECTION
+        if is_wrong and schedule is not None and schedule.expression and not firing.by_hand:
+            due = after(schedule, now)
+        text = msgspec.json.encode(msgspec.structs.replace(firing, due=due)).decode()
+        connection.execute(
+            "UPDATE jobs SET created = ?, run_after = ?, payload = ? WHERE id = ?",
+            (iso(now), due, text, job_id),
+        )
+
+
+def firing_of(job: Job) -> Firing:
+    """Read what a job stands for."""
+    return _firings.decode(job.payload)
+
+
+def begin(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tuple[Run, bool]:
+    """Give the run of a job that was leased, and whether it is new; another worker may have begun it."""
+    if (run := get_run(connection, job.id)) is not None:
+        return run, False
+    connection.execute(
+        "INSERT INTO schedule_runs (job, schedule, due, by_hand, started) VALUES (?, ?, ?, ?, ?)",
+        (job.id, firing.schedule_id, firing.due, int(firing.by_hand), now),
+    )
+    _forget_old(connection, firing.schedule_id)
+    return Run(job.id, firing.schedule_id, firing.due, firing.by_hand, now), True
+
+
+def get_run(connection: apsw.Connection, job_id: str) -> Run | None:
+    """Give a run; None where it has not begun."""
+    row = connection.execute(f"SELECT {_RUN} FROM schedule_runs WHERE job = ?", (job_id,)).fetchone()
+    return None if row is None else _run(row)
+
+
+def enter(connection: apsw.Connection, job_id: str, session_id: str, turns_before: int) -> None:
+    """Note the session that a run speaks in, before anything is said there."""
+    connection.execute(
+        "UPDATE schedule_runs SET session_id = ?, turns_before = ? WHERE job = ?",
+        (session_id, turns_before, job_id),
+    )
+
+
+def count_begun(connection: apsw.Connection, job_id: str) -> None:
+    """Count that a run's turn is begun or gone on with now."""
+    connection.execute("UPDATE schedule_runs SET begun = begun + 1 WHERE job = ?", (job_id,))
+
+
+def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunResult, str, str], clock: Clock) -> bool:
+    """Complete a run and its job: result, note, text. False where another worker has taken it."""
+    if not jobs.complete(connection, job, clock):
+        return False
+    connection.execute(
+        "UPDATE schedule_runs SET finished = ?, result = ?, note = ?, text = ? WHERE job = ?",
+        (iso(clock.now()), *came_of, job.id),
+    )
+    return True
+
+
+def runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list[Run]:
+    """Give a schedule's runs, the newest first."""
+    found = connection.execute(
+        f"SELECT {_RUN} FROM schedule_runs WHERE schedule = ? ORDER BY started DESC, job DESC LIMIT ?",
+        (schedule_id, limit),
+    )
+    return [_run(row) for row in found]
+
+
+def running_owner(connection: apsw.Connection, schedule_id: str) -> str:
+    """Name the worker that a schedule runs in now; empty where it does not."""
+    row = connection.execute(
+        "SELECT owner FROM jobs WHERE kind = ? AND subject = ? AND state = 'running'", (KIND, schedule_id)
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def _enqueue(connection: apsw.Connection, firing: Firing, clock: Clock) -> str:
+    payload = msgspec.json.encode(firing).decode()
+    return jobs.enqueue(connection, NewJob(KIND, payload, firing.due, firing.schedule_id), clock)
+
+
+def _stop_waiting(connection: apsw.Connection, schedule_id: str) -> None:
+    connection.execute(
+        "DELETE FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'", (KIND, schedule_id)
+    )
+
+
+def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:
+    old = connection.execute(
+        "SELECT job FROM schedule_runs WHERE schedule = ? AND result <> ''"
+        " ORDER BY started DESC, job DESC LIMIT -1 OFFSET ?",
+        (schedule_id, KEPT_RUNS),
+    ).fetchall()
+    for (job_id,) in old:
+        connection.execute("DELETE FROM schedule_runs WHERE job = ?", (job_id,))
+        connection.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
+
+
+def _schedule(row: tuple[Any, ...]) -> Schedule:
+    toolsets = tuple(name for name in str(row[10]).split(",") if name)
+    return Schedule(*row[:10], toolsets, row[11], bool(row[12]))  # pyright: ignore[reportCallIssue] the columns are the fields
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    return Run(*row[:3], bool(row[3]), *row[4:])  # pyright: ignore[reportCallIssue] the columns are the fields

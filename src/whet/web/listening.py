@@ -1,0 +1,124 @@
+"""A listening socket and a uvicorn that starts, says so, and ends as a program of ours should.
+
+Knows no application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+import uvicorn
+
+from whet.contract.errors import ConfigError
+
+BACKLOG = 2048
+
+
+class Server(uvicorn.Server):
+    """uvicorn that stops at SIGTERM and SIGINT with exit code 0; `on_stop` wakes those who wait."""
+
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._on_stop = on_stop
+        self.stopping = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Stop at a signal; a second one does not wait for anybody."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        handled = (signal.SIGTERM, signal.SIGINT)
+        for number in handled:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def main_loop(self) -> None:
+        """Serve until told to stop; the Date header is renewed every second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), 1.0)
+
+    def stop(self) -> None:
+        """Answer what is under way and end; called again, end at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self.stopping.set()
+        self._on_stop()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Raises ConfigError that says how to find who has the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle off only where the protocol is named; without that each answer waits 40 ms.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} on {host} is taken",
+                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose --port",
+            ) from error
+        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
+    sock.setblocking(False)
+    return sock
+
+
+def make_config(site: Any, protocol: Any, drain_s: float) -> uvicorn.Config:
+    """Give the settings that our servers share: asyncio's own loop, no access log, logging left to us."""
+    return uvicorn.Config(
+        site,
+        loop="none",
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(drain_s)),
+        backlog=BACKLOG,
+    )
+
+
+def log_bugs() -> None:
+    """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
+    caught = logging.getLogger("uvicorn.error")
+    caught.handlers = logging.getLogger("whet").handlers
+    caught.propagate = False
+
+
+def raise_file_limit() -> None:
+    """Allow as many connections as the system lets us: each that waits is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))

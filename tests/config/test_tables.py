@@ -1,0 +1,112 @@
+"""Settings that hold named entries: read from YAML, JSON and the environment, edited entry by entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whet.config.edit import put_part, remove_part, set_value
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import McpServer
+from whet.contract.errors import ConfigError
+
+KEY = "mcp.servers"
+MINE = """\
+# mine
+mcp:
+  servers:  # a few
+    one:
+      command: run   # it
+      args:
+        - a b
+        - 12
+      timeout_s: 5
+    # between
+    two: {url: "http://x/y", enabled: false}
+
+agent:
+  max_steps: 7
+"""
+
+
+@pytest.fixture
+def mine(home: Path) -> Home:
+    home.mkdir()
+    (home / "config.yaml").write_text(MINE)
+    return Home(home)
+
+
+def servers(home: Home) -> dict[str, McpServer]:
+    return load(home, environ={}).settings.mcp.servers
+
+
+def test_a_table_is_read_with_its_types(mine: Home) -> None:
+    assert servers(mine) == {
+        "one": McpServer(command="run", args=("a b", "12"), timeout_s=5),
+        "two": McpServer(url="http://x/y", enabled=False),
+    }
+    assert load(mine, environ={}).origins[KEY] == "config.yaml line 3"
+
+
+def test_an_entry_is_added_replaced_and_removed_and_the_rest_stays(mine: Home) -> None:
+    part = {"command": "go", "env": {"A": "1", "B": "${C}"}, "timeout_s": 2.5, "enabled": False}
+    assert not put_part(mine, KEY, "three", part)
+    assert servers(mine)["three"] == McpServer(
+        command="go", env={"A": "1", "B": "${C}"}, timeout_s=2.5, enabled=False
+    )
+    added = mine.config.read_text()
+    assert [line for line in MINE.splitlines() if line not in added] == []
+    assert put_part(mine, KEY, "three", {"url": "https://z"})
+    assert servers(mine)["three"] == McpServer(url="https://z")
+    assert remove_part(mine, KEY, "three") and mine.config.read_text() == MINE
+    assert remove_part(mine, KEY, "one") and "# mine" in mine.config.read_text()
+    assert list(servers(mine)) == ["two"] and not remove_part(mine, KEY, "one")
+    assert remove_part(mine, KEY, "two") and servers(mine) == {}
+    assert load(mine, environ={}).settings.agent.max_steps == 7
+
+
+@pytest.mark.parametrize(
+    "text", ["", "agent:\n  max_steps: 7\n", "mcp: {}\n", "mcp:\n  servers: {a: {command: b}}\n", "mcp:\n"]
+)
+def test_an_entry_can_be_added_to_any_file(home: Path, text: str) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(text)
+    put_part(Home(home), KEY, "new", {"command": "x: y", "args": ["#1", "", "true", "é"]})
+    assert servers(Home(home))["new"] == McpServer(command="x: y", args=("#1", "", "true", "é"))
+    put_part(Home(home), KEY, "next", {"command": "z"})
+    assert "next" in servers(Home(home)) and "new" in servers(Home(home))
+
+
+def test_the_environment_and_set_take_json(home: Path) -> None:
+    given = {"WHET_MCP_SERVERS": '{"a": {"command": "b", "timeout_s": 3}}'}
+    assert load(Home(home), environ=given).settings.mcp.servers == {"a": McpServer(command="b", timeout_s=3)}
+    set_value(Home(home), KEY, '{"a": {"url": "http://q"}}')
+    assert servers(Home(home)) == {"a": McpServer(url="http://q")}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("    one: {comand: x}\n", "mcp.servers: one: there is an unknown field `comand`"),
+        ("    one: {command: x, timeout_s: soon}\n", "mcp.servers: one.timeout_s: expected `float`"),
+        ("    one: {command: x, timeout_s: -1}\n", "mcp.servers: one.timeout_s: expected `float` > 0"),
+        ("    one: text\n", "mcp.servers: one: expected `object`"),
+        ("    one: {command: x}\n    one: {command: y}\n", "already set in line 3"),
+        ("    one: {command: &a x}\n", "anchors"),
+    ],
+)
+def test_a_mistake_is_named_with_its_entry(home: Path, text: str, said: str) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(f"mcp:\n  servers:\n{text}")
+    with pytest.raises(ConfigError) as caught:
+        servers(Home(home))
+    assert said in caught.value.message and "config.yaml line" in caught.value.message
+
+
+def test_other_settings_still_take_no_fields(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("agent:\n  max_steps:\n    a: 1\n")
+    with pytest.raises(ConfigError, match="not fields of its own"):
+        load(Home(home), environ={})

@@ -1,0 +1,151 @@
+"""The second factor: RFC 6238's codes, used once, slowed down, on the API, the page and from a chat."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.confirm.running import SUBMIT, Hands, Running
+from whet.confirm import factors
+from whet.confirm.factors import STEP_S, code_at, secret_of
+from whet.confirm.ledger import Tx
+from whet.confirm.notify.telling import notice_of
+
+POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_factor = true\n'
+
+
+@pytest.mark.parametrize(
+    ("at_s", "code"),
+    [
+        (59, "287082"), (1111111109, "081804"), (1111111111, "050471"), (1234567890, "005924"),
+        (2000000000, "279037"), (20000000000, "353130"),
+    ],
+)  # fmt: skip
+def test_codes_are_those_of_the_rfc(at_s: int, code: str) -> None:
+    assert code_at(b"12345678901234567890", at_s // STEP_S) == code
+
+
+class Guarded:
+    """A service whose rule wants a second factor, with a clock in hand, an agent and alice's app."""
+
+    def __init__(self, server: Running, hands: Hands) -> None:
+        self.server, self.hands = server, hands
+        self.agent, self.alice = server.client("submit", "agent"), server.client("approve", "alice")
+        self.secret = secret_of(self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret)
+
+    def change(self, work: Any) -> Any:
+        service = self.server.service
+        return service.database.write_now(lambda db: work(Tx(db, service.timeline.now_s(), service.key)))
+
+    def code(self, steps: int = 0) -> str:
+        return code_at(self.secret, int(self.server.service.timeline.now_s()) // STEP_S + steps)
+
+    def wrong(self) -> str:
+        near = {self.code(steps) for steps in (-1, 0, 1)}
+        return next(text for text in ("000000", "111111", "222222", "333333") if text not in near)
+
+    def ask(self) -> dict[str, Any]:
+        return self.agent.post("/confirm", json=SUBMIT).json()
+
+    def approve(self, made: dict[str, Any], code: str = "") -> Any:
+        return self.alice.post(made["approve_url"], json={"code": code} if code else {})
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    (tmp_path / "p.toml").write_text(POLICY)
+    hands = Hands()
+    with Running(tmp_path, policy=tmp_path / "p.toml", hands=hands, rate=1000) as server:
+        yield Guarded(server, hands)
+
+
+def test_an_approval_takes_a_code_and_a_code_is_for_one_decision(guarded):
+    made, other = guarded.ask(), guarded.ask()
+    without = guarded.approve(made)
+    assert without.status_code == 403 and without.json()["reason"] == "code"
+    assert guarded.approve(made, guarded.wrong()).status_code == 403
+    code = guarded.code()
+    assert guarded.approve(made, f"{code[:3]} {code[3:]}").status_code == 200
+    replay = guarded.approve(other, code)
+    assert replay.status_code == 403 and "used before" in replay.json()["error"]
+    assert guarded.agent.get(f"/confirm/{other['id']}").json()["status"] == "pending"
+    guarded.hands.pass_by(STEP_S)
+    assert guarded.approve(other, code).status_code == 403  # the step before is still near, and used up
+    assert guarded.approve(other, guarded.code()).status_code == 200
+    kinds = [row[0] for row in guarded.server.rows("SELECT data FROM events WHERE kind = 'factor_failed'")]
+    assert len(kinds) == 3 and "used before" in kinds[1]
+
+
+def test_a_clock_that_is_a_step_off_is_near_enough_and_two_are_not(guarded):
+    for steps, status in ((-2, 403), (2, 403), (-1, 200), (1, 200)):
+        assert guarded.approve(guarded.ask(), guarded.code(steps)).status_code == status, steps
+
+
+def test_denying_takes_no_code(guarded):
+    made = guarded.ask()
+    assert guarded.alice.post(made["deny_url"]).status_code == 200
+
+
+def test_wrong_codes_make_their_person_wait_longer_and_longer_also_for_a_right_one(guarded):
+    made = guarded.ask()
+    assert [guarded.approve(made, guarded.wrong()).status_code for _ in range(5)] == [403] * 4 + [429]
+    held = guarded.approve(made, guarded.code())
+    assert held.status_code == 429 and held.headers["retry-after"] == "60"
+    guarded.hands.pass_by(60)
+    assert guarded.approve(made, guarded.wrong()).headers["retry-after"] == "120"
+    guarded.hands.pass_by(120)
+    assert guarded.approve(made, guarded.code()).status_code == 200
+
+
+def test_who_has_no_second_factor_or_lost_it_is_told_how_to_get_one(guarded):
+    bob = guarded.server.client("approve", "bob")
+    made = guarded.ask()
+    refused = bob.post(made["approve_url"], json={"code": "123456"})
+    assert refused.status_code == 403 and "token enrol --name bob" in refused.json()["error"]
+    guarded.change(lambda tx: factors.remove(tx, "alice", by="test"))
+    assert guarded.approve(made, guarded.code()).status_code == 403
+
+
+def test_the_secret_is_sealed_and_another_key_opens_nothing(guarded):
+    (sealed,) = guarded.server.rows("SELECT sealed FROM second_factors")[0]
+    assert guarded.secret not in sealed
+    moved = bytes(sealed[:-1]) + bytes([sealed[-1] ^ 1])
+    guarded.change(lambda tx: tx.connection.execute("UPDATE second_factors SET sealed = ?", (moved,)))
+    assert guarded.approve(guarded.ask(), guarded.code()).status_code == 403
+
+
+def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
+    made, server = guarded.ask(), guarded.server
+    site = f"http://127.0.0.1:{server.page_port}"
+    with httpx2.Client(base_url=site, headers={"origin": site}, trust_env=False, timeout=20) as browser:
+        secret = server.token("approve", "alice")
+        assert browser.post("/login", data={"token": secret}).status_code == 303
+        page = browser.get(f"/r/{made['id']}").text
+        form = {"csrf": _field(page, "csrf"), "digest": made["digest"], "verdict": "approve", "reason": ""}
+        path = f"/r/{made['id']}/decide"
+        asked = browser.post(path, data=form)
+        assert asked.status_code == 200 and 'name="code"' in asked.text
+        wrong = browser.post(path, data=form | {"sure": "yes", "code": guarded.wrong()})
+        assert wrong.status_code == 403 and "This code is wrong" in wrong.text and 'name="code"' in wrong.text
+        assert browser.post(path, data=form | {"sure": "yes"}).status_code == 403
+        assert browser.post(path, data=form | {"sure": "yes", "code": guarded.code()}).status_code == 303
+    request = server.service.get(made["id"])
+    assert request is not None and request.status == "approved"
+    assert not notice_of(request, [], link="").may_approve
+
+
+def _field(page: str, name: str) -> str:
+    found = re.search(f'name="{name}" value="([^"]*)"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):
+    (tmp_path / "p.toml").write_text(POLICY)
+    with Running(tmp_path, policy=tmp_path / "p.toml", is_open=True) as server:
+        anybody = server.client()
+        made = anybody.post("/confirm", json=SUBMIT).json()
+        assert anybody.post(made["approve_url"], json={"code": "123456"}).status_code == 403

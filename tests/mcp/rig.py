@@ -1,0 +1,88 @@
+"""Servers for tests, and one way to use them as a program does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support import FixedClock
+from tests.tools.calls import context
+from whet.config.paths import Home
+from whet.config.schema import McpServer, McpSettings
+from whet.contract.errors import ToolError
+from whet.contract.tools import ToolOutput
+from whet.mcp.remote import Reach
+from whet.mcp.servers import Servers
+from whet.tools.guardian import Guardian
+
+HERE = Path(__file__).parent
+SDK = McpServer(command=sys.executable, args=(str(HERE / "sdk_server.py"),))
+
+
+def odd(fault: str, journal: Path | None = None, **more: Any) -> McpServer:
+    """Give the settings of a server that does one thing wrong."""
+    given = (str(HERE / "odd_server.py"), fault, *([str(journal)] if journal else []))
+    return McpServer(command=sys.executable, args=("-S", "-E", *given), **more)
+
+
+class Session:
+    """What a server's news reach."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+
+class Bench:
+    """Servers in use: what was told, how long was waited, and a call as a session makes it."""
+
+    def __init__(self, servers: Servers, clock: FixedClock, session: Session, waits: list[float]) -> None:
+        self.servers = servers
+        self.clock = clock
+        self.session = session
+        self.waits = waits
+
+    @property
+    def told(self) -> list[str]:
+        """The notices so far."""
+        return self.session.notices
+
+    async def call(self, name: str, **arguments: Any) -> ToolOutput:
+        """Call a tool by its full name; a failure comes as dispatch gives it."""
+        tool = next(one for one in self.servers.tools() if one.name == name)
+        try:
+            return await tool.run(context(), arguments)
+        except ToolError as error:
+            return ToolOutput(f"{error.message}. {error.hint}".strip(), error_kind=error.kind)
+
+
+@asynccontextmanager
+async def bench(
+    home: Path, servers: Mapping[str, McpServer], secrets: Mapping[str, str] | None = None
+) -> AsyncGenerator[Bench]:
+    """Begin a session with these servers; every wait in here has a limit."""
+    clock, session, waits = FixedClock(), Session(), list[float]()
+
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+        clock.advance(seconds)
+
+    reach = Reach(Home(home), secrets or {}, clock, Guardian(), pause)
+    both = Servers(McpSettings(servers=dict(servers)), reach)
+    both.enter((), session)
+    try:
+        async with asyncio.timeout(30):
+            await both.learn()
+            yield Bench(both, clock, session, waits)
+    finally:
+        await both.aclose()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something that another process causes is so, at most ten seconds."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)

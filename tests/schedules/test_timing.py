@@ -1,0 +1,106 @@
+"""When schedules are due: expressions, single times, daylight saving, and what was missed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from whet.contract.errors import ConfigError
+from whet.schedules import timing
+from whet.store.schedules import Schedule
+
+NOW = datetime(2026, 11, 21, 9, 0, 30, tzinfo=UTC)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def schedule(expression: str = "", zone: str = "Europe/Berlin", single: str = "") -> Schedule:
+    return Schedule("s", "s", "", expression, single, zone, "go")
+
+
+def following(expression: str, start: str, count: int, zone: str = "Europe/Berlin") -> list[str]:
+    """The next times in the zone's own clock."""
+    moment, found = at(start), list[str]()
+    for _ in range(count):
+        moment = timing.next_after(schedule(expression, zone), moment)
+        found.append(moment.astimezone(timing.zone(zone)).strftime("%d %H:%M %Z"))
+    return found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "* * * *", "* * * * * *", "61 * * * *", "0 9 * * 1-", "0 0 30 2 *", "soon"]
+)
+def test_what_is_no_expression_or_never_comes_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        timing.expression(text)
+
+
+def test_short_names_and_blanks_are_read() -> None:
+    assert timing.expression("@daily") == "0 0 * * *"
+    assert timing.expression("  0  9 * *  mon-fri ") == "0 9 * * mon-fri"
+
+
+def test_a_time_that_the_clock_skips_comes_when_it_goes_on_and_only_that_day() -> None:
+    # Berlin, 29 March 2026: 02:00 becomes 03:00.
+    assert following("30 2 * * *", "2026-03-28T12:00:00+01:00", 2) == ["29 03:00 CEST", "30 02:30 CEST"]
+
+
+def test_a_time_that_comes_twice_comes_the_first_time_only() -> None:
+    # Berlin, 25 October 2026: 03:00 becomes 02:00.
+    times = following("30 2 * * *", "2026-10-24T12:00:00+02:00", 2)
+    assert times == ["25 02:30 CEST", "26 02:30 CET"]
+    in_second_pass = following("30 2 * * *", "2026-10-25T02:10:00+01:00", 1)
+    assert in_second_pass == ["26 02:30 CET"]
+
+
+def test_every_half_hour_keeps_its_distance_when_the_clock_is_changed() -> None:
+    moment, gaps = at("2026-10-25T01:30:00+02:00"), set[timedelta]()
+    for _ in range(8):
+        later = timing.next_after(schedule("*/30 * * * *"), moment)
+        gaps.add(later - moment)
+        moment = later
+    assert gaps == {timedelta(minutes=30)}
+
+
+def test_single_times_are_read_in_the_zone() -> None:
+    read = timing.single_time
+    assert read("+30m", "UTC", NOW) == NOW + timedelta(minutes=30)
+    assert read("18:30", "Europe/Berlin", NOW) == at("2026-11-21T18:30:00+01:00")
+    assert read("08:00", "Europe/Berlin", NOW) == at("2026-11-22T08:00:00+01:00")
+    assert read("2026-12-24T09:00", "Europe/Berlin", NOW) == at("2026-12-24T09:00:00+01:00")
+    assert read("2026-12-24T09:00:00Z", "Europe/Berlin", NOW) == at("2026-12-24T09:00:00+00:00")
+    assert read("2027-03-28T02:30", "Europe/Berlin", NOW) == at("2027-03-28T03:30:00+02:00")
+
+
+@pytest.mark.parametrize("text", ["2020-01-01", "25:00", "soon", "", "+5y", "2026-13-01"])
+def test_a_time_that_is_none_or_past_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        timing.single_time(text, "UTC", NOW)
+    assert error.value.hint
+
+
+def test_a_zone_that_is_none_is_refused_with_one_that_is_near() -> None:
+    with pytest.raises(ConfigError) as error:
+        timing.zone("berlin")
+    assert "Europe/Berlin" in error.value.hint
+    with pytest.raises(ConfigError):
+        timing.zone("../../etc/passwd")
+
+
+def test_missed_times_are_one_run_if_the_latest_is_not_too_long_ago() -> None:
+    daily, due = schedule("0 9 * * *", "UTC"), at("2026-11-18T09:00:00+00:00")
+    soon = timing.judge(daily, due, at("2026-11-21T11:00:00+00:00"), 43_200)
+    assert (soon.may_run, soon.missed, soon.latest) == (True, 3, at("2026-11-21T09:00:00+00:00"))
+    late = timing.judge(daily, due, at("2026-11-22T06:00:00+00:00"), 43_200)
+    assert (late.may_run, late.missed) == (False, 3)
+    never = timing.judge(daily, due, at("2026-11-18T09:05:00+00:00"), 0)
+    assert not never.may_run
+    on_time = timing.judge(daily, due, at("2026-11-18T09:00:20+00:00"), 0)
+    assert on_time.may_run
+    often = timing.judge(schedule("* * * * *", "UTC"), due, at("2027-11-18T09:00:30+00:00"), 0)
+    assert often.may_run
+    once = timing.judge(schedule(single="2026-11-18T09:00:00Z"), due, at("2026-11-18T20:00:00+00:00"), 43_200)
+    assert (once.may_run, once.missed) == (True, 0)

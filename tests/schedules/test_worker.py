@@ -1,0 +1,296 @@
+"""Schedules run by workers: once, by one of them, with nobody there, and by a stated rule after a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support import FixedClock
+from whet.clock import SystemClock, iso
+from whet.config.paths import Home
+from whet.contract.messages import Message
+from whet.practice.ask import Call
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+from whet.schedules import timing
+from whet.schedules.worker import Finished, Worker
+from whet.store import schedules, sessions
+from whet.store.database import Database
+from whet.store.schedules import Run, Schedule
+from whet.store.transcript import SessionLog
+
+MINUTE_S, HOUR_S = 60, 3600
+
+
+class Bench:
+    """A home with a store, a clock that stands still, and workers."""
+
+    def __init__(self, home: Path, work: Path, server: PracticeServer) -> None:
+        self.home, self.work, self.clock = Home(home), work, FixedClock()
+        self.home.ensure()
+        model = {"provider": "practice", "base_url": server.base_url, "model": "practice", "max_retries": 0}
+        rules = {"allow": ["terminal(echo *)"]}
+        self.home.config.write_text(json.dumps({"model": model, "approval": rules}))
+        self.database = Database.open(self.home.database, self.clock)
+        self.told: list[Finished] = []
+
+    def worker(self, catch_up_s: float = 12 * HOUR_S, database: Database | None = None) -> Worker:
+        return Worker(self.home, database or self.database, self.clock, catch_up_s, self.told.append)
+
+    def add(self, expression: str = "*/10 * * * *", **more: Any) -> Schedule:
+        made = Schedule(
+            self.clock.new_id(),
+            "reports",
+            iso(self.clock.now()),
+            expression,
+            "",
+            "UTC",
+            "say hello",
+            workspace=str(self.work),
+        )
+        made = msgspec.structs.replace(made, **more)
+        due = made.at or iso(timing.next_after(made, self.clock.now()))
+        self.database.write_now(lambda db: schedules.add(db, made, due, self.clock))
+        return made
+
+    def drain(self, worker: Worker | None = None) -> list[Run]:
+        before = len(self.told)
+        asyncio.run((worker or self.worker()).drain())
+        return [finished.run for finished in self.told[before:]]
+
+    def runs(self, schedule: Schedule) -> list[Run]:
+        return self.database.read_now(lambda db: schedules.runs(db, schedule.id))
+
+    def next(self, schedule: Schedule) -> str:
+        return self.database.read_now(lambda db: schedules.next_due(db, schedule.id))
+
+
+def says(text: str, **more: Any) -> Reply:
+    return Reply(text, **more)
+
+
+def does(tool: str, **arguments: Any) -> Reply:
+    return Reply(tool_calls=(Call(tool, json.dumps(arguments)),))
+
+
+@pytest.fixture
+def server() -> Iterator[PracticeServer]:
+    with PracticeServer() as running:
+        yield running
+
+
+@pytest.fixture
+def bench(home: Path, tmp_path: Path, server: PracticeServer) -> Iterator[Bench]:
+    (tmp_path / "work").mkdir()
+    made = Bench(home, tmp_path / "work", server)
+    with closing(made.database):
+        yield made
+
+
+def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("Hello from the night.")])
+    made = bench.add(target=str(bench.work / "{date}.md"))
+    assert bench.drain() == []
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert (run.result, run.note, run.text) == ("answered", "", "Hello from the night.")
+    assert (bench.work / "2026-11-21.md").read_text() == "Hello from the night.\n"
+    row = bench.database.read_now(lambda db: sessions.get(db, run.session_id))
+    assert (row.source, row.title, row.turns) == ("cron", "reports", 1)
+    sent = server.requests[-1].parsed["messages"][-1]["content"]
+    assert "say hello" in sent and "Nobody is there" in sent
+    assert bench.next(made) == "2026-11-21T09:20:00.000Z"
+    assert bench.drain() == []
+
+
+def test_two_workers_never_run_one_firing_twice(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("once"), says("twice")])
+    made = bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+
+    async def both() -> None:
+        with closing(Database.open(bench.home.database, bench.clock)) as other:
+            await asyncio.gather(bench.worker().drain(), bench.worker(database=other).drain())
+
+    asyncio.run(both())
+    assert [run.result for run in bench.runs(made)] == ["answered"]
+    assert server.count == 1
+
+
+def test_several_missed_times_are_one_run_and_too_old_ones_are_none(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install([says("late")])
+    made = bench.add("0 10 * * *")
+    bench.clock.advance(2 * 24 * HOUR_S + 2 * HOUR_S)  # two days and an hour late
+    [run] = bench.drain()
+    assert run.result == "answered"
+    assert "made up for 2026-11-21T10:00:00.000Z, and for 2 later ones" in run.note
+    assert bench.next(made) == "2026-11-24T10:00:00.000Z"
+    bench.clock.advance(24 * HOUR_S + 13 * HOUR_S)
+    [run] = bench.drain()
+    assert run.result == "missed" and "too late" in run.note and run.session_id == ""
+    assert bench.next(made) == "2026-11-25T10:00:00.000Z"
+    bench.clock.moment = datetime(2026, 11, 25, 10, 30, tzinfo=UTC)
+    [run] = bench.drain(bench.worker(catch_up_s=0))
+    assert run.result == "missed"
+    assert server.count == 1
+
+
+def test_a_clock_set_back_a_little_runs_nothing_twice(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("one"), says("two")])
+    made = bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+    assert len(bench.drain()) == 1
+    bench.clock.advance(-2 * HOUR_S)
+    assert bench.drain() == []
+    assert bench.next(made) == "2026-11-21T09:20:00.000Z"
+    bench.clock.advance(2 * HOUR_S + 10 * MINUTE_S)
+    assert [run.result for run in bench.drain()] == ["answered"]
+
+
+def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install([says("in the future"), says("now")])
+    made = bench.add("0 * * * *")
+    bench.clock.moment = datetime(2033, 5, 1, 12, 0, tzinfo=UTC)
+    assert [run.result for run in bench.drain()] == ["answered"]
+    bench.clock.moment = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+    assert bench.drain() == []
+    assert bench.next(made) == "2026-11-21T10:00:00.000Z"
+    bench.clock.advance(30 * MINUTE_S)
+    assert [run.result for run in bench.drain()] == ["answered"]
+
+
+def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install(
+        [
+            does("terminal", command="echo it is fine"),
+            does("write_file", path="denied.txt", content="x"),
+            says("done what I may"),
+        ]
+    )
+    bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert run.result == "answered"
+    assert not (bench.work / "denied.txt").exists()
+    said = [row["content"] for row in server.requests[-1].parsed["messages"] if row["role"] == "tool"]
+    assert "it is fine" in said[0]
+    assert "nobody" in said[1].lower()
+
+
+def test_a_session_can_be_named_and_toolsets_too(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("first"), says("second")])
+    made = bench.add(toolsets=("file",))
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    tools = {tool["function"]["name"] for tool in server.requests[0].parsed["tools"]}
+    assert "read_file" in tools and "terminal" not in tools
+    bench.add(name="again", session_id=run.session_id)
+    bench.database.write_now(lambda db: schedules.pause(db, made.id))
+    bench.clock.advance(10 * MINUTE_S)
+    [second] = bench.drain()
+    assert second.session_id == run.session_id
+    texts = [row["content"] for row in server.requests[1].parsed["messages"] if row["role"] == "assistant"]
+    assert texts == ["first"]
+
+
+def test_a_single_time_comes_once(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("once")])
+    made = bench.add("", at="2026-11-21T09:05:00.000Z")
+    bench.clock.advance(HOUR_S)
+    assert [run.result for run in bench.drain()] == ["answered"]
+    assert bench.next(made) == ""
+    bench.clock.advance(HOUR_S)
+    assert bench.drain() == []
+
+
+def test_a_session_that_is_in_use_is_waited_for(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("after you")])
+    clock = SystemClock()
+
+    async def hold() -> str:
+        log = await SessionLog.create(bench.database, sessions.NewSession(id="held"), clock)
+        await log.begin_turn(Message("user", "mine"))
+        bench.add(session_id="held")
+        bench.clock.advance(10 * MINUTE_S)
+        await bench.worker().drain()
+        return log.session.id
+
+    asyncio.run(hold())
+    assert bench.told == [] and server.count == 0
+
+
+def test_a_failed_run_says_why_and_the_next_time_stands(bench: Bench, server: PracticeServer) -> None:
+    server.install([Reply(fault=Fault(status=500)), says("better")])
+    made = bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert run.result == "failed" and run.note
+    bench.clock.advance(10 * MINUTE_S)
+    assert [run.result for run in bench.drain()] == ["answered"]
+    bench.work.rmdir()
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert run.result == "failed" and "is gone" in run.note
+    assert bench.next(made) == "2026-11-21T09:40:00.000Z"
+
+
+def test_a_run_is_cut_at_its_limit(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("slow", fault=Fault(stall_after=0))])
+    bench.add(timeout_s=0.3)
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert run.result == "budget" and "limit" in run.note
+
+
+def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("slow", fault=Fault(stall_after=0))])
+    made = bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+
+    async def stop() -> None:
+        running = asyncio.create_task(bench.worker().drain())
+        await asyncio.to_thread(server.wait_for_stall)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(stop())
+    assert [run.result for run in bench.runs(made)] == ["stopped"]
+    assert bench.drain() == []
+
+
+def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -> None:
+    made = bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+    bench.database.write_now(lambda db: schedules.remove(db, made.id))
+    assert bench.drain() == []
+    assert server.count == 0
+
+
+def test_an_answer_that_can_not_be_written_is_noted_and_a_link_is_followed(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install([says("one"), says("two")])
+    (bench.work / "file").write_text("")
+    bench.add(target=str(bench.work / "file" / "below"))
+    (bench.work / "real.md").write_text("old")
+    (bench.work / "link.md").symlink_to("real.md")
+    bench.add(name="linked", target=str(bench.work / "link.md"))
+    bench.clock.advance(10 * MINUTE_S)
+    notes = {run.note for run in bench.drain()}
+    assert any("can't be written" in note for note in notes)
+    assert (bench.work / "link.md").is_symlink()
+    assert (bench.work / "real.md").read_text() in ("one\n", "two\n")

@@ -1,0 +1,160 @@
+"""A running API with a practice server behind it, and the official SDK as its client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import openai
+import pytest
+from starlette.routing import Route
+
+from whet.app.build import App
+from whet.app.hosted import Hosted
+from whet.app.people import Switchboard
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, MemorySettings, ModelSettings, ReviewSettings, Settings
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+from whet.serve import tokens
+from whet.serve.run import Listening, serve
+from whet.serve.site import Pace, Site
+from whet.store import api as rows
+from whet.store.api import TokenRole
+
+T = TypeVar("T")
+WAIT_S = 20.0
+
+
+class Api:
+    """`whet serve` in a thread of its own."""
+
+    def __init__(self, folder: Path, model: PracticeServer, mode: str = "auto", *, web: bool = False) -> None:
+        self.folder = folder
+        self.home = Home(folder / "home")
+        self.workspace = folder / "work"
+        self.workspace.mkdir()
+        self.model = model
+        self._settings = Settings(
+            model=ModelSettings(
+                provider="practice", base_url=model.base_url, model="practice", max_retries=0
+            ),
+            approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
+            review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
+            memory=MemorySettings(),
+        )
+        self._pace = Pace(answer_wait_s=1.0, beat_s=0.3)
+        self._web = web
+        self._ready = threading.Event()
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self._ready.wait(WAIT_S), "the API did not start"
+        if self._problem is not None:
+            raise self._problem
+        self.token = tokens.first_token_path(self.home).read_text().strip()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            self._problem = error
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        people = Switchboard()
+        self.app = await App.start(self.home, self._settings, {}, people, self.workspace, source="api")
+        self.hosted = Hosted(self.app, people)
+        tokens.make_first(self.app.database, self.home, self.app.clock)
+        self._stop = asyncio.Event()
+
+        def ready(port: int) -> None:
+            self.url = f"http://127.0.0.1:{port}"
+            self._ready.set()
+
+        listening = Listening(port=0, has_web=self._web, drain_s=0.2)
+        try:
+            await serve(self.hosted, listening, self._pace, ready, stop=self._stop)
+        finally:
+            await self.app.aclose()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the API's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_S)
+
+    def new_token(self, name: str, role: TokenRole = "chat") -> str:
+        return self.app.database.write_now(lambda db: tokens.make(db, name, role, self.app.clock))[1]
+
+    def revoke(self, name: str) -> None:
+        self.app.database.write_now(lambda db: rows.revoke_token(db, name, "2026-11-21T00:00:00.000Z"))
+
+    def http(self, token: str = "") -> httpx2.Client:
+        headers = {"authorization": f"Bearer {token or self.token}"}
+        return httpx2.Client(base_url=self.url, headers=headers, trust_env=False, timeout=WAIT_S)
+
+    def routes(self) -> list[Route]:
+        """The routes of the API, as the application has them."""
+        return Site(self.hosted, self.app.clock, self._pace).routes()
+
+    def say(self, *replies: Reply) -> None:
+        """Have the model answer with these from now on; none: the practice model's own rules."""
+        self.model.reset()
+        self.model.install(replies or None)
+
+    def close(self) -> None:
+        self.model.release()
+        self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        if self._problem is not None:
+            raise self._problem
+
+
+Start = Callable[..., Api]
+
+
+@pytest.fixture(scope="session")
+def shared_model() -> Iterator[PracticeServer]:
+    with PracticeServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_api(tmp_path_factory: pytest.TempPathFactory, shared_model: PracticeServer) -> Iterator[Api]:
+    """One API for the tests that leave nothing running."""
+    made = Api(tmp_path_factory.mktemp("api"), shared_model)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    shared_api.say()
+    return shared_api
+
+
+@pytest.fixture(scope="session")
+def asking_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """One whose gate asks before anything that changes something."""
+    with PracticeServer() as model:
+        made = Api(tmp_path_factory.mktemp("asking"), model, mode="ask")
+        yield made
+        made.close()
+
+
+# Making a client takes 50 ms of certificates; one serves all tests.
+@pytest.fixture(scope="session")
+def sdk() -> Iterator[openai.OpenAI]:
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with openai.OpenAI(api_key="unset", timeout=WAIT_S, http_client=http) as client:
+        yield client
+
+
+@pytest.fixture
+def client(sdk: openai.OpenAI, api: Api) -> openai.OpenAI:
+    return sdk.with_options(base_url=f"{api.url}/v1", api_key=api.token)

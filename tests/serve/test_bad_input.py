@@ -1,0 +1,138 @@
+"""What must not work, and how it is answered: garbage, wrong types, too much, wrong tokens, other sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.serve.conftest import Api
+
+USER = {"role": "user", "content": "hi"}
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return {"model": "whet", "messages": [USER], **fields}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        (b"\xff\x00{", 400, "invalid_json", None),
+        (b'{"model":"whet","messages":[{"role":"user","content":' + b"[" * 5000, 400, "invalid_json", None),
+        (b"[]", 400, "invalid_type", None),
+        (chat(messages="hi"), 400, "invalid_type", "messages"),
+        (chat(messages=[{"role": 7}]), 400, "invalid_type", "messages[0].role"),
+        (chat(messages=[]), 400, None, "messages"),
+        (chat(messages=[{"role": "king", "content": "x"}]), 400, None, "messages[0].role"),
+        (chat(messages=[USER, {"role": "assistant", "content": "x"}]), 400, None, "messages"),
+        (chat(messages=[{"role": "user", "content": " "}]), 400, None, "messages"),
+        (chat(messages=[{"role": "user", "content": {"a": 1}}]), 400, None, "messages[0].content"),
+        (
+            chat(messages=[{"role": "user", "content": [{"type": "input_audio"}]}]),
+            400,
+            None,
+            "messages[0].content[0].type",
+        ),
+        (
+            chat(
+                messages=[
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": {"url": "http://10.0.0.1/x.png"}}],
+                    }
+                ]
+            ),
+            400,
+            "unsupported_image",
+            "messages[0].content[0].image_url",
+        ),
+        (
+            chat(
+                messages=[
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,%%"}}],
+                    }
+                ]
+            ),
+            400,
+            None,
+            "messages[0].content[0].image_url",
+        ),
+        (chat(model="gpt-x"), 404, "model_not_found", "model"),
+        (chat(n=3), 400, "unsupported_value", "n"),
+        (chat(tools=[{"type": "function"}]), 400, "unsupported_parameter", "tools"),
+        (chat(response_format={"type": "json_object"}), 400, "unsupported_value", "response_format"),
+        (chat(user="x" * 600), 400, None, "user"),
+        (b'{"model":"whet","messages":"' + b"x" * 10_000_000, 400, "invalid_json", None),
+        (b'"' + b"x" * (33 << 20) + b'"', 413, "body_too_large", None),
+    ],
+)
+def test_a_wrong_chat_request_is_told_what_is_wrong(
+    api: Api, body: Any, status: int, code: str | None, param: str | None
+) -> None:
+    with api.http() as http:
+        given = {"content": body} if isinstance(body, bytes) else {"json": body}
+        answer = http.post("/v1/chat/completions", headers={"content-type": "application/json"}, **given)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (status, code, param), error
+    assert error["message"] and error["type"] == "invalid_request_error"
+    assert api.model.count == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"model": "whet"}, 400),
+        ({"model": "whet", "input": [{"type": "image_generation_call"}]}, 400),
+        ({"model": "whet", "input": [{"content": "no role"}]}, 400),
+        ({"model": "whet", "input": "hi", "background": True}, 400),
+        ({"model": "whet", "input": "hi", "previous_response_id": "resp_none"}, 404),
+        ({"model": "whet", "input": "hi", "text": {"format": {"type": "json_schema"}}}, 400),
+    ],
+)
+def test_a_wrong_response_request_is_refused(api: Api, body: Any, status: int) -> None:
+    with api.http() as http:
+        assert http.post("/v1/responses", json=body).status_code == status
+    assert api.model.count == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/api/sessions", {"titel": "x"}, 400),
+        ("POST", "/api/sessions/none/turns", {"text": "x"}, 404),
+        ("GET", "/api/sessions?limit=x", None, 400),
+        ("GET", "/api/sessions/..%2f..%2fetc", None, 404),
+        ("POST", "/api/approvals/none", {"answer": "once"}, 404),
+        ("GET", "/v1/chat/completions", None, 405),
+        ("GET", "/nothing", None, 404),
+        ("GET", "/v1/models/gpt-x", None, 404),
+        ("POST", "/api/sessions", "not an object", 400),
+    ],
+)
+def test_a_wrong_call_is_refused(api: Api, method: str, path: str, body: Any, status: int) -> None:
+    with api.http() as http:
+        answer = http.request(method, path, json=body) if body is not None else http.request(method, path)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["message"]
+
+
+def test_nobody_gets_in_without_a_token_or_from_another_site(api: Api) -> None:
+    with httpx2.Client(base_url=api.url, trust_env=False) as http:
+        assert http.get("/health").json() == {"status": "ok", "running": 0}
+        for path in ("/v1/models", "/api/sessions", "/api/approvals"):
+            assert http.get(path).status_code == 401
+        bare = http.post("/v1/chat/completions", json=chat())
+        assert bare.status_code == 401 and bare.json()["error"]["type"] == "authentication_error"
+        right = {"authorization": f"Bearer {api.token}"}
+        rebound = http.get("/v1/models", headers={**right, "host": "evil.example"})
+        assert rebound.status_code == 421 and rebound.json()["error"]["message"]
+        foreign = http.get("/v1/models", headers={**right, "origin": "http://evil.example"})
+        assert foreign.status_code == 403
+        wrong = {"authorization": "Bearer sk-whet-" + "x" * 43}
+        seen = {http.get("/v1/models", headers=wrong).status_code for _ in range(25)}
+        assert seen == {401, 429}
+        assert http.get("/v1/models", headers=right).status_code == 200  # a right one is never throttled

@@ -1,0 +1,145 @@
+"""`whet serve` as people run it: the first token, tokens by name, the end at SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+
+WAIT_S = 30.0
+
+
+class Process:
+    """One `whet serve`."""
+
+    def __init__(self, home: Path, workspace: Path, model: PracticeServer, *options: str) -> None:
+        command = [sys.executable, "-m", "whet", "serve", "--port", "0", "--workspace", str(workspace)]
+        command += ["--provider", "practice", "--model", "practice", "--base-url", model.base_url, *options]
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "WHET_HOME": str(home)},
+        )
+        assert self.process.stdout is not None
+        self.lines: list[str] = []
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line.startswith("working in"):
+                break
+        else:
+            raise RuntimeError("".join(self.lines))
+        self.url = self.lines[0].split()[3].removesuffix("/v1")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(WAIT_S)
+        assert self.process.stdout is not None
+        self.lines += self.process.stdout.readlines()
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def model() -> Iterator[PracticeServer]:
+    with PracticeServer(script=[Reply("Done at last.", fault=Fault(stall_after=-1))]) as server:
+        yield server
+
+
+def whet(home: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "whet", *arguments],
+        env={**os.environ, "WHET_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
+    tmp_path: Path, model: PracticeServer
+) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "work"
+    workspace.mkdir()
+    running = Process(home, workspace, model)
+    path = home / "serve" / "owner.token"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    owner = {"authorization": f"Bearer {path.read_text().strip()}"}
+    secret = whet(home, "serve", "token", "create", "laptop").strip()
+    listed = json.loads(whet(home, "serve", "token", "list", "--json"))["tokens"]
+    assert [(row["name"], row["role"]) for row in listed] == [("owner", "owner"), ("laptop", "chat")]
+    assert secret not in (home / "state.db").read_bytes().decode("latin-1")
+    laptop = {"authorization": f"Bearer {secret}"}
+    got: list[httpx2.Response] = []
+    with httpx2.Client(base_url=running.url, trust_env=False, timeout=WAIT_S) as http:
+        assert http.get("/v1/models", headers=laptop).status_code == 200
+        whet(home, "serve", "token", "revoke", "laptop")
+        assert http.get("/v1/models", headers=laptop).status_code == 401
+
+        def ask() -> None:
+            body = {"model": "whet", "messages": [{"role": "user", "content": "work"}]}
+            got.append(
+                httpx2.post(f"{running.url}/v1/chat/completions", json=body, headers=owner, timeout=WAIT_S)
+            )
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        model.wait_for_stall()
+        running.process.send_signal(signal.SIGTERM)
+        # It has stopped listening when a new connection is refused; then the turn may end.
+        while True:
+            try:
+                httpx2.get(f"{running.url}/health", trust_env=False)
+            except httpx2.TransportError:
+                break
+        model.release()
+        asking.join(WAIT_S)
+    assert running.process.wait(WAIT_S) == 0
+    running.stop()
+    assert got[0].json()["choices"][0]["message"]["content"] == "Done at last."
+    shown = json.loads(whet(home, "sessions", "list", "--json"))["sessions"]
+    assert [(row["title"], row["turns"]) for row in shown] == [("work", 1)]
+    again = Process(home, workspace, model)
+    assert again.stop() == 0
+    assert not any("first token" in line for line in again.lines)
+
+
+def test_a_taken_port_and_a_wrong_address_are_told_in_a_line(tmp_path: Path, model: PracticeServer) -> None:
+    port = model.base_url.rpartition(":")[2].removesuffix("/v1")
+    for options, problem in (
+        (("--port", port), f"port {port} on 127.0.0.1 is taken"),
+        (("--port", "0", "--public-url", "ftp://x"), "public URL 'ftp://x' is not usable"),
+    ):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "whet",
+                "serve",
+                *options,
+                "--provider",
+                "practice",
+                "--base-url",
+                model.base_url,
+            ],
+            env={**os.environ, "WHET_HOME": str(tmp_path / "home")},
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert done.returncode == 1 and done.stderr.startswith(f"error: {problem}"), done.stderr

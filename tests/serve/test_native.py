@@ -1,0 +1,219 @@
+"""The session API: turns and their events, steering, cancelling, questions, who may see what."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import jsonschema
+import pytest
+
+from tests.serve.conftest import Api
+from whet.practice.ask import Call
+from whet.practice.script import Fault, Reply
+from whet.store import api as rows
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx2.Client]:
+    with api.http() as client:
+        yield client
+
+
+def begin(http: httpx2.Client, **fields: Any) -> str:
+    answer = http.post("/api/sessions", json=fields)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def events_of(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Id and data of each event of a stream."""
+    event_id = ""
+    for line in lines:
+        if line.startswith("id: "):
+            event_id = line[4:]
+        elif line.startswith("data: "):
+            yield event_id, json.loads(line[6:])
+
+
+def turn(http: httpx2.Client, session_id: str, text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Run a turn and give its events."""
+    path, accept = f"/api/sessions/{session_id}/turns", {"accept": "text/event-stream"}
+    with http.stream("POST", path, json={"text": text}, headers=accept) as answer:
+        assert answer.status_code == 200
+        return list(events_of(answer.iter_lines()))
+
+
+def until(http: httpx2.Client, session_id: str, after: str, kind: str) -> list[dict[str, Any]]:
+    """Listen until an event of a kind comes, and give all up to it."""
+    seen: list[dict[str, Any]] = []
+    headers = {"last-event-id": after}
+    with http.stream("GET", f"/api/sessions/{session_id}/events", headers=headers) as answer:
+        for _, event in events_of(answer.iter_lines()):
+            seen.append(event)
+            if event["type"] == kind:
+                return seen
+    raise AssertionError(f"no {kind}: {seen}")
+
+
+def test_a_turns_events_come_with_ids_and_go_on_from_any_of_them(api: Api, http: httpx2.Client) -> None:
+    api.say(Reply(tool_calls=(Call("terminal", '{"command":"echo hi"}', "c1"),)), Reply("Said hi.", pieces=2))
+    session_id = begin(http, title="greeting")
+    found = turn(http, session_id, "say hi")
+    kinds = [event["type"] for _, event in found]
+    assert kinds[0] == "step_finished" and "tool_started" in kinds and kinds[-1] == "turn_end"
+    assert found[-1][1]["text"] == "Said hi."
+    middle = len(found) // 2
+    rest = until(http, session_id, found[middle][0], "turn_end")
+    assert rest == [event for _, event in found[middle + 1 :]]
+    # An id of an earlier process says that something may be missing, and gives what there is.
+    assert until(http, session_id, "0abc-7", "turn_end")[0] == {"type": "gap"}
+    messages = http.get(f"/api/sessions/{session_id}/messages").json()["messages"]
+    assert [one["role"] for one in messages] == ["user", "assistant", "tool", "assistant"]
+    assert [one["seq"] for one in messages] == [1, 2, 3, 4]
+    later = http.get(f"/api/sessions/{session_id}/messages", params={"after": 3}).json()["messages"]
+    assert [one["seq"] for one in later] == [4]
+
+
+def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
+    api: Api, http: httpx2.Client
+) -> None:
+    call = Reply(tool_calls=(Call("terminal", '{"command":"true"}', "c1"),), fault=Fault(stall_after=-1))
+    api.say(call, Reply("Done."), Reply("Half", pieces=2, fault=Fault(stall_after=2)))
+    session_id = begin(http)
+    path = f"/api/sessions/{session_id}"
+    started = http.post(f"{path}/turns", json={"text": "work"})
+    assert started.status_code == 202
+    api.model.wait_for_stall()
+    assert http.get(path).json()["running"] is True
+    assert http.post(f"{path}/turns", json={"text": "more"}).json()["error"]["code"] == "session_busy"
+    assert http.delete(path).status_code == 409
+    assert http.post(f"{path}/steer", json={"text": "and hurry"}).status_code == 202
+    api.model.release()
+    kinds = [event["type"] for event in until(http, session_id, started.json()["last_event_id"], "turn_end")]
+    assert "steered" in kinds
+    assert http.post(f"{path}/steer", json={"text": "late"}).status_code == 409
+    assert http.post(f"{path}/cancel").json() == {"cancelled": False}
+    second = http.post(f"{path}/turns", json={"text": "again"}).json()
+    api.model.wait_for_stall(2)
+    assert http.post(f"{path}/cancel").json() == {"cancelled": True}
+    end = until(http, session_id, second["last_event_id"], "turn_end")[-1]
+    assert end["reason"] == "cancelled"
+    api.model.release()
+    assert http.request("PATCH", path, json={"title": "named"}).json()["title"] == "named"
+    deleted = http.delete(path)
+    assert deleted.json().get("deleted") == session_id, deleted.text
+    assert http.get(path).status_code == 404
+
+
+def test_a_question_waits_for_the_owner_and_silence_is_a_denial(asking_api: Api) -> None:
+    write = Call("terminal", '{"command":"echo x > made.txt"}', "c1")
+    asking_api.say(Reply(tool_calls=(write,)), Reply("Made."), Reply(tool_calls=(write,)), Reply("Not made."))
+    chat_token = asking_api.new_token("program")
+    with asking_api.http(chat_token) as program, asking_api.http() as owner:
+        session_id = begin(program)
+        started = program.post(f"/api/sessions/{session_id}/turns", json={"text": "make it"}).json()
+        asked = until(program, session_id, started["last_event_id"], "approval_asked")[-1]
+        assert program.get("/api/approvals").status_code == 403
+        (waiting,) = owner.get("/api/approvals").json()["approvals"]
+        assert (waiting["subject"], waiting["session_id"]) == (asked["subject"], session_id)
+        path = f"/api/approvals/{waiting['id']}"
+        assert program.post(path, json={"answer": "once"}).status_code == 403
+        assert owner.post(path, json={"answer": "perhaps"}).status_code == 400
+        assert owner.post(path, json={"answer": "once"}).status_code == 200
+        until(program, session_id, started["last_event_id"], "turn_end")
+        assert (asking_api.workspace / "made.txt").exists()
+        (asking_api.workspace / "made.txt").unlink()
+        found = turn(program, session_id, "once more")
+        decided = next(event for _, event in found if event["type"] == "approval_decided")
+        assert (decided["verdict"], decided["decided_by"]) == ("deny", "nobody")
+        assert not (asking_api.workspace / "made.txt").exists()
+        assert owner.post(path, json={"answer": "once"}).status_code == 404
+
+
+def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx2.Client) -> None:
+    mine = begin(http, title="the owner's")
+    with api.http(api.new_token("phone")) as phone:
+        own = begin(phone, title="the phone's")
+        assert [row["id"] for row in phone.get("/api/sessions").json()["sessions"]] == [own]
+        for method, path in (
+            ("GET", ""),
+            ("GET", "/messages"),
+            ("GET", "/events"),
+            ("DELETE", ""),
+            ("POST", "/cancel"),
+        ):
+            assert phone.request(method, f"/api/sessions/{mine}{path}").status_code == 404
+        body = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
+        header = {"x-whet-session": mine}
+        assert phone.post("/v1/chat/completions", json=body, headers=header).status_code == 404
+        listed = {row["id"] for row in http.get("/api/sessions").json()["sessions"]}
+        assert {mine, own} <= listed
+        api.revoke("phone")
+        assert phone.get("/api/sessions").status_code in (401, 429)  # another test's wrong tokens count too
+
+
+def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
+    api.say(Reply("slow", fault=Fault(stall_after=-1)))
+    with api.http(api.new_token("lost")) as lost:
+        session_id = begin(lost)
+        with lost.stream("GET", f"/api/sessions/{session_id}/events") as answer:
+            lines = answer.iter_lines()
+            assert next(lines).startswith("retry")
+            body = {
+                "model": "whet",
+                "stream": True,
+                "messages": [{"role": "user", "content": "hi"}],
+            }
+            header = {"x-whet-session": session_id}
+            with lost.stream("POST", "/v1/chat/completions", json=body, headers=header) as turn_answer:
+                api.model.wait_for_stall()
+                api.revoke("lost")
+                said = turn_answer.read().decode()
+            assert '"code":"invalid_api_key"' in said
+            list(lines)  # it ends
+    assert api.app.database.read_now(lambda db: rows.said_by_user(db, session_id)) == ["hi"]
+    assert not api.hosted.is_running(session_id)
+    api.model.release()
+
+
+def test_a_client_that_goes_away_in_mid_stream_stops_the_turn(api: Api, http: httpx2.Client) -> None:
+    api.say(Reply("A long answer", pieces=5, fault=Fault(stall_after=3)))
+    body = {"model": "whet", "stream": True, "messages": [{"role": "user", "content": "tell me"}]}
+    with http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        session_id = answer.headers["x-whet-session"]
+        api.model.wait_for_stall()
+        with http.stream("GET", f"/api/sessions/{session_id}/events") as listening:
+            events = events_of(listening.iter_lines())
+            answer.close()
+            assert next(events)[1]["reason"] == "cancelled"
+    messages = http.get(f"/api/sessions/{session_id}/messages").json()["messages"]
+    assert [one["role"] for one in messages] == ["user", "assistant"]  # what was shown is kept
+    api.model.release()
+
+
+def test_the_document_is_valid_and_names_every_call(api: Api) -> None:
+    document = httpx2.get(f"{api.url}/openapi.json", trust_env=False).json()
+    assert document["openapi"].startswith("3.1")
+    for name in document["components"]["schemas"]:
+        shape = {
+            "$ref": f"#/components/schemas/{name}",
+            "components": document["components"],
+        }
+        jsonschema.Draft202012Validator.check_schema(shape)
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert references <= set(document["components"]["schemas"])
+    listed = {path: set(calls) for path, calls in document["paths"].items()}
+    merged: dict[str, set[str]] = {}
+    for route in api.routes():
+        path = route.path.replace(":path", "")
+        merged[path] = merged.get(path, set()) | ({m.lower() for m in route.methods or ()} - {"head"})
+    assert listed == merged
+    example = {"model": "whet", "messages": [{"role": "user", "content": "hi"}], "user": None}
+    validator = jsonschema.Draft202012Validator(
+        {"$ref": "#/components/schemas/ChatRequest", "components": document["components"]}
+    )
+    assert validator.is_valid(example) and not validator.is_valid({"model": 1})

@@ -1,0 +1,250 @@
+"""OpenAI's own client, unmodified, against the API; and one front end's requests as it sends them."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from typing import Any
+
+import openai
+import pytest
+
+from tests.serve.conftest import Api
+from whet.practice.ask import Call
+from whet.practice.script import Fault, Reply, server_error
+from whet.store import sessions
+from whet.store.sessions import SessionRow
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 24).decode()
+
+
+def row_of(api: Api, session_id: str) -> SessionRow:
+    return api.app.database.read_now(lambda db: sessions.get(db, session_id))
+
+
+def sent(api: Api, number: int = -1) -> list[dict[str, Any]]:
+    """The messages of a request to the model, without the system prompt."""
+    return api.model.requests[number].parsed["messages"][1:]
+
+
+def texts(api: Api, number: int = -1) -> list[tuple[str, str]]:
+    """Role and first line of what the model was sent."""
+    return [(one["role"], str(one["content"]).partition("\n")[0]) for one in sent(api, number)]
+
+
+def ask(client: openai.OpenAI, *said: str, **more: Any) -> Any:
+    """Ask with alternating messages, the last one the user's."""
+    messages = [
+        {"role": "user" if (len(said) - number) % 2 else "assistant", "content": text}
+        for number, text in enumerate(said)
+    ]
+    made: Any = client.chat.completions.with_raw_response.create(
+        model="whet",
+        messages=messages,
+        **more,  # type: ignore[arg-type]
+    )
+    return made
+
+
+def test_a_plain_question_is_a_session_with_one_turn(api: Api, client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["whet"]
+    api.say(Reply("Four.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
+    raw = ask(client, "two and two?")
+    answer = raw.parse()
+    assert answer.choices[0].message.content == "Four."
+    assert answer.choices[0].message.tool_calls is None
+    assert answer.choices[0].finish_reason == "stop"
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (11, 3)
+    row = row_of(api, raw.headers["x-whet-session"])
+    assert (row.turns, row.source, row.title) == (1, "api", "two and two?")
+
+
+def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.OpenAI) -> None:
+    (api.workspace / "note.txt").write_text("the code is 4711")
+    script = (
+        Reply("Let me look.", tool_calls=(Call("read_file", '{"path":"note.txt"}', "c1"),)),
+        Reply("It is 4711.", pieces=3),
+    )
+    api.say(*script)
+    whole = ask(client, "what is the code?").parse()
+    api.say(*script)
+    chunks = list(
+        client.chat.completions.create(
+            model="whet",
+            messages=[{"role": "user", "content": "what is the code?"}],
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert streamed == whole.choices[0].message.content == "Let me look.\n\nIt is 4711."
+    assert all(c.choices[0].delta.tool_calls is None for c in chunks if c.choices)
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+    assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens == whole.usage.total_tokens
+    assert "4711" in str(sent(api)[-1]["content"])  # the tool's result, as the model got it
+
+
+def test_a_session_goes_on_by_header_and_by_user(api: Api, client: openai.OpenAI) -> None:
+    api.say(Reply("A1"), Reply("A2"), Reply("A3"), Reply("A4"), Reply("A5"))
+    first = ask(client, "q1")
+    session_id = first.headers["x-whet-session"]
+    header = {"X-Whet-Session": session_id}
+    assert ask(client, "q2", extra_headers=header).headers["x-whet-session"] == session_id
+    # The whole history again, as most clients send it: only what is new is said.
+    ask(client, "q1", "A1", "q2", "A2", "q3", extra_headers=header)
+    assert [line for _, line in texts(api)] == ["q1", "A1", "q2", "A2", "q3"]
+    by_user = ask(client, "hello", user="ada").headers["x-whet-session"]
+    assert by_user != session_id
+    assert ask(client, "again", user="ada").headers["x-whet-session"] == by_user
+    assert [line for _, line in texts(api)] == ["hello", "A4", "again"]
+
+
+def test_what_a_client_said_elsewhere_is_history_of_a_fresh_session(api: Api, client: openai.OpenAI) -> None:
+    api.say(Reply("A2"), Reply("A3"))
+    raw = ask(client, "old question", "old answer", "new question")
+    assert texts(api) == [
+        ("user", "old question"),
+        ("assistant", "old answer"),
+        ("user", "new question"),
+    ]
+    row = row_of(api, raw.headers["x-whet-session"])
+    assert (row.turns, row.messages, row.title) == (2, 4, "old question")
+    header = {"X-Whet-Session": row.id}
+    ask(client, "old question", "old answer", "new question", "A2", "newest", extra_headers=header)
+    assert [line for _, line in texts(api)][-2:] == ["A2", "newest"]
+
+
+def test_a_clients_system_prompt_is_given_once_and_replaces_nothing(api: Api, client: openai.OpenAI) -> None:
+    api.say(Reply("A1"), Reply("A2"), Reply("A3"))
+
+    def say(system: str, *said: str) -> None:
+        messages: list[Any] = [{"role": "system", "content": system}]
+        messages += [
+            {"role": "user" if number % 2 == 0 else "assistant", "content": text}
+            for number, text in enumerate(said)
+        ]
+        client.chat.completions.create(model="whet", messages=messages, user="with-system")
+
+    say("Talk like a pirate.", "q1")
+    own = api.model.requests[-1].parsed["messages"][0]["content"]
+    assert "pirate" not in own and "pirate" in sent(api)[0]["content"]
+    say("Talk like a pirate.", "q1", "A1", "q2")
+    assert "pirate" not in sent(api)[-1]["content"] and sent(api)[-1]["content"].startswith("q2")
+    say("Talk like a poet.", "q1", "A1", "q2", "A2", "q3")
+    assert "poet" in sent(api)[-1]["content"]
+    assert len(sent(api)) == 5
+
+
+def test_an_image_reaches_the_model(api: Api, client: openai.OpenAI) -> None:
+    api.say(Reply("A cat."))
+    parts: Any = [
+        {"type": "text", "text": "what is this?"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+    ]
+    client.chat.completions.create(model="whet", messages=[{"role": "user", "content": parts}])
+    assert {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}} in sent(api)[-1][
+        "content"
+    ]
+
+
+def test_responses_go_on_from_the_previous_one(api: Api, client: openai.OpenAI) -> None:
+    api.say(Reply("A1"), Reply("A2"), Reply("A3"))
+    first = client.responses.create(model="whet", input="q1", instructions="Be brief.")
+    assert first.output_text == "A1" and first.status == "completed"
+    assert first.usage is not None and first.usage.total_tokens > 0
+    second = client.responses.create(
+        model="whet", input=[{"role": "user", "content": "q2"}], previous_response_id=first.id
+    )
+    assert second.output_text == "A2"
+    assert [line for _, line in texts(api)][1:] == ["A1", "q2"]
+    with pytest.raises(openai.ConflictError) as refused:
+        client.with_options(max_retries=0).responses.create(
+            model="whet", input="q3", previous_response_id=first.id
+        )
+    assert refused.value.code == "not_the_newest"
+    hidden = client.responses.with_raw_response.create(model="whet", input="secret", store=False)
+    assert row_of(api, hidden.headers["x-whet-session"]).private
+
+
+def test_a_streamed_response_has_an_item_for_each_step(api: Api, client: openai.OpenAI) -> None:
+    api.say(
+        Reply("Looking.", tool_calls=(Call("search_files", '{"pattern":"x","target":"files"}', "c1"),)),
+        Reply("Nothing there.", pieces=4),
+    )
+    with client.responses.stream(model="whet", input="look") as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert [item.content[0].text for item in final.output] == ["Looking.", "Nothing there."]  # type: ignore[union-attr]
+    assert kinds[:3] == ["response.created", "response.in_progress", "response.output_item.added"]
+    assert kinds[-1] == "response.completed"
+    assert kinds.count("response.output_text.done") == 2
+    assert not any("call" in kind for kind in kinds)
+
+
+def test_a_model_that_fails_is_told_once_and_not_tried_again_by_the_client(
+    api: Api, client: openai.OpenAI
+) -> None:
+    api.say(server_error(), Reply("never"))
+    with pytest.raises(openai.InternalServerError) as failed:
+        ask(client.with_options(max_retries=2), "q")
+    assert failed.value.code == "turn_failed" and api.model.count == 1
+    api.say(server_error(), Reply("never"))
+    with pytest.raises(openai.InternalServerError):  # before the first piece there is still a status
+        client.chat.completions.create(model="whet", messages=[{"role": "user", "content": "q"}], stream=True)
+    api.say(Reply("Half an ans", pieces=4, fault=Fault(cut_after=3)), server_error())
+    with pytest.raises(openai.APIError):
+        list(
+            client.chat.completions.create(
+                model="whet", messages=[{"role": "user", "content": "q"}], stream=True
+            )
+        )
+
+
+def test_two_requests_for_one_session_are_answered_in_order(api: Api, client: openai.OpenAI) -> None:
+    api.say(Reply("A1", fault=Fault(stall_after=-1)), Reply("A2"))
+    answers: list[str] = []
+
+    def say(text: str) -> None:
+        answers.append(str(ask(client, text, user="both").parse().choices[0].message.content))
+
+    first, second = (threading.Thread(target=say, args=(text,)) for text in ("q1", "q2"))
+    first.start()
+    api.model.wait_for_stall()
+    second.start()
+    api.model.release()
+    first.join(20)
+    second.join(20)
+    assert answers == ["A1", "A2"]
+    assert [line for _, line in texts(api)] == ["q1", "A1", "q2"]
+
+
+def open_webui(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """The body of a request of Open WebUI's backend (routers/openai.py of version 0.6)."""
+    return {"stream": True, "model": "whet", "messages": messages, **more}
+
+
+def test_open_webui_talks_in_one_session_a_chat_and_its_chores_stay_out_of_it(api: Api) -> None:
+    api.say(Reply("Hello Ada."), Reply('{"title": "Greeting"}'), Reply("Fine."))
+    headers = {"X-OpenWebUI-Chat-Id": "6a1c-88", "X-OpenWebUI-User-Name": "Ada", "accept": "*/*"}
+    said = [{"role": "user", "content": "hi"}]
+    with api.http() as http:
+        models = http.get("/v1/models", headers=headers).json()
+        assert models["data"][0]["id"] == "whet"
+        first = http.post(
+            "/v1/chat/completions",
+            headers=headers,
+            json=open_webui(said, stream_options={"include_usage": True}),
+        )
+        assert first.headers["content-type"] == "text/event-stream" and first.text.endswith(
+            "data: [DONE]\n\n"
+        )
+        chore = [{"role": "user", "content": "### Task:\nGenerate a concise title\n<chat_history>..."}]
+        body = {**open_webui(chore, max_completion_tokens=1000), "stream": False}
+        title = http.post("/v1/chat/completions", headers=headers, json=body)
+        said += [{"role": "assistant", "content": "Hello Ada."}, {"role": "user", "content": "how are you?"}]
+        second = http.post("/v1/chat/completions", headers=headers, json=open_webui(said))
+    session_id = first.headers["x-whet-session"]
+    assert second.headers["x-whet-session"] == session_id != title.headers["x-whet-session"]
+    assert title.json()["choices"][0]["message"]["content"] == '{"title": "Greeting"}'
+    assert row_of(api, title.headers["x-whet-session"]).private
+    assert [line for _, line in texts(api)] == ["hi", "Hello Ada.", "how are you?"]
