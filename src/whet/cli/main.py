@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rate": ("whet.cli.rating:rate", "Say that a turn went well or badly."),
     "import": ("whet.cli.importing:importing", "Move in from Hermes Agent, Claude Code or Codex."),
     "gateway": ("whet.cli.gateway:gateway", "Talk to the agent from Telegram, Discord, Slack or a webhook."),
-    "serve": ("whet.cli.serve:serve", "Serve an OpenAI-compatible API, and sessions with their events."),
+    "serve": ("whet.cli.serve:serve", "Serve an OpenAI-compatible API, sessions with events, the dashboard."),
     "confirm": ("whet.cli.confirm:confirm", "Put a person in front of what an agent does."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
