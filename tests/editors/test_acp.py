@@ -369,6 +369,35 @@ def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
     assert code == 0 and json.loads(out)["messages"][0]["content"].startswith("go")
 
 
+def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: Desk) -> None:
+    other = desk.work / "killed"
+    call = does("terminal", command="echo ran >> log.txt")
+    desk.server.install([call, Reply("half", fault=Fault(stall_after=0)), Reply("And on.")])
+
+    async def killed() -> str:
+        async with editing(desk.home, desk.server, other, "--approvals", "auto") as (_, connection, process):
+            made = await connection.new_session(cwd=str(other), mcp_servers=[])
+            session_id: str = made.session_id
+            prompt = [text_block("log it")]
+            turn = asyncio.create_task(connection.prompt(session_id=session_id, prompt=prompt))
+            await asyncio.to_thread(desk.server.wait_for_stall)
+            process.kill()
+            await process.wait()
+            await asyncio.gather(turn, return_exceptions=True)
+            return session_id
+
+    async def again(session_id: str) -> None:
+        await desk.connection.load_session(cwd=str(other), session_id=session_id, mcp_servers=[])
+        assert desk.editor.said() == "log it"
+        assert await desk.ask(session_id, "go on") == "end_turn"
+        assert desk.editor.text() == "And on."
+
+    session_id = asyncio.run(killed())
+    desk.server.release()
+    desk.run(again(session_id))
+    assert (other / "log.txt").read_text() == "ran\n"
+
+
 def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("model: {provider: nobody-knows}\n")
