@@ -418,6 +418,13 @@ def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> No
 def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passed_over(
     home: Path, tmp_path: Path, server: PracticeServer
 ) -> None:
+    noisy = home / "plugins" / "noisy"
+    noisy.mkdir(parents=True)
+    (noisy / "plugin.yaml").write_text("name: noisy\n")
+    (noisy / "__init__.py").write_text(
+        "import os\ndef register(ctx):\n    print('noise')\n    os.system('echo more')\n"
+    )
+    (home / "config.yaml").write_text("plugins: {enabled: [noisy]}\n")
     server.install([does("terminal", command="echo noise; echo more >&2"), Reply("ok")])
     flags = ["--provider", "practice", "--base-url", server.base_url, "--model", "practice"]
     process = subprocess.Popen(
