@@ -299,6 +299,9 @@ def test_slash_commands_need_no_model(desk: Desk) -> None:
         await desk.ask(session_id, "say it")
         await desk.ask(session_id, "/retry")
         assert desk.editor.text().endswith("twice")
+        desk.editor.updates.clear()
+        await desk.connection.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
+        assert (desk.editor.said(), desk.editor.text()) == ("say it", "twice")
         offered = desk.editor.of(AvailableCommandsUpdate) or [None]
         names = {one.name for one in offered[0].available_commands} if offered[0] else set[str]()
         assert "new" not in names
