@@ -106,6 +106,7 @@ class Gateway:
         if self.parts.settings.reviews:
             self.app.reviews.listeners.append(self._reviewed)
         self.app.reviews.start()
+        self.app.schedules.start()
         await conversations.recover()
         chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._tidy())]
         listening = {asyncio.create_task(self._listen(seat.channel, intake)) for seat in self._seats}

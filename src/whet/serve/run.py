@@ -61,6 +61,7 @@ async def serve(
     server = Server(config, lambda: on_ready(port), end, takes_signals=stop is None)
     watch = asyncio.create_task(_stop_at(stop, server)) if stop is not None else None
     hosted.app.reviews.start()
+    hosted.app.schedules.start()
     try:
         await server.serve(sockets=[sock])
     finally:
