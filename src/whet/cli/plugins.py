@@ -82,7 +82,7 @@ def list_plugins(home: Home, as_json: bool) -> None:
         shape = (Column("plugin"), Column("version"), Column("state"), Column("kind", grows=True))
         click.echo(table(shape, [_cells(row) for row in rows]))
     else:
-        click.echo("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one")
+        click.echo(wrapped("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one"))
     for row in rows:
         problems += [Problem(row.name, reason) for reason in row.problems]
     for problem in problems:
