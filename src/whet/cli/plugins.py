@@ -144,7 +144,8 @@ def enable(home: Home, name: str) -> None:
         _write(home, "disabled", [n for n in settings.disabled if n not in (name, found.key, found.name)])
     if not {found.key, found.name} & set(settings.enabled):
         _write(home, "enabled", [*settings.enabled, found.name])
-    click.echo(wrapped(f"{found.name} is on from the next start; whet plugins doctor {found.name} tries it now"))
+    said = f"{found.name} is on from the next start; whet plugins doctor {found.name} tries it now"
+    click.echo(wrapped(said))
 
 
 @plugins.command("disable")

@@ -103,7 +103,14 @@ class _Capture:
 class Lane:
     """Commits works in the order they were put, many in one transaction."""
 
-    def __init__(self, connection: apsw.Connection, path: str, patience_ms: int) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        path: str,
+        patience_ms: int,
+        *,
+        checkpoint_pages: int = CHECKPOINT_PAGES,
+    ) -> None:
         self._connection = connection
         self._path = path
         self._held = threading.Lock()
@@ -117,6 +124,9 @@ class Lane:
         self._pace_s = 0.0
         self._commits = 0
         self._checkpointed_pages = 0
+        self._checkpoint_pages = checkpoint_pages
+        self.log_pages = 0
+        """How many pages were in the log at the last look, those moved already included."""
         connection.wal_autocheckpoint(0)
 
     def put(self, works: Sequence[Work], deliver: Deliver) -> None:
@@ -249,10 +259,12 @@ class Lane:
         return self._connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
 
     def _wants_checkpoint(self) -> bool:
-        return self._pages_written() - self._checkpointed_pages >= CHECKPOINT_PAGES
+        self.log_pages = self._pages_written() - self._checkpointed_pages
+        return self.log_pages >= self._checkpoint_pages
 
     def _checkpoint(self) -> None:
         """Move the log into the file; a failure costs nothing, a later one moves what it left."""
         self._checkpointed_pages = self._pages_written()
+        self.log_pages = 0
         with _Capture():
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
