@@ -90,6 +90,7 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, ser
         (["@daily", "--prompt", "x", "--session", "nobody"], "no session"),
         (["@daily", "--prompt", "x", "--workspace", "nowhere"], "not a folder"),
         (["@daily", "--prompt", "x", "--to", "."], "is a folder"),
+        (["@daily", "--prompt", "x", "--to", "telegram:5"], "no conversation"),
     ],
 )
 def test_what_can_not_be_scheduled_is_an_error_with_a_hint(
