@@ -22,6 +22,8 @@ from whet.contract.errors import WhetError
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The MCP versions that are spoken, newest first."""
+STATELESS_VERSION = "2026-07-28"
+"""The version without a handshake; our client speaks it with servers that refuse one."""
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
 _LINE_LIMIT = 2 * 1024 * 1024
 _STUCK_S = 30.0

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client, ClientSession, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from mcp import Client, ClientSession, MCPError, StdioServerParameters
 from tests.cli.running import run
 from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply

@@ -233,6 +233,7 @@ def test_a_servers_environment_holds_no_keys(home: Path, monkeypatch: pytest.Mon
     ("server", "said"),
     [
         (odd("version"), "speaks protocol version '1999-01-01'"),
+        (odd("refuses"), "speaks none of the protocol versions that are known here (2026-07-28"),
         (odd("never_ready", start_timeout_s=0.3), "did not get ready within 0.3 s"),
         (McpServer(command="/no/such/program"), "can't be started: /no/such/program: No such file"),
         (odd("good", env={"KEY": "${NOT_THERE}"}), "env.KEY needs NOT_THERE, which is not set"),
@@ -249,6 +250,17 @@ def test_a_server_that_can_not_be_reached_is_told_and_holds_up_one_start(
     assert said in asyncio.run(told())
     again = asyncio.run(told())
     assert said in again and "tried a short while ago" in again
+
+
+def test_a_server_of_the_newer_protocol_is_spoken_to_without_a_handshake(home: Path) -> None:
+    async def test() -> None:
+        async with bench(home, {"odd": odd("modern")}) as b:
+            assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
+            asked = await b.call("mcp__odd__echo", text="ask me")
+            assert "can't go on: this host does not let servers ask its person" in asked.text
+            assert b.told == ["MCP server odd asked to put a question to you; refused"]
+
+    asyncio.run(test())
 
 
 def test_a_server_without_tools_is_no_failure(home: Path) -> None:
