@@ -27,6 +27,7 @@ STATELESS_VERSION = "2026-07-28"
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
 _LINE_LIMIT = 2 * 1024 * 1024
 _STUCK_S = 30.0
+_GRACE_S = 1.0
 
 
 class BadCall(WhetError):
@@ -82,7 +83,8 @@ def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
 
 
 async def serve_stdio(answer: Answer) -> None:
-    """Answer until stdin ends. A call that the client calls off is cancelled, and gets no answer."""
+    """Answer until stdin ends; calls that run then get a second more. A call that the client calls off is
+    cancelled, and gets no answer."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LINE_LIMIT)
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -93,6 +95,8 @@ async def serve_stdio(answer: Answer) -> None:
             running: dict[object, asyncio.Task[None]] = {}
             while (line := await _line(reader)) is not None:
                 _take(line, answer, out, group, running)
+            if running:
+                await asyncio.wait([*running.values()], timeout=_GRACE_S)
             for task in running.values():
                 task.cancel()
     finally:

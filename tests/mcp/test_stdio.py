@@ -12,6 +12,7 @@ import pytest
 from tests.mcp.rig import SDK, Session, bench, odd, until
 from whet.config.schema import McpServer
 from whet.contract.errors import ConfigError
+from whet.mcp import remote
 
 
 def test_the_sdks_server_is_used(home: Path) -> None:
@@ -63,11 +64,20 @@ def test_another_command_is_another_server(home: Path, tmp_path: Path) -> None:
     assert asyncio.run(names("pages")) == ["mcp__odd__tool0", "mcp__odd__tool1", "mcp__odd__tool2"]
 
 
-def test_a_hanging_call_ends_and_the_server_is_started_anew(home: Path, tmp_path: Path) -> None:
+def test_a_hanging_call_ends_and_the_server_is_started_anew(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_PING_S", 0.1)
+    journal = tmp_path / "journal"
+
     async def test() -> None:
-        async with bench(home, {"odd": odd("hangs", timeout_s=0.2)}) as b:
+        async with bench(home, {"odd": odd("hangs", journal, timeout_s=0.2)}) as b:
             out = await b.call("mcp__odd__echo", text="hi")
             assert out.error_kind == "timeout" and "0.2 s" in out.text
+            await until(lambda: bool(b.told))
+            assert "does not answer any more" in b.told[0]
+            await b.call("mcp__odd__echo", text="hi")
+            assert journal.read_text().count('"initialize"') == 2
 
     asyncio.run(test())
 
@@ -109,7 +119,7 @@ def test_a_server_that_died_once_is_back_at_the_next_call(home: Path, tmp_path: 
         async with bench(home, {"odd": odd("dies_once", tmp_path / "journal")}) as b:
             assert "exit code 3" in (await b.call("mcp__odd__echo", text="hi")).text
             assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
-            assert b.waits == []
+            assert b.waits == [] and b.servers.remotes["odd"].failures == 0
 
     asyncio.run(test())
 

@@ -67,7 +67,7 @@ class Remote:
         self._listed = listed
         self._tools: list[Any] | None = None
         self._lock = asyncio.Lock()
-        self._failures = 0
+        self.failures = 0
         self._failed_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -103,7 +103,7 @@ class Remote:
             if error.hint:
                 raise
             raise ServerFailed(error.message, hint="whether it did what was asked is unknown") from error
-        self._failures = 0
+        self.failures = 0
         return result
 
     async def aclose(self) -> None:
@@ -153,13 +153,13 @@ class Remote:
 
     async def _wait_turn(self) -> None:
         """Wait until the server may be started again. Raises ServerFailed where that takes long."""
-        if self._failures < 2:
+        if self.failures < 2:
             return
-        pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self._failures - 2))
+        pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self.failures - 2))
         left_s = self._failed_s + pause_s - self._reach.clock.monotonic_s()
         if left_s > _WAITED_FOR_S:
             raise ServerFailed(
-                f"the MCP server {self.name} has failed {self._failures} times in a row;"
+                f"the MCP server {self.name} has failed {self.failures} times in a row;"
                 f" it is not started again for another {left_s:.0f} s",
                 hint=f"go on without it; whet mcp test {self.name} shows what is wrong",
             )
@@ -205,7 +205,7 @@ class Remote:
         self._told(f"{_capital(failure.message)}; its tools fail until their next call starts it again")
 
     def _failed(self) -> None:
-        self._failures += 1
+        self.failures += 1
         self._failed_s = self._reach.clock.monotonic_s()
 
     async def _check(self, connection: Connection) -> None:

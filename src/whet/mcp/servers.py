@@ -114,10 +114,9 @@ class Servers:
             self.listings[name] = read_listing(name, remote.settings, tools)
             self._known.add(name)
         except ToolError as error:
-            failure = mask(f"{error.message}; {error.hint}" if error.hint else error.message)
             digest = config_digest(remote.settings)
-            write_kept(self._reach.home, name, Kept(digest, now_ms, failure=failure))
-            self._failed(name, failure)
+            write_kept(self._reach.home, name, Kept(digest, now_ms, failure=mask(error.message)))
+            self._failed(name, mask(f"{error.message}; {error.hint}" if error.hint else error.message))
 
     def _failed(self, name: str, failure: str) -> None:
         self.failures[name] = failure
