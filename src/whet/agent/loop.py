@@ -124,8 +124,9 @@ async def _finish(
 ) -> Sequence[Queued]:
     await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
+    turn.error = error.message if error else ""
     jobs = session.jobs_at_end(turn, reason)
-    return await session.log.end_turn(turn, reason, error.message if error else "", jobs)
+    return await session.log.end_turn(turn, reason, turn.error, jobs)
 
 
 def _last_text(session: Session) -> str:

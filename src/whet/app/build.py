@@ -31,6 +31,7 @@ from whet.app.standing import Standing
 from whet.app.summaries import Summariser
 from whet.app.warm_tool import WarmActs
 from whet.app.warmth import OFF, Opening, Wanted, Warmth
+from whet.app.whose import OWNERS, OWNERS_TOOLS, Whose
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -61,20 +62,6 @@ from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
-
-_OWNERS_TOOLS = ("warm_session",)
-
-
-class Whose(msgspec.Struct, frozen=True):
-    """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
-    empty for the owner's; `source`: the interface."""
-
-    profile: str = ""
-    source: str = ""
-    workspace: Path | None = None
-
-
-_OWNERS = Whose()
 
 
 class _NewParts(msgspec.Struct, frozen=True):
@@ -110,6 +97,7 @@ class App:
         self.clock: Clock = SystemClock()
         self.source = source
         self._secrets = secrets
+        self._others: dict[str, Provider] = {}
         self._bell: Bell | None = None
         self.database = Database.open(home.database, self.clock)
         self.warmth = Warmth(home, settings.warm, self.database, self.clock)
@@ -185,7 +173,7 @@ class App:
         title: str = "",
         leaving: Session | None = None,
         warm: str = "",
-        whose: Whose = _OWNERS,
+        whose: Whose = OWNERS,
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
@@ -195,7 +183,7 @@ class App:
         """
         if self.mcp is not None and self.mcp.is_stale:
             self._take_remote()
-        left_out = _OWNERS_TOOLS if whose.profile else ()
+        left_out = OWNERS_TOOLS if whose.profile else ()
         tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
         start = await self.outcomes.start(tools, whose.profile)
         workspace = whose.workspace or self.workspace
@@ -274,6 +262,17 @@ class App:
         session.link, _ = await self.warmth.reopened(session.id, link)
         await session.context.status()  # the engine learns of it now, not at the next request
 
+    async def answer_with(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer this one session from the next request on."""
+        provider = self._others.get(model)
+        if provider is None:
+            wanted = msgspec.structs.replace(self.settings.model, model=model)
+            provider = self._others[model] = self._connect(wanted)
+        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
+        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
+        session.link, _ = await self.warmth.reopened(session.id, link)
+        await session.context.status()
+
     async def let_go(self, session: Session) -> None:
         """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
         await self.contexts.release(session.context)
@@ -300,7 +299,8 @@ class App:
             await self.mcp.aclose()
         self.processes.close()
         self.pool.close()
-        await self.provider.aclose()
+        for provider in (self.provider, *self._others.values()):
+            await provider.aclose()
         if self._summary_provider is not None:
             await self._summary_provider.aclose()
         self._let_go()

@@ -17,8 +17,9 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
-from whet.app.build import App, Whose
+from whet.app.build import App
 from whet.app.people import Switchboard
+from whet.app.whose import Whose
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
@@ -87,6 +88,7 @@ class Hosted:
         self._slots: dict[str, _Slot] = {}
         self._chores: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._models: dict[str, str] = {}
 
     @property
     def open_count(self) -> int:
@@ -180,6 +182,17 @@ class Hosted:
         """Whether a turn of this session runs now."""
         slot = self._slots.get(session_id)
         return slot is not None and slot.turn is not None
+
+    def opened(self, session_id: str) -> Session | None:
+        """Give a session as it is in memory, None where it is not; its turn may run."""
+        slot = self._slots.get(session_id)
+        return slot.session if slot is not None else None
+
+    async def switch_model(self, session: Session, model: str) -> None:
+        """Have another model of the same provider answer a session that one has to oneself, from its next
+        request on until the process ends. Raises WhetError."""
+        await self.app.answer_with(session, model)
+        self._models[session.id] = model
 
     async def session(self, session_id: str) -> Session:
         """Open a session; it stays open until it is idle. Waits for a turn that runs. Raises NotFound."""
@@ -293,7 +306,10 @@ class Hosted:
     async def _opened(self, slot: _Slot) -> Session:
         if slot.session is None:
             await self._make_room()
-            slot.session = self._fitted(slot, await self.app.open_session(slot.session_id))
+            session = self._fitted(slot, await self.app.open_session(slot.session_id))
+            if model := self._models.get(slot.session_id):
+                await self.app.answer_with(session, model)
+            slot.session = session
         return slot.session
 
     async def _make_room(self) -> None:

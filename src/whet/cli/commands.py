@@ -12,18 +12,19 @@ from typing import Protocol
 
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.app.slash import Command, Commands
 from whet.cli import wording
 from whet.cli.context_report import OUTCOMES, report
-from whet.cli.learning_commands import learning_commands
+from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.output import age
 from whet.cli.rating import rating_commands
-from whet.cli.slash import Command, Commands
 from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.clock import iso
 from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
-from whet.store import compactions, outcomes, sessions
+from whet.memory.desk import Desk
+from whet.store import compactions, outcomes, sessions, warm
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
 _LISTED = 12
@@ -60,6 +61,19 @@ class ChatControl(Protocol):
         """
         ...
 
+    @property
+    def desk(self) -> Desk:
+        """The memory and skills of whoever talks."""
+        ...
+
+    async def begin(self, title: str = "", *, warm: str = "") -> None:
+        """Go on in a new session of the same conversation; `warm` names a template."""
+        ...
+
+    async def switch_model(self, model: str) -> None:
+        """Have another model answer from the next request on. Raises WhetError."""
+        ...
+
     async def switch_to(self, session: Session) -> None:
         """Talk in another session from now on; the old one stays stored."""
         ...
@@ -67,6 +81,19 @@ class ChatControl(Protocol):
     def leave(self) -> None:
         """End the chat."""
         ...
+
+
+async def _warm(chat: ChatControl, rest: str) -> None:
+    if rest:
+        await chat.begin(warm=rest)
+        chat.say(f"new session, to be started warm with {rest}", "dim")
+        return
+    session_id = chat.session.id
+    start = await chat.app.database.read(lambda db: warm.start_of(db, session_id))
+    if start is None:
+        chat.say("this session was started cold; /warm NAME (or auto) starts one warm", "dim")
+    else:
+        chat.say(f"template {start.template}, {start.examples} examples, {start.arm} ({start.chosen_by})")
 
 
 async def _help(chat: ChatControl, rest: str) -> None:
@@ -85,8 +112,8 @@ async def _help(chat: ChatControl, rest: str) -> None:
 
 
 async def _new(chat: ChatControl, rest: str) -> None:
-    await chat.switch_to(await chat.app.new_session(title=rest, leaving=chat.session))
-    chat.say("new session; the last one is kept, /resume lists what there is", "dim")
+    await chat.begin(rest)
+    chat.say("new session; the last one is kept", "dim")
 
 
 async def _resume(chat: ChatControl, rest: str) -> None:
@@ -117,7 +144,7 @@ async def _sessions(chat: ChatControl, rest: str) -> None:
 
 async def _model(chat: ChatControl, rest: str) -> None:
     if rest:
-        await chat.app.switch_model(chat.session, rest)
+        await chat.switch_model(rest)
     info = chat.session.model
     chat.say(f"{info.model} ({info.provider}), window {wording.count(info.window_tokens)} tokens")
     if not rest:
@@ -168,7 +195,7 @@ async def _refine(chat: ChatControl, rest: str) -> None:
 
 async def _undo(chat: ChatControl, rest: str) -> None:
     text = await _take_back(chat)
-    chat.say(wording.clip(f"taken back: {text}", chat.width()), "dim")
+    chat.say(wording.clip(f"taken back: {typed(text)}", chat.width()), "dim")
 
 
 async def _retry(chat: ChatControl, rest: str) -> None:
@@ -259,22 +286,31 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Awaitable[None]]:
 def builtin_commands() -> list[Command[ChatControl]]:
     """Give the built-in commands, in the order that /help shows them."""
     return [
-        Command("help", "Show this.", _help, anytime=True, aliases=("h",)),
-        Command("new", "Start a new session.", _new, "[title]", aliases=("clear",)),
+        Command("help", "Show this.", _help, anytime=True, aliases=("h",), remote=True),
+        Command("new", "Start a new session.", _new, "[title]", aliases=("clear", "reset"), remote=True),
+        Command(
+            "warm", "Show how this session was started, or start one warm.", _warm, "[name|auto]", remote=True
+        ),
         Command("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
         Command("sessions", "List sessions, or find one by its title.", _sessions, "[text]", anytime=True),
-        Command("model", "Show or switch the model.", _model, "[name]"),
-        Command("tools", "List the tools of this session.", _tools, anytime=True),
-        Command("usage", "Show what this session has spent.", _usage, anytime=True),
-        Command("context", "Show how full the window is, and the engine.", _context),
-        Command("compress", "Make the context smaller, keeping what you name.", _compress, "[focus]"),
+        Command("model", "Show or switch the model.", _model, "[name]", remote=True),
+        Command("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
+        Command("usage", "Show what this session has spent.", _usage, anytime=True, remote=True),
+        Command("context", "Show how full the window is, and the engine.", _context, remote=True),
+        Command(
+            "compress", "Make the context smaller, keeping what you name.", _compress, "[focus]", remote=True
+        ),
         *rating_commands(),
-        Command("refine", "Review this conversation for what is worth keeping.", _refine, "[focus]"),
+        Command(
+            "refine", "Review this conversation for what is worth keeping.", _refine, "[focus]", remote=True
+        ),
         *learning_commands(),
-        Command("retry", "Take the last turn back and ask again.", _retry),
-        Command("undo", "Take the last turn back.", _undo),
-        Command("title", "Show or set the title.", _title, "[text]", anytime=True),
-        Command("private", "Keep this session out of search and learning.", _private, "[on|off]"),
+        Command("retry", "Take the last turn back and ask again.", _retry, remote=True),
+        Command("undo", "Take the last turn back.", _undo, remote=True),
+        Command("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
+        Command(
+            "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True
+        ),
         Command("export", "Write this session to a file (.md or .jsonl).", _export, "[file]"),
         Command("approvals", "Show or set what runs without a question.", _approvals, "[ask|auto|deny]"),
         Command("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),

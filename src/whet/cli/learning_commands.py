@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whet.app.slash import Command
 from whet.cli import wording
-from whet.cli.slash import Command
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import shelf
@@ -21,7 +21,7 @@ _LISTED = 40
 
 
 async def _memory(chat: ChatControl, rest: str) -> None:
-    files = await chat.app.learning.desk.notes()
+    files = await chat.desk.notes()
     if not any(file.entries for file in files):
         chat.say("nothing is remembered yet; say: remember that ...", "dim")
     for file in files:
@@ -33,7 +33,7 @@ async def _memory(chat: ChatControl, rest: str) -> None:
 
 
 async def _skills(chat: ChatControl, rest: str) -> None:
-    found = chat.app.learning.desk.library.all()
+    found = chat.desk.library.all()
     shown = shelf.search(found, rest) if rest else found
     wide = max((len(info.name) for info in shown[:_LISTED]), default=0)
     for info in shown[:_LISTED]:
@@ -47,7 +47,7 @@ async def _skills(chat: ChatControl, rest: str) -> None:
 
 async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
     """Send a message that begins with the skill's text. Raises NotFound where there is no such skill."""
-    desk = chat.app.learning.desk
+    desk = chat.desk
     if desk.library.find(name) is None:
         chat.commands.get(name)  # there is none: this says which name is near
     origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
@@ -58,9 +58,21 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
     chat.send(f'{wish}\n\n<skill name="{name}">\n{load.text}\n</skill>')
 
 
+def typed(text: str) -> str:
+    """Give what the person typed of a message, less the skill that was sent with it."""
+    return text.partition("\n\n<skill name=")[0]
+
+
 def learning_commands() -> list[Command[ChatControl]]:
     """Give the commands, in the order that /help shows them."""
     return [
-        Command("memory", "Show what is remembered.", _memory, anytime=True),
-        Command("skills", "List skills; each is a command: /its-name.", _skills, "[words]", anytime=True),
+        Command("memory", "Show what is remembered.", _memory, anytime=True, remote=True),
+        Command(
+            "skills",
+            "List skills; each is a command: /its-name.",
+            _skills,
+            "[words]",
+            anytime=True,
+            remote=True,
+        ),
     ]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import apsw
 import click
 
+from whet.app.slash import Command
 from whet.cli.output import emit_json
-from whet.cli.slash import Command
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
@@ -56,8 +56,8 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
 def rating_commands() -> list[Command[ChatControl]]:
     """Give /good and /bad."""
     return [
-        Command("good", "Say that the last turn went well.", _rating("good")),
-        Command("bad", "Say that the last turn went badly.", _rating("bad")),
+        Command("good", "Say that the last turn went well.", _rating("good"), remote=True),
+        Command("bad", "Say that the last turn went badly.", _rating("bad"), remote=True),
     ]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.app.slash import Commands, parse, unescaped
 from whet.cli import attach
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.launch import (
@@ -32,7 +33,6 @@ from whet.cli.live import Marks, Surface, TurnView
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import Lines, Screen, Signal, Typed
-from whet.cli.slash import Commands, parse, unescaped
 from whet.cli.terminal import Terminal
 from whet.cli.wording import clip, columns, printable, review_line
 from whet.config.schema import Settings
@@ -40,6 +40,7 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished
 from whet.contract.messages import Message
 from whet.log import mask
+from whet.memory.desk import Desk
 from whet.store.sessions import title_of
 
 
@@ -144,6 +145,19 @@ class Chat:
     def leave(self) -> None:
         """End the chat; a running turn is cancelled first."""
         self._desk.leaving = True
+
+    @property
+    def desk(self) -> Desk:
+        """The owner's memory and skills."""
+        return self.app.learning.desk
+
+    async def begin(self, title: str = "", *, warm: str = "") -> None:
+        """Go on in a new session of the same conversation."""
+        await self.switch_to(await self.app.new_session(title=title, warm=warm, leaving=self.session))
+
+    async def switch_model(self, model: str) -> None:
+        """Have another model of the same provider answer from now on."""
+        await self.app.switch_model(self.session, model)
 
     async def switch_to(self, session: Session) -> None:
         """Talk in another session from now on; the old one stays stored."""

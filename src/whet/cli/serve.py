@@ -1,4 +1,4 @@
-"""`whet serve`: the API, and the tokens that open it."""
+"""`whet serve`: the API and the dashboard, and the tokens that open them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
 
 @click.group(
     invoke_without_command=True,
-    epilog="Examples: whet serve   ·   whet serve token create laptop",
+    epilog="Examples: whet serve   ·   whet serve --web   ·   whet serve token create laptop",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=6090, show_default=True, help="The port; 0 takes any.")
+@click.option("--web", is_flag=True, help="The dashboard too.")
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name that may be in Host."
 )
@@ -67,7 +68,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
 )
 @click.pass_context
 def serve(ctx: click.Context, **options: Any) -> None:
-    """Serve the OpenAI-compatible API, and sessions with their events."""
+    """Serve the OpenAI-compatible API, sessions with their events, and with --web the dashboard."""
     if ctx.invoked_subcommand is None:
         _serve(ctx.obj, options)
 
@@ -156,6 +157,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         port=options["port"],
         hosts=options["hosts"],
         public_url=options["public_url"],
+        has_web=options["web"],
         drain_s=options["drain_s"],
     )
     flags = {
@@ -195,6 +197,8 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
 def _ready(listening: Any, port: int, made: Path | None, workspace: Path) -> None:
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     click.echo(f"OpenAI base URL: http://{host}:{port}/v1   (model: whet)")
+    if listening.has_web:
+        click.echo(f"dashboard:       {listening.public_url or f'http://{host}:{port}'}")
     click.echo(f"working in:      {workspace}")
     if made is not None:
         click.echo(f"made a first token: {made}")

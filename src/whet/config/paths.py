@@ -55,6 +55,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "warm"
 
     @property
+    def gateway(self) -> Path:
+        """Chat platforms, and who is who on them."""
+        return self.root / "gateway.toml"
+
+    @property
     def logs(self) -> Path:
         """The log folder."""
         return self.root / "logs"

@@ -256,6 +256,29 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a question that waits for you is told."""
 
 
+class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How people on chat platforms are served; gateway.toml says which platforms and which people."""
+
+    busy: Literal["steer", "queue"] = "steer"
+    """What becomes of a message while a turn runs: steer, it is read before the turn's next step; queue, it
+    is a turn of its own afterwards."""
+    stream_after_s: Annotated[float, msgspec.Meta(ge=0)] = 1.5
+    """How long a turn runs before its growing answer is shown. 0: only whole answers are sent."""
+    reviews: bool = False
+    """Whether what a review of a conversation saved is told there, quietly."""
+    flood_per_minute: Count = 20
+    """The most messages that one person may send in a minute."""
+    max_turns: Count = 200
+    """The most turns that run at a time; what comes more waits."""
+    idle_after_s: Seconds = 60.0
+    """How long a conversation stays in memory after its last turn."""
+    file_bytes: Count = 20_000_000
+    """The largest file that is taken in or sent."""
+    drain_s: Seconds = 20.0
+    """How long turns that run have to end when the gateway is told to stop; the next start goes on with the
+    others."""
+
+
 class ScheduleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `whet cron` has run, and what becomes of a time at which nothing could run."""
 
@@ -291,5 +314,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins: PluginSettings = PluginSettings()
     mcp: McpSettings = McpSettings()
     notify: NotifySettings = NotifySettings()
+    gateway: GatewaySettings = GatewaySettings()
     schedules: ScheduleSettings = ScheduleSettings()
     ui: UiSettings = UiSettings()

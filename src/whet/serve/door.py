@@ -29,7 +29,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether everything is allowed: every session, and approvals."""
+        """Whether everything is allowed: every session, approvals, the dashboard."""
         return self.role == "owner"
 
 

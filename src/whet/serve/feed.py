@@ -23,8 +23,9 @@ _encode = msgspec.json.Encoder().encode
 class Feed:
     """The newest events of one session."""
 
-    def __init__(self, epoch: str) -> None:
+    def __init__(self, epoch: str, tell: Callable[[Event], None]) -> None:
         self._epoch = epoch
+        self._tell = tell
         self._pieces: deque[bytes] = deque()
         self._bytes = 0
         self._next = 1
@@ -51,6 +52,7 @@ class Feed:
         while len(self._pieces) > _KEPT_EVENTS or (self._bytes > _KEPT_BYTES and len(self._pieces) > 1):
             self._bytes -= len(self._pieces.popleft())
         self.wake()
+        self._tell(event)
 
     def wake(self) -> None:
         """Have the listeners look."""
@@ -84,23 +86,31 @@ class Feed:
 
 
 class Feeds:
-    """The feeds of the sessions that were active lately."""
+    """The feeds of the sessions that were active lately. `listeners` hear every event of every session."""
 
     def __init__(self, epoch: str, beat_s: float = 15.0) -> None:
         self._epoch = epoch
         self.beat_s = beat_s
         self._by_session: OrderedDict[str, Feed] = OrderedDict()
         self.is_closed = False
+        self.listeners: list[Callable[[str, Event], None]] = []
 
     def of(self, session_id: str) -> Feed:
         """Give a session's feed; those that nobody listens to go when there are too many."""
-        feed = self._by_session.setdefault(session_id, Feed(self._epoch))
+        feed = self._by_session.get(session_id)
+        if feed is None:
+            feed = Feed(self._epoch, lambda event: self._told(session_id, event))
+            self._by_session[session_id] = feed
         self._by_session.move_to_end(session_id)
         if len(self._by_session) > _KEPT_FEEDS:
             idle = next((key for key, one in self._by_session.items() if not one.listeners), None)
             if idle is not None:
                 del self._by_session[idle]
         return feed
+
+    def _told(self, session_id: str, event: Event) -> None:
+        for listener in self.listeners:
+            listener(session_id, event)
 
     def close(self) -> None:
         """End every stream."""

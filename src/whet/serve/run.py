@@ -9,22 +9,24 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
+from starlette.types import ASGIApp
 
 from whet.app.hosted import Hosted
 from whet.confirm.http.protocol import LimitedProtocol
 from whet.serve.site import Pace, Site
-from whet.web.guard import place
+from whet.web.guard import Place, place
 from whet.web.listening import Server, listen, log_bugs, make_config, raise_file_limit
 
 
 class Listening(msgspec.Struct, frozen=True):
     """How to listen. `hosts` are further names that may be in Host; `public_url` is where people reach it;
-    `drain_s` what running turns get at the end."""
+    `has_web` whether the dashboard is served; `drain_s` what running turns get at the end."""
 
     host: str = "127.0.0.1"
     port: int = 6090
     hosts: tuple[str, ...] = ()
     public_url: str = ""
+    has_web: bool = False
     drain_s: float = 10.0
 
 
@@ -44,7 +46,7 @@ async def serve(
     log_bugs()
     port = int(sock.getsockname()[1])
     site = Site(hosted, hosted.app.clock, pace)
-    config = make_config(site.asgi(where), LimitedProtocol, listening.drain_s + 5)
+    config = make_config(_application(site, where, listening, port), LimitedProtocol, listening.drain_s + 5)
     drains: list[asyncio.Task[None]] = []
 
     def end() -> None:
@@ -62,6 +64,16 @@ async def serve(
             watch.cancel()
         end()
         await drains[0]
+
+
+def _application(site: Site, where: Place, listening: Listening, port: int) -> ASGIApp:
+    if not listening.has_web:
+        return site.asgi(where)
+    # Templates cost 100 ms to import, and only the dashboard has any.
+    from whet.serve.board.app import Board  # noqa: PLC0415
+
+    board = Board(site, where, port)
+    return site.asgi(where, board.routes(), board.door.problem)
 
 
 async def _stop_at(stop: asyncio.Event, server: Server) -> None:

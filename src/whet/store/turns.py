@@ -16,7 +16,8 @@ from whet.store import rows
 class Turn(msgspec.Struct):
     """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
 
-    `is_new` is False for one that a crash left and that is being resumed.
+    `is_new` is False for one that a crash left and that is being resumed; `error` says why it ended, known at
+    its end.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Turn(msgspec.Struct):
     is_new: bool = True
     messages: int = 1
     tool_calls: int = 0
+    error: str = ""
 
 
 def begin(connection: apsw.Connection, key: int, turn: Turn) -> None:

@@ -20,6 +20,7 @@ from whet.store.migrations.m006_outcomes import m006_outcomes
 from whet.store.migrations.m007_people import m007_people
 from whet.store.migrations.m008_schedules import m008_schedules
 from whet.store.migrations.m009_api import m009_api
+from whet.store.migrations.m010_gateway import m010_gateway
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
@@ -31,6 +32,7 @@ STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m007_people,
     m008_schedules,
     m009_api,
+    m010_gateway,
 )
 
 

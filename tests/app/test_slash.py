@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from whet.app.slash import Command, Commands, parse, unescaped
 from whet.cli.commands import builtin_commands
-from whet.cli.slash import Command, Commands, parse, unescaped
 from whet.contract.errors import NotFound, WhetError
 
 

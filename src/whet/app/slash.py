@@ -22,7 +22,8 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 class Command(Generic[C]):
     """One command. `run` takes the chat and the text after the name; it raises WhetError to say no.
 
-    `argument` shows what may follow the name. `anytime`: it also works while a turn runs.
+    `argument` shows what may follow the name. `anytime`: it also works while a turn runs. `remote`: people on
+    chat platforms have it too; it reaches nothing but their own conversation.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Command(Generic[C]):
     argument: str = ""
     aliases: tuple[str, ...] = ()
     anytime: bool = False
+    remote: bool = False
 
 
 class Commands(Generic[C]):

@@ -1,0 +1,22 @@
+"""For whom a session is begun: whose memory, on which interface, in which folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+OWNERS_TOOLS = ("warm_session",)
+"""Tools that read the owner's sessions; another person's session has none of them."""
+
+
+class Whose(msgspec.Struct, frozen=True):
+    """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
+    empty for the owner's; `source`: the interface."""
+
+    profile: str = ""
+    source: str = ""
+    workspace: Path | None = None
+
+
+OWNERS = Whose()

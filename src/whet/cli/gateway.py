@@ -1,0 +1,208 @@
+"""`whet gateway`: run the agent on chat platforms, see how it goes, let people in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from whet import log
+from whet.app.slash import Command
+from whet.cli.commands import builtin_commands
+from whet.cli.output import Column, emit_json, table
+from whet.cli.wording import printable
+from whet.clock import SystemClock, iso
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import NotFound
+from whet.gateway.chat import Commander
+from whet.gateway.lock import holder
+from whet.gateway.server import Setup, serve
+from whet.gateway.settings import GatewayText, open_channels, read_gateway
+from whet.store import chats, paired
+from whet.store.database import Database
+from whet.visible import visible
+
+_SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group()
+def gateway() -> None:
+    """Talk to the agent from Telegram, Discord, Slack or a webhook.
+
+    \b
+    whet gateway run                   serve every channel of gateway.toml
+    whet gateway status                channels, what waits, what is unknown
+    whet gateway pair accept CODE      let somebody in
+    """
+
+
+@gateway.command()
+@click.option("--workspace", type=click.Path(path_type=Path, file_okay=False), help="The owner's folder.")
+@click.pass_obj
+def run(home: Home, workspace: Path | None) -> None:
+    """Serve until stopped. Ctrl-C or SIGTERM let turns end; what is left goes on at the next start."""
+    text = read_gateway(home.gateway)
+    settings = load(home, {}, environ=os.environ).settings
+    secrets = load_secrets(home, os.environ)
+    log.start(home.logs)
+    seats = open_channels(text, secrets)
+    folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
+    setup = Setup(home, settings, secrets, text, seats, folder.expanduser().absolute())
+    shared: list[Command[Any]] = list(builtin_commands())
+    code = asyncio.run(serve(setup, Commander(shared), lambda line: click.echo(printable(line))))
+    click.get_current_context().exit(code)
+
+
+@gateway.command()
+@_json
+@click.pass_obj
+def status(home: Home, as_json: bool) -> None:
+    """Show each channel: whether it runs, what waits, and what nobody knows the fate of."""
+    text = read_gateway(home.gateway)
+    stored = _stored(home)
+    rows = _rows(home, text, stored)
+    if as_json:
+        emit_json(
+            {
+                "channels": rows,
+                "people": sorted(text.people),
+                "paired": stored.people,
+                "codes": len(stored.waiting),
+            }
+        )
+        return
+    shown = [
+        (row["channel"], str(row["process"] or "not running"), *(str(row[name]) for name in _SHOWN))
+        for row in rows
+    ]
+    titles = [Column("channel"), Column("process"), *(Column(name, right=True, rank=1) for name in _SHOWN)]
+    click.echo(table(titles, shown))
+    people = ", ".join(sorted(text.people)) or "none in gateway.toml"
+    click.echo(f"people: {people}; {len(stored.people)} paired")
+    if stored.waiting:
+        click.echo(f"{len(stored.waiting)} wait to be let in: whet gateway pair list")
+    for row in rows:
+        if row["unknown"]:
+            click.echo(
+                f"{row['channel']}: {row['unknown']} messages may not have arrived; none is sent again"
+            )
+        if row["last_error"]:
+            click.echo(f"{row['channel']}: last trouble: {printable(row['last_error'])}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    counts: dict[str, chats.ChannelCounts]
+    people: list[paired.Paired]
+    waiting: list[paired.Waiting]
+
+
+def _stored(home: Home) -> _Stored:
+    if not home.database.exists():
+        return _Stored({}, [], [])
+    clock = SystemClock()
+    database = Database.open(home.database, clock)
+    try:
+        return _Stored(
+            {one.channel: one for one in database.read_now(chats.counts)},
+            database.read_now(paired.everybody),
+            database.read_now(lambda db: paired.all_waiting(db, clock.unix_ms())),
+        )
+    finally:
+        database.close()
+
+
+def _rows(home: Home, text: GatewayText, stored: _Stored) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for seat in open_channels(text, load_secrets(home, os.environ)):
+        name = seat.channel.name
+        counted = stored.counts.get(name) or chats.ChannelCounts(name)
+        row: dict[str, Any] = msgspec.structs.asdict(counted)
+        process = holder(home.root / "gateway", seat.secrets)
+        rows.append({**row, "kind": seat.text.kind, "process": process})
+    return rows
+
+
+@gateway.group()
+def pair() -> None:
+    """Let people in by the code that they were given, and out again."""
+
+
+@pair.command("list")
+@_json
+@click.pass_obj
+def pair_list(home: Home, as_json: bool) -> None:
+    """Show who was let in and who waits."""
+    database = Database.open(_database(home), SystemClock())
+    try:
+        people = database.read_now(paired.everybody)
+        now_ms = SystemClock().unix_ms()
+        waiting = database.read_now(lambda db: paired.all_waiting(db, now_ms))
+    finally:
+        database.close()
+    if as_json:
+        emit_json({"paired": people, "waiting": waiting})
+        return
+    for one in people:
+        click.echo(f"{one.channel}  {one.user}  {visible(one.name, 60)}  since {one.since[:10]}")
+    for one in waiting:
+        until = datetime.fromtimestamp(one.expires_ms / 1000, UTC).strftime("%H:%M UTC")
+        click.echo(
+            f"{one.channel}  {one.user}  {visible(one.name, 60)}  waits, its code is good until {until}"
+        )
+    if not people and not waiting:
+        click.echo("Nobody was let in by a code, and nobody waits.")
+
+
+@pair.command("accept")
+@click.argument("code")
+@_json
+@click.pass_obj
+def pair_accept(home: Home, code: str, as_json: bool) -> None:
+    """Let in whoever has this code. They get a memory of their own and may approve nothing."""
+    clock = SystemClock()
+    database = Database.open(_database(home), clock)
+    now_ms, now = clock.unix_ms(), iso(clock.now())
+
+    def work(connection: Any) -> paired.Paired:
+        person, chat_id = paired.accept(connection, code, now_ms, now)
+        chats.post(connection, chat_id, ['{"text":"You are in. What can I do for you?"}'], now_ms)
+        return person
+
+    try:
+        person = database.write_now(work)
+    finally:
+        database.close()
+    if as_json:
+        emit_json(person)
+    else:
+        click.echo(f"{visible(person.name, 60)} ({person.channel} {person.user}) is let in.")
+
+
+@pair.command("remove")
+@click.argument("channel")
+@click.argument("user")
+@click.pass_obj
+def pair_remove(home: Home, channel: str, user: str) -> None:
+    """Let somebody in no more; their memory stays in people/."""
+    database = Database.open(_database(home), SystemClock())
+    try:
+        database.write_now(lambda db: paired.remove(db, channel, user))
+    finally:
+        database.close()
+    click.echo(f"{printable(user)} is not let in on {printable(channel)} any more.")
+
+
+def _database(home: Home) -> Path:
+    if not home.database.exists():
+        raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")
+    return home.database

@@ -1,0 +1,130 @@
+"""Questions to people in a chat: buttons that are bound to one request and count for permitted people only.
+
+A button carries a random word that stands for the request in this process. After a restart the turn asks
+anew, and the old buttons say so. `/approve` and `/deny` answer the latest question of the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+
+from whet.contract.protocols import Answer, ApprovalRequest
+from whet.gateway.channel import Button, Outgoing
+from whet.visible import visible
+
+Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
+_ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
+_SAID = {
+    "1": "Allowed once",
+    "s": "Allowed in this conversation",
+    "a": "Always allowed",
+    "n": "Denied",
+}
+_ONCE = (Button("Allow once", "1", "good"), "once")
+_SESSION = (Button("This conversation", "s"), "session")
+_ALWAYS = (Button("Always", "a"), "always")
+_NO = (Button("Deny", "n", "bad"), "no")
+
+
+class _Question:
+    """A question that waits: what each button stands for; `open_ended` ones also take the next message."""
+
+    def __init__(self, chat_id: int, answers: dict[str, str], *, open_ended: bool) -> None:
+        self.chat_id = chat_id
+        self.answers = answers
+        self.open_ended = open_ended
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+
+class Asking:
+    """The open questions of one process."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Question] = {}
+
+    def chat_of(self, data: str) -> int:
+        """Give the conversation whose question a button belongs to; 0 where it is over."""
+        question = self._open.get(data.partition(":")[0])
+        return question.chat_id if question else 0
+
+    def pressed(self, chat_id: int, data: str, *, may: bool) -> str:
+        """Take a press in and say what came of it; `may`: whoever pressed may decide."""
+        word, _, mark = data.partition(":")
+        question = self._open.get(word)
+        if question is None or question.chat_id != chat_id or question.answer.done():
+            return "This question is over."
+        if mark not in question.answers:
+            return "This question is over."
+        if not may and not question.open_ended:
+            return "You may not decide this."
+        question.answer.set_result(question.answers[mark])
+        return f"Noted: {question.answers[mark]}." if question.open_ended else f"{_SAID[mark]}."
+
+    def decide(self, chat_id: int, mark: str, *, may: bool) -> str:
+        """Answer the latest decision that waits in a conversation, by a command."""
+        words = [
+            word
+            for word, question in self._open.items()
+            if question.chat_id == chat_id and not question.open_ended and not question.answer.done()
+        ]
+        if not words:
+            return "Nothing waits for a decision here."
+        return self.pressed(chat_id, f"{words[-1]}:{mark}", may=may)
+
+    def replied(self, chat_id: int, text: str) -> bool:
+        """Take a message as the answer to the model's question; False where none waits."""
+        for question in self._open.values():
+            if question.chat_id == chat_id and question.open_ended and not question.answer.done():
+                question.answer.set_result(text)
+                return True
+        return False
+
+    async def put(
+        self, chat_id: int, text: str, buttons: Sequence[tuple[Button, str]], post: Post, *, open_ended: bool
+    ) -> str:
+        """Put a question and wait for its answer, however long. Each button comes with what it stands for."""
+        word = secrets.token_urlsafe(9)
+        marks = {button.data: stands_for for button, stands_for in buttons}
+        question = self._open[word] = _Question(chat_id, marks, open_ended=open_ended)
+        shown = tuple(Button(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons)
+        try:
+            await post([Outgoing(text, shown)])
+            return await question.answer
+        finally:
+            del self._open[word]
+
+
+class ChatPerson:
+    """The person of a turn: asked in the conversation. `may`: somebody who talks there may decide."""
+
+    def __init__(self, asking: Asking, chat_id: int, may: bool, post: Post) -> None:
+        self._asking = asking
+        self._chat_id = chat_id
+        self._may = may
+        self._post = post
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        """Show the exact action with buttons; None at once where nobody there may decide."""
+        if not self._may:
+            return None
+        lines = [f"**May I run this?** `{visible(request.tool)}`", _fenced(visible(request.subject, 2_500))]
+        lines += [f"• {visible(reason)}" for reason in request.reasons]
+        buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
+        if request.grant:
+            lines.append(f"Always: `{visible(request.grant, 200)}`")
+        said = await self._asking.put(self._chat_id, "\n".join(lines), buttons, self._post, open_ended=False)
+        return _ANSWERS.get(said)
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Put the model's question; the answer is a button or the next message."""
+        buttons = [(Button(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])]
+        return await self._asking.put(self._chat_id, visible(question), buttons, self._post, open_ended=True)
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"

@@ -1,0 +1,396 @@
+"""Conversations at work: what waits in the inbox becomes turns, in order, one conversation beside the other.
+
+A conversation has a task only while something waits or runs in it. Which update a turn has taken in, and what
+answers it, is stored with the turn itself, so that a crash at any moment loses, doubles and reorders nothing.
+It does not know any platform.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import apsw
+import msgspec
+
+from whet.app.build import App
+from whet.app.hosted import Hosted, Receipt
+from whet.clock import Clock
+from whet.config.schema import GatewaySettings
+from whet.contract.errors import StoreError, WhetError
+from whet.contract.events import EndReason, Event
+from whet.contract.messages import ImagePart
+from whet.gateway.asking import Asking, ChatPerson
+from whet.gateway.channel import Channel, Incoming, Outgoing
+from whet.gateway.deliveries import DRAFT, Deliveries
+from whet.gateway.drafts import Draft, Drafts
+from whet.gateway.files import Files
+from whet.gateway.pieces import pieces
+from whet.gateway.router import Person, Router
+from whet.log import mask
+from whet.store import chats
+from whet.store.chats import Chat, InRow
+from whet.store.database import Database
+from whet.store.jobs import AtEnd, Queued
+from whet.store.transcript import Turn
+
+log = logging.getLogger("whet.gateway")
+_AGAIN_S = 5.0
+_MOST_TEXT = 100_000
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What conversations are made of."""
+
+    app: App
+    hosted: Hosted
+    database: Database
+    clock: Clock
+    settings: GatewaySettings
+    channels: dict[str, Channel]
+    router: Router
+    deliveries: Deliveries
+    drafts: Drafts
+    asking: Asking
+    files: Files
+
+
+class Conversations:
+    """The conversations of one process that have something to do."""
+
+    def __init__(self, parts: Parts, commands: Commander) -> None:
+        self._parts = parts
+        self._commands = commands
+        self._at_work: dict[int, Conversation] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    @property
+    def count(self) -> int:
+        """How many have something to do."""
+        return len(self._at_work)
+
+    async def recover(self) -> None:
+        """Go on with everything that an earlier process left."""
+        for chat_id, begun in await self._parts.database.read(chats.open_chats):
+            self.nudge(chat_id, resume=begun)
+
+    def nudge(self, chat_id: int, *, resume: bool = False) -> None:
+        """Say that something waits in a conversation."""
+        found = self._at_work.get(chat_id)
+        if found is not None:
+            found.wake.set()
+        elif not self._closing:
+            one = self._at_work[chat_id] = Conversation(self._parts, self._commands, chat_id, resume=resume)
+            task = asyncio.create_task(self._run(one))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, limit_s: float) -> bool:
+        """Begin nothing more and give what runs this long; False where something still runs."""
+        self._closing = True
+        for one in self._at_work.values():
+            one.closing = True
+            one.wake.set()
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=limit_s)
+            return not left
+        return True
+
+    async def _run(self, one: Conversation) -> None:
+        """Bring a conversation to rest. A store that fails is tried again later."""
+        try:
+            while True:
+                try:
+                    await one.work()
+                    return
+                except StoreError as error:
+                    log.warning("conversation %d waits: %s", one.chat_id, error.message)
+                    await asyncio.sleep(_AGAIN_S)
+        finally:
+            self._at_work.pop(one.chat_id, None)
+
+
+class Commander(Protocol):
+    """What a conversation does with slash commands."""
+
+    def parse(self, update: Incoming) -> tuple[str, str] | None:
+        """Give the command of a message and what follows it; None for a message that is none."""
+        ...
+
+    async def run(self, conversation: Conversation, name: str, rest: str) -> None:
+        """Run a command and post what it says. Raises WhetError to say no."""
+        ...
+
+
+class Conversation:
+    """One conversation while it has something to do."""
+
+    def __init__(self, parts: Parts, commands: Commander, chat_id: int, *, resume: bool) -> None:
+        self.parts = parts
+        self.chat_id = chat_id
+        self.wake = asyncio.Event()
+        self.closing = False
+        self._commands = commands
+        self._resume = resume
+        self._taken: set[int] = set()
+        self._turn: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn runs."""
+        return self._turn is not None and not self._turn.done()
+
+    async def work(self) -> None:
+        """Take what waits until nothing does and no turn runs."""
+        if self._resume:
+            self._resume = False
+            self._turn = asyncio.create_task(self._run_turn(None, None, ()))
+        while True:
+            self.wake.clear()
+            took = False if self.closing else await self._take_all()
+            if took or (self.wake.is_set() and not self.closing):
+                continue
+            if self._turn is None:
+                return
+            await self._turn_or_wake()
+
+    async def post(self, messages: Sequence[Outgoing]) -> None:
+        """Queue messages to the person; durable on return."""
+        bodies = [msgspec.json.encode(message).decode() for message in messages]
+        now_ms = self.parts.clock.unix_ms()
+        await self.parts.database.append(lambda db: chats.post(db, self.chat_id, bodies, now_ms))
+        self.parts.deliveries.wake(self.chat_id)
+
+    async def say(self, text: str, *, quiet: bool = False) -> None:
+        """Queue text to the person, in as many messages as it takes."""
+        chat = await self.chat()
+        limit = self.parts.channels[chat.place.channel].limits.message_chars
+        await self.post([Outgoing(piece, quiet=quiet) for piece in pieces(text, limit)])
+
+    async def chat(self) -> Chat:
+        """Give the conversation's row."""
+        return await self.parts.database.read(lambda db: chats.chat(db, self.chat_id))
+
+    async def session_id(self, chat: Chat) -> str:
+        """Give the session that the conversation goes on in, begun where there is none."""
+        return chat.session_id or await self.begin_session(chat)
+
+    async def begin_session(self, chat: Chat, title: str = "", warm: str = "") -> str:
+        """Begin a session for the conversation, after the one that it had."""
+        parts, place = self.parts, chat.place
+        person = await self.person(chat)
+        profile = parts.router.profile(person, place) if person else f"stranger-{chat.id}"
+        leaving = chat.session_id
+        session_id = await parts.hosted.new_session(
+            title=title,
+            warm=warm,
+            source=place.channel,
+            profile=profile,
+            workspace=parts.files.workspace(profile),
+            leaving=leaving,
+        )
+        await parts.database.append(lambda db: chats.set_session(db, chat.id, session_id))
+        return session_id
+
+    async def person(self, chat: Chat) -> Person | None:
+        """Give who talks here; None for somebody who is not let in any more."""
+        return await self.parts.database.read(lambda db: self.parts.router.person(db, chat.place))
+
+    async def stop(self) -> tuple[bool, int]:
+        """Cancel the turn and drop what waits; gives whether one ran and how many messages were dropped."""
+        chat = await self.chat()
+        waiting = {row.id for row in await self._waiting()} | self._taken
+        ran = self.parts.hosted.cancel(chat.session_id)
+        if self._turn is not None:
+            await asyncio.wait({self._turn})
+        dropped = await self.parts.database.append(
+            lambda db: chats.drop_waiting(db, self.chat_id, max(waiting, default=0) + 1)
+        )
+        return ran, dropped
+
+    def begin_with(self, text: str | None) -> None:
+        """Run a turn with this text, which came from a command; None goes on with an unfinished one."""
+        self._turn = asyncio.create_task(self._run_turn(None, text, ()))
+
+    async def _take_all(self) -> bool:
+        took = False
+        for row in await self._waiting():
+            took = await self._take(row) or took
+        return took
+
+    async def _waiting(self) -> list[InRow]:
+        rows = await self.parts.database.read(lambda db: chats.waiting(db, self.chat_id, 500))
+        return [row for row in rows if row.id not in self._taken]
+
+    async def _turn_or_wake(self) -> None:
+        assert self._turn is not None
+        waker = asyncio.create_task(self.wake.wait())
+        try:
+            await asyncio.wait({self._turn, waker}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waker.cancel()
+        self._collect()
+
+    def _collect(self) -> None:
+        """Put a turn that has ended away. Raises StoreError where it failed by one."""
+        if self._turn is not None and self._turn.done():
+            done, self._turn = self._turn, None
+            self._taken.clear()
+            done.result()
+
+    async def _take(self, row: InRow) -> bool:
+        """Do what an update asks for; False where it has to wait for the turn's end."""
+        update = msgspec.json.decode(row.body, type=Incoming)
+        command = self._commands.parse(update)
+        if command is not None:
+            await self._mark(row, "done")  # first: a command that a crash cuts off is not run twice
+            await self._command(*command)
+            return True
+        if not update.files and self.parts.asking.replied(self.chat_id, update.text):
+            await self._mark(row, "done")
+            return True
+        self._collect()
+        if self._turn is not None and self.parts.settings.busy == "queue":
+            return False
+        self._taken.add(row.id)
+        text, images = await self._read(update)
+        if self._turn is not None and not await self._steered(row, text, images):
+            self._taken.discard(row.id)
+            return True
+        if self._turn is None:
+            self._turn = asyncio.create_task(self._run_turn(row, text, images))
+        return True
+
+    async def _steered(self, row: InRow, text: str, images: Sequence[ImagePart]) -> bool:
+        """Give a message to the turn that runs; False where that has ended meanwhile."""
+        hosted, session_id = self.parts.hosted, (await self.chat()).session_id
+        while self._turn is not None and not hosted.is_running(session_id):
+            if self._turn.done():
+                self._collect()
+                return False
+            await asyncio.wait({self._turn}, timeout=0.05)  # it is being opened
+        await hosted.submit(
+            session_id, text, images, emit=_ignore, busy="steer", receipt=self._receipt(row, session_id)
+        )
+        return True
+
+    async def _command(self, name: str, rest: str) -> None:
+        try:
+            await self._commands.run(self, name, rest)
+        except StoreError:
+            raise
+        except WhetError as error:
+            await self.say(_line(error))
+
+    async def _read(self, update: Incoming) -> tuple[str, Sequence[ImagePart]]:
+        chat = await self.chat()
+        person = await self.person(chat)
+        profile = self.parts.router.profile(person, chat.place) if person else ""
+        channel = self.parts.channels[chat.place.channel]
+        text, images = await self.parts.files.receive(channel, update, profile)
+        if len(text) > _MOST_TEXT:
+            text = f"{text[:_MOST_TEXT]}\n[{len(text) - _MOST_TEXT:,} more characters were left out]"
+        return text, images
+
+    async def _run_turn(self, row: InRow | None, text: str | None, images: Sequence[ImagePart]) -> None:
+        """Run a turn to its end. Raises StoreError where it could not begin; then it is tried again."""
+        parts, chat = self.parts, await self.chat()
+        person = await self.person(chat)
+        if person is None:  # let in once, and not any more
+            await self._mark_all(row)
+            return
+        channel = parts.channels[chat.place.channel]
+        draft = Draft(
+            parts.database, channel, chat, parts.deliveries, first_after_s=parts.settings.stream_after_s
+        )
+        parts.drafts.begin(draft)
+        try:
+            await parts.hosted.submit(
+                await self.session_id(chat),
+                text,
+                images,
+                emit=draft.hear,
+                person=ChatPerson(parts.asking, self.chat_id, person.approves, self.post),
+                receipt=self._receipt(row),
+            )
+        except StoreError:
+            raise
+        except WhetError as error:
+            await self._mark_all(row)
+            await self.say(_line(error))
+        finally:
+            await parts.drafts.settled(self.chat_id)
+            parts.deliveries.wake(self.chat_id)
+
+    def _receipt(self, row: InRow | None, steered: str = "") -> Receipt:
+        """Say what is stored with a message. `steered`: the session whose running turn it is given to; where
+        that had just answered, the answer goes out before the turn goes on."""
+        now_ms = self.parts.clock.unix_ms()
+
+        def stored(connection: apsw.Connection) -> Sequence[Queued]:
+            if row is not None:
+                chats.mark(connection, row.id, "begun")
+            session = self.parts.hosted.opened(steered) if steered else None
+            if session is not None and session.log.turn_number:
+                last = session.log.messages[-1]
+                bodies = self._written(connection, last.text) if last.is_final else []
+                chats.post(connection, self.chat_id, bodies, now_ms)
+            return ()
+
+        return Receipt(stored, self._ended)
+
+    def _written(self, connection: apsw.Connection, text: str) -> list[str]:
+        """Write an answer as the messages that it takes, the first one in the draft's place."""
+        place = chats.chat(connection, self.chat_id).place
+        limit = self.parts.channels[place.channel].limits.message_chars
+        messages = [Outgoing(piece) for piece in pieces(text, limit) if piece]
+        if messages:
+            messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
+        return [msgspec.json.encode(message).decode() for message in messages]
+
+    def _ended(self, turn: Turn, reason: EndReason, text: str) -> AtEnd:
+        """Cross off what the turn took in and queue what answers it, in the turn's last transaction."""
+        now_ms = self.parts.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> Sequence[Queued]:
+            chats.finish_begun(connection, self.chat_id)
+            bodies = self._written(connection, _answer(turn, reason, text))
+            chats.post(connection, self.chat_id, bodies, now_ms)
+            return ()
+
+        return work
+
+    async def _mark(self, row: InRow, state: chats.InState) -> None:
+        await self.parts.database.append(lambda db: chats.mark(db, row.id, state))
+
+    async def _mark_all(self, row: InRow | None) -> None:
+        def work(connection: apsw.Connection) -> None:
+            chats.finish_begun(connection, self.chat_id)
+            if row is not None:
+                chats.mark(connection, row.id, "dropped")
+
+        await self.parts.database.append(work)
+
+
+def _answer(turn: Turn, reason: EndReason, text: str) -> str:
+    """Write what a turn came to: its answer, and why it ended where it did not end well."""
+    if reason == "answered":
+        return text or "(no answer)"
+    if reason == "cancelled":
+        return "Stopped."
+    why = mask(" ".join(turn.error.split()))[:400] or {"budget": "the turn reached its limit"}.get(
+        reason, "something went wrong; the log has it"
+    )
+    return f"{text}\n\n⚠️ {why}".strip()
+
+
+def _line(error: WhetError) -> str:
+    hint = f" ({error.hint})" if error.hint else ""
+    return mask(f"{error.message}{hint}")
+
+
+def _ignore(event: Event) -> None:
+    """Show nothing: the running turn's own listener does."""

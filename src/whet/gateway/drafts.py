@@ -1,0 +1,152 @@
+"""The answer as it grows: one message that is edited within the platform's limits, and the typing sign.
+
+A draft is not the answer: it ends with an ellipsis, and the outbox puts the whole answer in its place. A
+short turn has none. What becomes of a draft that fails does not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import apsw
+
+from whet.contract.errors import StoreError
+from whet.contract.events import Event, StreamRestarted, TextDelta, ToolFinished, ToolStarted
+from whet.gateway.channel import Channel, Outgoing, SendFailed
+from whet.gateway.deliveries import Deliveries
+from whet.gateway.pieces import pieces
+from whet.store import chats
+from whet.store.chats import Chat
+from whet.store.database import Database
+
+log = logging.getLogger("whet.gateway")
+MARK = " …"
+_TYPING_EVERY_S = 4.5
+_LEAST_CHARS = 40
+
+
+class Drafts:
+    """The drafts of one process, by conversation."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Draft] = {}
+
+    def begin(self, draft: Draft) -> None:
+        """Show a turn's progress from now on."""
+        self._open[draft.chat.id] = draft
+        draft.start()
+
+    async def settled(self, chat_id: int) -> None:
+        """End a conversation's draft and wait until none of its messages is on the way."""
+        draft = self._open.pop(chat_id, None)
+        if draft is not None:
+            await draft.stop()
+
+
+class Draft:
+    """One turn's message while it grows. `first_after_s`: a turn that is done by then has none."""
+
+    def __init__(
+        self,
+        database: Database,
+        channel: Channel,
+        chat: Chat,
+        deliveries: Deliveries,
+        *,
+        first_after_s: float,
+    ) -> None:
+        self.chat = chat
+        self._database = database
+        self._channel = channel
+        self._deliveries = deliveries
+        self._first_after_s = first_after_s
+        self._text = ""
+        self._doing = ""
+        self._shown = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+
+    def hear(self, event: Event) -> None:
+        """Take one event of the turn in."""
+        if isinstance(event, TextDelta):
+            self._text += event.text
+        elif isinstance(event, StreamRestarted):
+            self._text = ""
+        elif isinstance(event, ToolStarted):
+            self._doing = event.name
+            self._text = ""
+        elif isinstance(event, ToolFinished):
+            self._doing = ""
+
+    def start(self) -> None:
+        """Begin to show it."""
+        self._tasks = [asyncio.create_task(self._type())]
+        if self._first_after_s > 0:
+            self._tasks.append(asyncio.create_task(self._show()))
+
+    async def stop(self) -> None:
+        """Show no more; what is on its way has arrived or failed on return."""
+        self._stopping.set()
+        self._tasks[0].cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _type(self) -> None:
+        while True:
+            await self._channel.typing(self.chat.place)
+            await asyncio.sleep(_TYPING_EVERY_S)
+
+    async def _show(self) -> None:
+        wait_s, ref = self._first_after_s, self.chat.draft
+        limits = self._channel.limits
+        every_s = limits.group_edit_every_s if self.chat.place.is_group else limits.edit_every_s
+        while not await self._stops_within(wait_s):
+            wait_s = every_s
+            text = self._now()
+            if not text or text == self._shown:
+                continue
+            try:
+                ref = await self._put(ref, text)
+                self._shown = text
+            except SendFailed as error:
+                wait_s = max(every_s * 2, error.retry_after_s or 0.0)
+                if error.is_final:
+                    return
+            except StoreError:
+                return
+
+    async def _put(self, ref: str, text: str) -> str:
+        message = Outgoing(text, quiet=True)
+        if ref:
+            await self._channel.edit(self.chat.place, ref, message)
+            return ref
+        await self._deliveries.idle(self.chat.id)  # never before what was said earlier
+        if self._stopping.is_set():
+            return ref
+        await self._keep(chats.SENDING)
+        try:
+            ref = await self._channel.send(self.chat.place, message, f"draft-{self.chat.id}-{id(self)}")
+        except SendFailed:
+            await self._keep("")
+            raise
+        await self._keep(ref)
+        return ref
+
+    async def _keep(self, ref: str) -> None:
+        def work(connection: apsw.Connection) -> None:
+            chats.set_draft(connection, self.chat.id, ref)
+
+        await self._database.append(work)
+
+    def _now(self) -> str:
+        if len(self._text) < _LEAST_CHARS:
+            return ""
+        room = self._channel.limits.message_chars - len(MARK) - 40
+        return pieces(self._text, room)[0] + MARK
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,125 @@
+"""What comes in from the platforms: stored before it is acknowledged, strangers kept out, floods cut.
+
+It decides who is heard; `conversations.py` does what they ask for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from whet.gateway.channel import Incoming, Outgoing
+from whet.gateway.conversations import Conversations, Parts
+from whet.gateway.router import CODE_S, Verdict, new_code
+from whet.store import chats
+from whet.visible import visible
+
+log = logging.getLogger("whet.gateway")
+_EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
+
+
+class Intake:
+    """Takes updates of every channel in."""
+
+    def __init__(self, parts: Parts, conversations: Conversations) -> None:
+        self._parts = parts
+        self._conversations = conversations
+
+    async def take(self, updates: Sequence[Incoming]) -> None:
+        """Store updates and set conversations to work; durable on return. Raises StoreError."""
+        kept = [update for update in updates if update.verb != "press"]
+        if kept:
+            await self._store(kept)
+        for update in updates:
+            if update.verb == "press":
+                await self._press(update)
+
+    async def _store(self, updates: Sequence[Incoming]) -> None:
+        parts = self._parts
+        now_s = parts.clock.monotonic_s()
+        over = [parts.router.floods(one.place, now_s) if one.verb == "message" else 0 for one in updates]
+        codes = [new_code() for _ in updates]
+        now_ms = parts.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> list[tuple[int, Verdict]]:
+            return [
+                self._one(connection, update, (number, code), now_ms)
+                for update, number, code in zip(updates, over, codes, strict=True)
+            ]
+
+        for chat_id, verdict in await parts.database.append(work):
+            if verdict == "taken":
+                self._conversations.nudge(chat_id)
+            if chat_id:
+                parts.deliveries.wake(chat_id)
+
+    def _one(
+        self, connection: apsw.Connection, update: Incoming, how: tuple[int, str], now_ms: int
+    ) -> tuple[int, Verdict]:
+        """Decide on one update and store what follows, inside the transaction."""
+        router, (over, code) = self._parts.router, how
+        if not router.is_for_us(update):
+            return 0, "ignored"
+        if router.person(connection, update.place) is None:
+            if update.verb != "message" or not router.offer(connection, update, code, now_ms):
+                return 0, "ignored"
+            chat_id = chats.chat_at(connection, update.place).id
+            return self._tell(connection, chat_id, _offer_text(code), now_ms), "offered"
+        if over:
+            chat_id = chats.chat_at(connection, update.place).id
+            if over > 1:
+                return 0, "flooded"
+            text = (
+                f"That was a lot at once: {self._parts.settings.flood_per_minute} messages a minute are read."
+            )
+            return self._tell(connection, chat_id, f"{text} This one was not.", now_ms), "flooded"
+        if update.verb == "edit":
+            return self._edited(connection, update, now_ms), "known"
+        row = chats.receive(
+            connection, update.place, update.update_id, msgspec.json.encode(update).decode(), now_ms
+        )
+        return chats.chat_at(connection, update.place).id, "known" if row is None else "taken"
+
+    def _edited(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> int:
+        """Put an edited text in the place of one that still waits; say so where that was read already."""
+        chat_id = chats.chat_at(connection, update.place).id
+        body = msgspec.json.encode(msgspec.structs.replace(update, verb="message")).decode()
+        waits = chats.replace_waiting(connection, chat_id, update.ref, body if update.text else "")
+        if not waits and update.text:
+            return self._tell(connection, chat_id, _EDITED, now_ms)
+        return 0
+
+    def _tell(self, connection: apsw.Connection, chat_id: int, text: str, now_ms: int) -> int:
+        chats.post(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
+        return chat_id
+
+    async def _press(self, update: Incoming) -> None:
+        """Decide by a button. A press that a crash cuts off comes again, to a question that is over."""
+        parts, place = self._parts, update.place
+        chat_id = parts.asking.chat_of(update.text)
+
+        def read(connection: apsw.Connection) -> tuple[bool, bool, bool]:
+            person = parts.router.person(connection, place)
+            there = chats.chat(connection, chat_id).place if chat_id else place
+            same = (there.channel, there.chat) == (place.channel, place.chat)
+            return same, person is not None, person is not None and person.approves
+
+        same, known, may = await parts.database.read(read)
+        text = "This question is over."
+        if not known:
+            text = "You may not decide this."
+        elif same:
+            text = parts.asking.pressed(chat_id, update.text, may=may)
+        channel = parts.channels[update.place.channel]
+        await channel.answer(update, text)
+        log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
+
+
+def _offer_text(code: str) -> str:
+    return (
+        f"This assistant is private. Your pairing code is `{code}`, good for {CODE_S // 60} minutes.\n"
+        f"Whoever runs it can let you in with: `whet gateway pair accept {code}`"
+    )

@@ -1,0 +1,133 @@
+"""Markdown as the platforms show it: Telegram's HTML and Slack's mrkdwn; Discord reads Markdown itself.
+
+Only what both sides know is carried over: headings, bold, italics, strike-through, code, links, lists and
+quotes. Everything else stands as it was written, escaped, so that no text becomes markup, a mention or a
+command. Pure.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^\n]*$")
+_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_LINK = re.compile(r"\[([^\]\n]{1,300})\]\((https?://[^\s)]{1,1500})\)")
+_STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_EM = re.compile(
+    r"(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![\w*])|(?<!\w)_(?=[^\s_])([^_\n]+?)(?<=[^\s_])_(?!\w)"
+)
+_STRIKE = re.compile(r"~~(?=\S)(.+?)(?<=\S)~~")
+_HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*$")
+_BULLET = re.compile(r"^(\s*)[-*+]\s+")
+_QUOTE = re.compile(r"^ {0,3}>\s?")
+_HELD = re.compile("\x00(\\d+)\x00")
+
+
+def telegram_html(text: str) -> str:
+    """Write Markdown as the HTML that Telegram knows."""
+    return _blocks(
+        text,
+        lambda code, language: f"<pre>{_html(code)}</pre>",
+        lambda line: _inline(line, _html, _HTML_MARKS),
+        lambda title: f"<b>{title}</b>",
+    )
+
+
+def slack_mrkdwn(text: str) -> str:
+    """Write Markdown as Slack's mrkdwn."""
+    return _blocks(
+        text,
+        lambda code, language: f"```\n{_slack(code)}\n```",
+        lambda line: _inline(line, _slack, _SLACK_MARKS),
+        lambda title: f"*{title}*",
+    )
+
+
+class _Marks:
+    """How a platform writes what is marked."""
+
+    def __init__(
+        self,
+        strong: tuple[str, str],
+        em: tuple[str, str],
+        strike: tuple[str, str],
+        code: tuple[str, str],
+        link: Callable[[str, str], str],
+    ) -> None:
+        self.strong = strong
+        self.em = em
+        self.strike = strike
+        self.code = code
+        self.link = link
+
+
+def _html(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def _slack(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+_HTML_MARKS = _Marks(
+    ("<b>", "</b>"),
+    ("<i>", "</i>"),
+    ("<s>", "</s>"),
+    ("<code>", "</code>"),
+    lambda label, url: f'<a href="{html.escape(url)}">{label}</a>',
+)
+_SLACK_MARKS = _Marks(
+    ("*", "*"), ("_", "_"), ("~", "~"), ("`", "`"), lambda label, url: f"<{url.replace('|', '%7C')}|{label}>"
+)
+
+
+def _blocks(
+    text: str,
+    code: Callable[[str, str], str],
+    line: Callable[[str], str],
+    heading: Callable[[str], str],
+) -> str:
+    out: list[str] = []
+    inside: list[str] | None = None
+    fence = language = ""
+    for row in text.replace("\x00", "").split("\n"):
+        found = _FENCE.match(row)
+        if inside is not None:
+            closes = found is not None and found[1].startswith(fence) and not found[2]
+            if closes:
+                out.append(code("\n".join(inside) or " ", language))
+                inside = None
+            else:
+                inside.append(row)
+        elif found is not None:
+            inside, fence, language = [], found[1], found[2]
+        elif title := _HEADING.match(row):
+            out.append(heading(line(title[1].replace("**", ""))))
+        else:
+            out.append(line(_BULLET.sub(r"\1• ", row)))
+    if inside is not None:
+        out.append(code("\n".join(inside) or " ", language))
+    return "\n".join(out)
+
+
+def _inline(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
+    """Write one line; what must not be looked at again is held back behind a number."""
+    held: list[str] = []
+
+    def hold(text: str) -> str:
+        held.append(text)
+        return f"\x00{len(held) - 1}\x00"
+
+    row = _CODE.sub(lambda m: hold(f"{marks.code[0]}{escape(m[2].strip())}{marks.code[1]}"), row)
+    row = _LINK.sub(lambda m: hold(marks.link(escape(m[1]), m[2])), row)
+    row = escape(row)
+    row = _STRONG.sub(lambda m: hold(marks.strong[0]) + m[2] + hold(marks.strong[1]), row)
+    row = _EM.sub(lambda m: hold(marks.em[0]) + (m[1] or m[2]) + hold(marks.em[1]), row)
+    row = _STRIKE.sub(lambda m: hold(marks.strike[0]) + m[1] + hold(marks.strike[1]), row)
+    return _HELD.sub(lambda m: _put_back(held, int(m[1])), row)
+
+
+def _put_back(held: list[str], index: int) -> str:
+    return _HELD.sub(lambda m: _put_back(held, int(m[1])), held[index])

@@ -1,0 +1,78 @@
+"""Long answers in pieces that a platform takes, cut where Markdown allows it.
+
+A piece ends between blocks, else between lines, else between words. A code fence that a cut goes through is
+closed in the one piece and opened again, with its language, in the next. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n`]*$")
+_ROOM = 40  # for a fence that is closed, and one that is opened again
+
+
+def pieces(text: str, limit: int) -> list[str]:
+    """Split Markdown into pieces of at most `limit` characters (at least 200); nothing is lost but white
+    space at the cuts, and fences are added."""
+    limit = max(limit, 200)
+    text = text.strip("\n")
+    found: list[str] = []
+    fence = ""
+    while text:
+        head = f"{fence}\n" if fence else ""
+        if len(head) + len(text) <= limit:
+            found.append(head + text)
+            break
+        room = limit - len(head) - _ROOM
+        cut = _cut(text, room, in_code=bool(_after(fence, text[:room])))
+        piece, text = text[:cut], text[cut:]
+        now = _after(fence, piece)
+        text = text.lstrip("\n") if not now else text.removeprefix("\n")
+        piece = piece.rstrip("\n") if now else piece.rstrip()
+        tail = f"\n{_closing(now)}" if now else ""
+        if piece.strip() or now:
+            found.append(f"{head}{piece}{tail}")
+        fence = now
+    return found or [""]
+
+
+def _cut(text: str, room: int, *, in_code: bool) -> int:
+    """Give where to cut the first `room` characters: after half of them at the earliest."""
+    marks = ("\n",) if in_code else ("\n\n", "\n", ". ", " ")
+    for mark in marks:
+        at = text.rfind(mark, room // 2, room)
+        if at > 0:
+            return at + (1 if mark == ". " else 0)
+    at = text.rfind(" ", room // 2, room)
+    cut = at if at > 0 else room
+    while cut > 1 and _joins(text[cut - 1], text[cut] if cut < len(text) else ""):
+        cut -= 1  # never between the two halves of what is seen as one character
+    return cut
+
+
+def _joins(left: str, right: str) -> bool:
+    return bool(right) and (right in "\u200d\ufe0f" or left == "\u200d" or "\u0300" <= right <= "\u036f")
+
+
+def _after(fence: str, piece: str) -> str:
+    """Give the line of the fence that is open after a piece, empty for none."""
+    for line in piece.split("\n"):
+        found = _FENCE.match(line)
+        if found is None:
+            continue
+        if not fence:
+            fence = line.strip()[: _ROOM - 10]
+        elif _closes(line, fence):
+            fence = ""
+    return fence
+
+
+def _closes(line: str, fence: str) -> bool:
+    mark, ticks = line.strip(), _closing(fence)
+    return set(mark) == {ticks[0]} and len(mark) >= len(ticks)
+
+
+def _closing(fence: str) -> str:
+    found = _FENCE.match(fence)
+    return found[1] if found else "```"

@@ -1,0 +1,117 @@
+"""Who may talk here, whose memory they talk to, and when a group is answered.
+
+Closed by default: who is neither in the gateway's file nor paired gets a code at most. What a person calls
+themselves or a group decides nothing; the platform's ids do. It does not know turns, nor how anything is
+sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.gateway.channel import Incoming
+from whet.gateway.settings import ChannelText, PersonText
+from whet.store import chats, paired
+from whet.store.chats import Place
+from whet.store.paired import Waiting
+
+CODE_S = 600
+_ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
+_MOST_PEOPLE = 5_000
+
+Verdict = Literal["taken", "known", "ignored", "offered", "flooded"]
+"""What became of an update: it is in the inbox, it was before, nobody answers it, its sender was given a
+code, or its sender has sent too many."""
+
+
+class Person(msgspec.Struct, frozen=True):
+    """Somebody who may talk here. `profile` is whose memory, empty for the owner's."""
+
+    name: str
+    profile: str
+    approves: bool = False
+
+
+class Router:
+    """Decides on updates. `flood` is how many messages a person may send in a minute."""
+
+    def __init__(
+        self, channels: Mapping[str, ChannelText], people: Mapping[str, PersonText], flood: int
+    ) -> None:
+        self._channels = channels
+        self._people: dict[tuple[str, str], Person] = {}
+        self._flood = flood
+        self._recent: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        for name, text in people.items():
+            person = Person(name, "" if text.owner else name, text.approves or text.owner)
+            for kind in ("telegram", "discord", "slack", "webhook"):
+                if user := str(getattr(text, kind)):
+                    self._people[kind, user] = person
+
+    def person(self, connection: apsw.Connection, place: Place) -> Person | None:
+        """Give who talks in a place; None for a stranger."""
+        kind = self._channels[place.channel].kind
+        known = self._people.get((kind, place.user))
+        if known is None and paired.is_paired(connection, place.channel, place.user):
+            known = Person(place.user, _slug(f"{place.channel}-{place.user}"))
+        return known
+
+    def profile(self, person: Person, place: Place) -> str:
+        """Give whose memory a conversation has: in a group it is one of its own, for others read along."""
+        if not place.is_group:
+            return person.profile
+        return _slug(f"{person.profile or 'owner'}.{place.channel}{place.chat}")
+
+    def floods(self, place: Place, now_s: float) -> int:
+        """Count a message of a person; gives by how many they are over the limit of a minute."""
+        key = (place.channel, place.user)
+        times = self._recent.setdefault(key, deque())
+        self._recent.move_to_end(key)
+        while len(self._recent) > _MOST_PEOPLE:
+            self._recent.popitem(last=False)
+        while times and times[0] <= now_s - 60:
+            times.popleft()
+        times.append(now_s)
+        if len(times) > self._flood + 50:
+            times.popleft()
+        return max(0, len(times) - self._flood)
+
+    def is_for_us(self, update: Incoming) -> bool:
+        """Whether an update is addressed to the bot at all: alone with it, or named in a group."""
+        if not update.place.is_group:
+            return True
+        return self._channels[update.place.channel].groups == "mention" and update.mentions_us
+
+    def offer(self, connection: apsw.Connection, update: Incoming, code: str, now_ms: int) -> bool:
+        """Keep a pairing code for a stranger who writes to the bot alone; False where none is given."""
+        place = update.place
+        if place.is_group or not self._channels[place.channel].pairing:
+            return False
+        chat = chats.chat_at(connection, place)
+        waiting = Waiting(place.channel, place.user, update.user_name[:100], now_ms, now_ms + CODE_S * 1000)
+        return paired.offer(connection, waiting, chat.id, code)
+
+
+def new_code() -> str:
+    """Make a pairing code, as it is read out: two groups of four."""
+    letters = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+    return f"{letters[:4]}-{letters[4:]}"
+
+
+def mentions(text: str, names: Sequence[str]) -> bool:
+    """Whether a text names one of these, as @name."""
+    return any(re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) for name in names if name)
+
+
+def _slug(text: str) -> str:
+    """Make a folder's name that no other text makes."""
+    plain = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip(".-")[:40]
+    return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -1,0 +1,217 @@
+"""The gateway as a process: its channels, its conversations, and their orderly end.
+
+SIGTERM and Ctrl-C stop listening, give running turns time to end and what is being sent time to arrive; what
+is left goes on at the next start. It does not know any platform.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.app.build import App
+from whet.app.hosted import Hosted
+from whet.app.people import Switchboard
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.errors import StoreError
+from whet.contract.events import ReviewFinished
+from whet.gateway.asking import Asking
+from whet.gateway.channel import Channel, Outgoing, SendFailed
+from whet.gateway.conversations import Commander, Conversations, Parts
+from whet.gateway.deliveries import Deliveries
+from whet.gateway.drafts import Drafts
+from whet.gateway.files import Files
+from whet.gateway.intake import Intake
+from whet.gateway.lock import TokenLock
+from whet.gateway.router import Router
+from whet.gateway.sending import send_file_tool
+from whet.gateway.settings import GatewayText, Seat
+from whet.log import mask
+from whet.store import chats
+from whet.store.database import Database
+
+log = logging.getLogger("whet.gateway")
+_KEEP_S = 14 * 86_400
+_PRUNE_EVERY_S = 3_600.0
+_SEND_S = 5.0
+Say = Callable[[str], None]
+
+
+class StoredMemo:
+    """What a channel keeps between runs, in the store."""
+
+    def __init__(self, database: Database, channel: str) -> None:
+        self._database = database
+        self._channel = channel
+
+    async def get(self, name: str = "") -> str:
+        """Give it; empty at first."""
+        return await self._database.read(lambda db: chats.cursor(db, self._channel, name))
+
+    async def set(self, value: str, name: str = "") -> None:
+        """Keep it; durable on return."""
+        await self._database.append(lambda db: chats.set_cursor(db, self._channel, value, name))
+
+
+class Gateway:
+    """A running gateway. `say` shows a line to whoever started it."""
+
+    def __init__(self, app: App, hosted: Hosted, seats: Sequence[Seat], text: GatewayText, say: Say) -> None:
+        self.app = app
+        self._hosted = hosted
+        self._seats = seats
+        self._say = say
+        settings = app.settings.gateway
+        channels: dict[str, Channel] = {seat.channel.name: seat.channel for seat in seats}
+        drafts = Drafts()
+        router = Router(
+            {seat.channel.name: seat.text for seat in seats}, text.people, settings.flood_per_minute
+        )
+        files = Files(app.home.people, app.workspace, settings.file_bytes)
+        self.parts = Parts(
+            app=app,
+            hosted=hosted,
+            database=app.database,
+            clock=app.clock,
+            settings=settings,
+            channels=channels,
+            router=router,
+            deliveries=Deliveries(app.database, app.clock, channels, drafts.settled),
+            drafts=drafts,
+            asking=Asking(),
+            files=files,
+        )
+
+        app.tools.add(send_file_tool(self._post, settings.file_bytes))
+
+    async def run(self, commander: Commander, stop: asyncio.Event) -> bool:
+        """Serve until `stop` is set or every channel has failed for good; then let what runs end.
+
+        Gives whether everything had ended in time. What had not goes on at the next start.
+        """
+        conversations = Conversations(self.parts, commander)
+        intake = Intake(self.parts, conversations)
+        await self.parts.deliveries.recover()
+        if self.parts.settings.reviews:
+            self.app.reviews.listeners.append(self._reviewed)
+        self.app.reviews.start()
+        await conversations.recover()
+        chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._tidy())]
+        listening = {asyncio.create_task(self._listen(seat.channel, intake)) for seat in self._seats}
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            while listening and not stop.is_set():
+                done, _ = await asyncio.wait({*listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                listening -= done
+        finally:
+            stopping.cancel()
+            for task in (*listening, *chores):
+                task.cancel()
+            await asyncio.gather(*listening, *chores, return_exceptions=True)
+        ended = await conversations.drain(self.parts.settings.drain_s)
+        await self.parts.deliveries.drain(_SEND_S)
+        for seat in self._seats:
+            await seat.channel.aclose()
+        return ended
+
+    async def _listen(self, channel: Channel, intake: Intake) -> None:
+        """Listen on a channel; one that is refused for good ends, and only that one."""
+        self._say(f"{channel.name}: listening")
+        while True:
+            try:
+                await channel.listen(intake.take, StoredMemo(self.app.database, channel.name))
+            except SendFailed as error:
+                log.error("channel %s is off: %s", channel.name, error.reason)
+                self._say(f"{channel.name}: off, {mask(error.reason)}")
+                return
+            except StoreError as error:  # nothing was acknowledged: it comes again
+                log.warning("channel %s waits for the store: %s", channel.name, error.message)
+                await asyncio.sleep(5.0)
+
+    async def _tidy(self) -> None:
+        """Now and then drop rows that are long done with."""
+        while True:
+            before_ms = self.app.clock.unix_ms() - _KEEP_S * 1000
+            with suppress(StoreError):
+                while await self.app.database.write(lambda db, before=before_ms: chats.prune(db, before)):
+                    await asyncio.sleep(0.1)
+            await asyncio.sleep(_PRUNE_EVERY_S)
+
+    async def _post(self, session_id: str, message: Outgoing) -> bool:
+        body, now_ms = msgspec.json.encode(message).decode(), self.app.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> int:
+            chat = chats.chat_of_session(connection, session_id)
+            if chat is None:
+                return 0
+            chats.post(connection, chat.id, [body], now_ms)
+            return chat.id
+
+        chat_id = await self.app.database.append(work)
+        if chat_id:
+            self.parts.deliveries.wake(chat_id)
+        return bool(chat_id)
+
+    def _reviewed(self, finished: ReviewFinished) -> None:
+        """Tell the conversation what a review of it saved, quietly."""
+        if finished.state != "saved" or not finished.summary:
+            return
+        body = msgspec.json.encode(Outgoing(f"_{finished.summary}_", quiet=True)).decode()
+        now_ms = self.app.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> None:
+            if (chat := chats.chat_of_session(connection, finished.session_id)) is not None:
+                chats.post(connection, chat.id, [body], now_ms)
+
+        with suppress(StoreError):
+            self.app.database.submit(work)
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What a gateway is started with. `workspace` is the owner's folder."""
+
+    home: Home
+    settings: Settings
+    secrets: Mapping[str, str]
+    text: GatewayText
+    seats: Sequence[Seat]
+    workspace: Path
+
+
+async def serve(setup: Setup, commander: Commander, say: Say) -> int:
+    """Run a gateway in this process until it is told to stop; gives the exit code. Raises WhetError.
+
+    Turns that do not end in time are left as a crash would leave them, and go on at the next start.
+    """
+    home, settings, seats = setup.home, setup.settings, setup.seats
+    locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
+    people = Switchboard()
+    app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
+    limits = settings.gateway
+    hosted = Hosted(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        ended = await Gateway(app, hosted, seats, setup.text, say).run(commander, stop)
+        if not ended:
+            say("turns that still run go on at the next start")
+            app.processes.close()
+            app.database.close()
+            os._exit(0)
+    finally:
+        await hosted.aclose()
+        await app.aclose()
+        for lock in locks:
+            lock.release()
+    return 0 if stop.is_set() else 1

@@ -1,0 +1,320 @@
+"""The gateway's conversations, and the two boxes between them and the platforms.
+
+An update is a row of the inbox before the platform hears that it arrived; an answer is a row of the outbox in
+the transaction that ends its turn. Every function takes a connection inside a transaction. What stands in a
+row's body is the gateway's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import apsw
+import msgspec
+
+InState: TypeAlias = Literal["waiting", "begun", "done", "dropped"]
+OutState: TypeAlias = Literal["queued", "sending", "sent", "unknown", "failed"]
+SENDING = "?"
+"""A draft whose name is not known yet."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a person talks: a thread of a chat of a channel."""
+
+    channel: str
+    chat: str
+    thread: str = ""
+    user: str = ""
+    is_group: bool = False
+
+
+class Chat(msgspec.Struct, frozen=True):
+    """A person's conversation in a place. `draft` names the message that shows the running answer."""
+
+    id: int
+    place: Place
+    session_id: str
+    draft: str
+
+
+class InRow(msgspec.Struct, frozen=True):
+    """An update as it was stored."""
+
+    id: int
+    chat: int
+    body: str
+    state: InState
+
+
+class OutRow(msgspec.Struct, frozen=True):
+    """A message that goes out, or went."""
+
+    id: int
+    channel: str
+    chat: int
+    body: str
+    state: OutState
+    attempts: int
+    run_after_ms: int
+
+
+_CHAT = "id, channel, chat, thread, user, is_group, session_id, draft"
+_OUT = "id, channel, chat, body, state, attempts, run_after_ms"
+
+
+def chat_at(connection: apsw.Connection, place: Place) -> Chat:
+    """Give the conversation of a place, made where there is none yet."""
+    where = (place.channel, place.chat, place.thread, place.user)
+    found = connection.execute(
+        f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? AND thread = ? AND user = ?", where
+    ).fetchone()
+    if found is not None:
+        return _chat(found)
+    connection.execute(
+        "INSERT INTO gateway_chats (channel, chat, thread, user, is_group) VALUES (?, ?, ?, ?, ?)",
+        (*where, int(place.is_group)),
+    )
+    return Chat(connection.last_insert_rowid(), place, "", "")
+
+
+def chat(connection: apsw.Connection, chat_id: int) -> Chat:
+    """Give a conversation by its number, which must exist."""
+    found = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE id = ?", (chat_id,)).fetchone()
+    assert found is not None  # chats are never deleted
+    return _chat(found)
+
+
+def chat_of_session(connection: apsw.Connection, session_id: str) -> Chat | None:
+    """Give the conversation that a session belongs to now."""
+    found = connection.execute(
+        f"SELECT {_CHAT} FROM gateway_chats WHERE session_id = ? LIMIT 1", (session_id,)
+    ).fetchone()
+    return _chat(found) if found else None
+
+
+def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
+    """Have a conversation go on in this session."""
+    connection.execute("UPDATE gateway_chats SET session_id = ? WHERE id = ?", (session_id, chat_id))
+
+
+def set_draft(connection: apsw.Connection, chat_id: int, ref: str) -> None:
+    """Keep which message shows the running answer; SENDING before its name is known, empty for none."""
+    connection.execute("UPDATE gateway_chats SET draft = ? WHERE id = ?", (ref, chat_id))
+
+
+def receive(connection: apsw.Connection, place: Place, update_id: str, body: str, now_ms: int) -> int | None:
+    """Put an update into the inbox and give its number; None where it was there before."""
+    chat_id = chat_at(connection, place).id
+    connection.execute(
+        "INSERT OR IGNORE INTO gateway_inbox (channel, update_id, chat, body, at_ms) VALUES (?, ?, ?, ?, ?)",
+        (place.channel, update_id, chat_id, body, now_ms),
+    )
+    return connection.last_insert_rowid() if connection.changes() else None
+
+
+def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
+    """Give a conversation's updates that wait, oldest first."""
+    found = connection.execute(
+        "SELECT id, chat, body, state FROM gateway_inbox WHERE chat = ? AND state = 'waiting'"
+        " ORDER BY id LIMIT ?",
+        (chat_id, limit),
+    )
+    return [InRow(*row) for row in found]
+
+
+def open_chats(connection: apsw.Connection) -> list[tuple[int, bool]]:
+    """Give the conversations that something waits in, and whether a turn was begun there."""
+    found = connection.execute(
+        "SELECT chat, max(state = 'begun') FROM gateway_inbox WHERE state IN ('waiting', 'begun')"
+        " GROUP BY chat ORDER BY chat"
+    )
+    return [(row[0], bool(row[1])) for row in found]
+
+
+def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
+    """Set an update's state."""
+    connection.execute("UPDATE gateway_inbox SET state = ? WHERE id = ?", (state, row_id))
+
+
+def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
+    """Change what a waiting update says, or drop it where `body` is empty; False where none of it waits."""
+    row = connection.execute(
+        "SELECT id FROM gateway_inbox WHERE chat = ? AND state = 'waiting'"
+        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
+        (chat_id, ref),
+    ).fetchone()
+    if row is None:
+        return False
+    if body:
+        connection.execute("UPDATE gateway_inbox SET body = ? WHERE id = ?", (body, row[0]))
+    else:
+        mark(connection, row[0], "dropped")
+    return True
+
+
+def finish_begun(connection: apsw.Connection, chat_id: int) -> None:
+    """Cross off what the turn that ends now had taken in."""
+    connection.execute(
+        "UPDATE gateway_inbox SET state = 'done' WHERE chat = ? AND state = 'begun'", (chat_id,)
+    )
+
+
+def drop_waiting(connection: apsw.Connection, chat_id: int, before: int) -> int:
+    """Drop what waits in a conversation and came before that row; gives how many those were."""
+    connection.execute(
+        "UPDATE gateway_inbox SET state = 'dropped' WHERE chat = ? AND state = 'waiting' AND id < ?",
+        (chat_id, before),
+    )
+    return connection.changes()
+
+
+def post(connection: apsw.Connection, chat_id: int, bodies: Sequence[str], now_ms: int) -> None:
+    """Queue messages to a conversation, in this order."""
+    channel = chat(connection, chat_id).place.channel
+    connection.executemany(
+        "INSERT INTO gateway_outbox (channel, chat, body, at_ms) VALUES (?, ?, ?, ?)",
+        [(channel, chat_id, body, now_ms) for body in bodies],
+    )
+
+
+def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[OutRow]:
+    """Give a channel's first message to each conversation that has one to be sent, oldest first.
+
+    A later one never overtakes it, also while it waits to be tried again.
+    """
+    found = connection.execute(
+        f"SELECT {_OUT} FROM gateway_outbox WHERE id IN (SELECT min(id) FROM gateway_outbox"
+        " WHERE channel = ? AND state IN ('queued', 'sending') GROUP BY chat) AND state = 'queued'"
+        " ORDER BY id LIMIT ?",
+        (channel, limit),
+    )
+    return [OutRow(*row) for row in found]
+
+
+def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
+    """Give the next message to a conversation, None while one is under way or none waits."""
+    found = connection.execute(
+        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND state IN ('queued', 'sending')"
+        " ORDER BY id LIMIT 1",
+        (channel, chat_id),
+    ).fetchone()
+    return OutRow(*found) if found and found[4] == "queued" else None
+
+
+def begin_sending(connection: apsw.Connection, row_id: int) -> None:
+    """Say that a message is about to go out: from here on a crash makes its fate unknown."""
+    connection.execute(
+        "UPDATE gateway_outbox SET state = 'sending', attempts = attempts + 1 WHERE id = ?", (row_id,)
+    )
+
+
+def end_sending(
+    connection: apsw.Connection,
+    row_id: int,
+    state: OutState,
+    *,
+    ref: str = "",
+    error: str = "",
+    again_ms: int = 0,
+) -> None:
+    """Say what came of it; queued with a time to try again at."""
+    connection.execute(
+        "UPDATE gateway_outbox SET state = ?, ref = ?, error = ?, run_after_ms = ? WHERE id = ?",
+        (state, ref, error[:300], again_ms, row_id),
+    )
+
+
+def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:
+    """Give a channel's messages that were being sent when the process ended."""
+    found = connection.execute(
+        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND state = 'sending' ORDER BY id", (channel,)
+    )
+    return [OutRow(*row) for row in found]
+
+
+def unknown_drafts(connection: apsw.Connection, channel: str) -> int:
+    """Forget drafts that were being sent when the process ended; gives how many there were."""
+    connection.execute(
+        "UPDATE gateway_chats SET draft = '' WHERE channel = ? AND draft = ?", (channel, SENDING)
+    )
+    return connection.changes()
+
+
+def cursor(connection: apsw.Connection, channel: str, name: str = "") -> str:
+    """Give how far a channel has been read; empty at the beginning."""
+    found = connection.execute(
+        "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?", (channel, name)
+    ).fetchone()
+    return found[0] if found else ""
+
+
+def set_cursor(connection: apsw.Connection, channel: str, value: str, name: str = "") -> None:
+    """Keep how far a channel has been read."""
+    connection.execute("INSERT OR REPLACE INTO gateway_cursors VALUES (?, ?, ?)", (channel, name, value))
+
+
+class ChannelCounts(msgspec.Struct, frozen=True):
+    """How much waits on a channel, and what went wrong."""
+
+    channel: str
+    chats: int = 0
+    waiting: int = 0
+    begun: int = 0
+    queued: int = 0
+    sending: int = 0
+    sent: int = 0
+    unknown: int = 0
+    failed: int = 0
+    last_error: str = ""
+
+
+def counts(connection: apsw.Connection) -> list[ChannelCounts]:
+    """Count each channel's conversations, updates and messages."""
+    names = connection.execute(
+        "SELECT channel FROM gateway_chats UNION SELECT channel FROM gateway_outbox ORDER BY channel"
+    ).fetchall()
+    return [_counts(connection, row[0]) for row in names]
+
+
+def _counts(connection: apsw.Connection, channel: str) -> ChannelCounts:
+    def number(sql: str, *values: str) -> int:
+        row = connection.execute(sql, (channel, *values)).fetchone()
+        return row[0] if row else 0
+
+    inbox = "SELECT count(*) FROM gateway_inbox WHERE channel = ? AND state = ?"
+    outbox = "SELECT count(*) FROM gateway_outbox WHERE channel = ? AND state = ?"
+    last = connection.execute(
+        "SELECT error FROM gateway_outbox WHERE channel = ? AND error <> '' ORDER BY id DESC LIMIT 1",
+        (channel,),
+    ).fetchone()
+    return ChannelCounts(
+        channel=channel,
+        chats=number("SELECT count(*) FROM gateway_chats WHERE channel = ?"),
+        waiting=number(inbox, "waiting"),
+        begun=number(inbox, "begun"),
+        queued=number(outbox, "queued"),
+        sending=number(outbox, "sending"),
+        sent=number(outbox, "sent"),
+        unknown=number(outbox, "unknown"),
+        failed=number(outbox, "failed"),
+        last_error=last[0] if last else "",
+    )
+
+
+def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> int:
+    """Delete rows that are done with and older than that; gives how many. Unknown and failed ones stay."""
+    gone = 0
+    for table, state in (("gateway_inbox", "('done', 'dropped')"), ("gateway_outbox", "('sent')")):
+        connection.execute(
+            f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table}"
+            f" WHERE state IN {state} AND at_ms < ? ORDER BY id LIMIT ?)",
+            (before_ms, limit),
+        )
+        gone += connection.changes()
+    return gone
+
+
+def _chat(row: tuple[int, str, str, str, str, int, str, str]) -> Chat:
+    id_, channel, chat_, thread, user, is_group, session_id, draft = row
+    return Chat(id_, Place(channel, chat_, thread, user, bool(is_group)), session_id, draft)

@@ -1,0 +1,114 @@
+"""People who were let in by a pairing code, and those who wait to be.
+
+A code is kept as a digest, is good for minutes, and is used up by the first who names it. Every function
+takes a connection inside a transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound
+
+MOST_WAITING = 20
+
+
+class Paired(msgspec.Struct, frozen=True):
+    """A person who was let in; `since` is an ISO time."""
+
+    channel: str
+    user: str
+    name: str
+    since: str
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A person who was given a code; times are Unix milliseconds."""
+
+    channel: str
+    user: str
+    name: str
+    made_ms: int
+    expires_ms: int
+
+
+def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
+    """Whether a person was let in."""
+    found = connection.execute(
+        "SELECT 1 FROM gateway_people WHERE channel = ? AND user = ?", (channel, user)
+    ).fetchone()
+    return found is not None
+
+
+def offer(connection: apsw.Connection, waiting: Waiting, chat_id: int, code: str) -> bool:
+    """Keep a code for a person; False where they have one already, or too many wait on the channel."""
+    connection.execute("DELETE FROM gateway_codes WHERE expires_ms <= ?", (waiting.made_ms,))
+    row = connection.execute(
+        "SELECT count(*), coalesce(sum(user = ?), 0) FROM gateway_codes WHERE channel = ?",
+        (waiting.user, waiting.channel),
+    ).fetchone()
+    if row is not None and (row[1] or row[0] >= MOST_WAITING):
+        return False
+    connection.execute(
+        "INSERT INTO gateway_codes (channel, user, name, chat, digest, made_ms, expires_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            waiting.channel,
+            waiting.user,
+            waiting.name,
+            chat_id,
+            _digest(code),
+            waiting.made_ms,
+            waiting.expires_ms,
+        ),
+    )
+    return True
+
+
+def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tuple[Paired, int]:
+    """Let in whoever has this code, once; gives them and their conversation. Raises NotFound."""
+    row = connection.execute(
+        "SELECT channel, user, name, chat FROM gateway_codes WHERE digest = ? AND expires_ms > ?",
+        (_digest(code), now_ms),
+    ).fetchone()
+    if row is None:
+        raise NotFound(
+            "there is no such pairing code", hint="codes last ten minutes; a new message gets a new one"
+        )
+    channel, user, name, chat_id = row
+    connection.execute("DELETE FROM gateway_codes WHERE channel = ? AND user = ?", (channel, user))
+    connection.execute(
+        "INSERT OR REPLACE INTO gateway_people VALUES (?, ?, ?, ?)", (channel, user, name, now)
+    )
+    return Paired(channel, user, name, now), chat_id
+
+
+def remove(connection: apsw.Connection, channel: str, user: str) -> None:
+    """Let a person in no more. Raises NotFound."""
+    connection.execute("DELETE FROM gateway_people WHERE channel = ? AND user = ?", (channel, user))
+    if not connection.changes():
+        raise NotFound(f"nobody with the id {user} was paired on {channel}", hint="whet gateway pair list")
+
+
+def everybody(connection: apsw.Connection) -> list[Paired]:
+    """Give all who were let in."""
+    found = connection.execute("SELECT channel, user, name, since FROM gateway_people ORDER BY since")
+    return [Paired(*row) for row in found]
+
+
+def all_waiting(connection: apsw.Connection, now_ms: int) -> list[Waiting]:
+    """Give all whose code is still good."""
+    found = connection.execute(
+        "SELECT channel, user, name, made_ms, expires_ms FROM gateway_codes WHERE expires_ms > ?"
+        " ORDER BY made_ms",
+        (now_ms,),
+    )
+    return [Waiting(*row) for row in found]
+
+
+def _digest(code: str) -> str:
+    folded = "".join(character for character in code.upper() if character.isalnum())
+    return hashlib.sha256(folded.encode()).hexdigest()

@@ -1,0 +1,249 @@
+"""Telegram's Bot API as a chatting bot uses it: people who write, files, edits, typing, and its limits.
+
+Polling with an offset forgets what lies before it, as Telegram does; until then an update comes again and
+again. A second poller is told 409.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tests.confirm.vendors.telegram import TOKEN, BadText, TelegramServer, _error, parse
+
+
+class TelegramChat(TelegramServer):
+    """One bot, any number of chats. `said(chat)` is what a person sees in a chat now, oldest first."""
+
+    bot_name = "whet_bot"
+
+    def __init__(self, per_chat_s: float = 0.0) -> None:
+        super().__init__()
+        self.sends: list[dict[str, Any]] = []
+        self.files: dict[str, bytes] = {}
+        self.documents: list[dict[str, Any]] = []
+        self.typing: list[int] = []
+        self.edits = 0
+        self.acknowledged = 0
+        self.pollers = 0
+        self._polling = 0
+        self._sent_number = 0
+        self._incoming_number = 100_000
+        self._per_chat_s = per_chat_s
+        self._last_send: dict[str, float] = {}
+        self.refused = 0
+
+    def app(self) -> ASGIApp:
+        return Starlette(
+            routes=[
+                Route("/bot{token}/{method}", self._serve, methods=["GET", "POST"]),
+                Route("/file/bot{token}/{path:path}", self._file),
+            ]
+        )
+
+    def write(
+        self, text: str, chat: int = 7, user: int = 0, *, name: str = "ann", group: bool = False, **more: Any
+    ) -> int:
+        """Somebody writes; gives the update's id."""
+        return self._add("message", text, (chat, user or chat), name, group=group, **more)
+
+    def rewrite(self, number: int, text: str, chat: int = 7) -> int:
+        """Somebody edits a message of theirs."""
+        return self._add("edited_message", text, (chat, chat), "ann", message_id=number)
+
+    def _add(
+        self, kind: str, text: str, who: tuple[int, int], name: str, *, group: bool = False, **more: Any
+    ) -> int:
+        chat, user = who
+        with self.changed:
+            self._update_id += 1
+            self._incoming_number += 1
+            message = {
+                "message_id": self._incoming_number,
+                "chat": {"id": chat, "type": "supergroup" if group else "private", "title": "g"},
+                "from": {"id": user, "is_bot": False, "first_name": name, "username": name},
+                "text": text,
+                **more,
+            }
+            self._updates.append({"update_id": self._update_id, kind: message})
+            self.changed.notify_all()
+            return self._update_id
+
+    def again(self, update_id: int) -> None:
+        """Bring an update a second time, as if its acknowledgement had been lost."""
+        with self.changed:
+            kept = next(one for one in self.history if one["update_id"] == update_id)
+            self._updates.insert(0, kept)
+            self.changed.notify_all()
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return self._seen
+
+    _seen: list[dict[str, Any]]
+
+    def said(self, chat: int = 7) -> list[str]:
+        """What stands in a chat from the bot."""
+        with self.changed:
+            return [one["text"] for one in self.sends if str(one["chat"]) == str(chat)]
+
+    def wait_said(self, text: str, chat: int = 7, timeout_s: float = 20.0) -> list[str]:
+        """Wait until some message in a chat holds this text."""
+
+        def there() -> list[str] | None:
+            said = self.said(chat)
+            return said if any(text in one for one in said) else None
+
+        return self.wait(there, f"{text!r} in chat {chat}", timeout_s)
+
+    def buttons(self, chat: int = 7) -> dict[str, tuple[int, str]]:
+        """Give the buttons that stand in a chat: label to (message, data)."""
+        found: dict[str, tuple[int, str]] = {}
+        with self.changed:
+            for one in self.sends:
+                for row in one["buttons"]:
+                    for button in row:
+                        if str(one["chat"]) == str(chat):
+                            found[button["text"]] = (one["id"], button["callback_data"])
+        return found
+
+    def press_at(self, label: str, chat: int = 7, user: int = 7) -> str:
+        """Press the latest button with this label in a chat."""
+        number, data = self.wait(lambda: self.buttons(chat).get(label), f"button {label}")
+        with self.changed:
+            self._update_id += 1
+            query = {
+                "id": f"q{self._update_id}",
+                "from": {"id": user, "is_bot": False, "first_name": "x", "username": "x"},
+                "message": {"message_id": number, "chat": {"id": chat, "type": "private"}},
+                "data": data,
+            }
+            self._updates.append({"update_id": self._update_id, "callback_query": query})
+            self.changed.notify_all()
+        return query["id"]
+
+    async def _file(self, request: Request) -> Response:
+        data = self.files.get(request.path_params["path"])
+        if data is None or request.path_params["token"] != TOKEN:
+            return Response(status_code=404)
+        return Response(data)
+
+    async def _serve(self, request: Request) -> JSONResponse:
+        if request.path_params["method"] == "sendDocument":
+            return await self._document(request)
+        return await super()._serve(request)
+
+    async def _document(self, request: Request) -> JSONResponse:
+        form = await request.form()
+        upload: Any = form["document"]
+        data = await upload.read()
+        await form.close()
+        one = {"chat": form["chat_id"], "name": upload.filename, "data": data, "caption": form["caption"]}
+        self._sent_number += 1
+        self.note(lambda: self.documents.append(one))
+        return JSONResponse({"ok": True, "result": self._shown(self._sent_number, str(form["chat_id"]))})
+
+    async def _getMe(self, body: dict[str, Any]) -> JSONResponse:
+        return JSONResponse(
+            {"ok": True, "result": {"id": 42, "is_bot": True, "first_name": "w", "username": self.bot_name}}
+        )
+
+    async def _getUpdates(self, body: dict[str, Any]) -> JSONResponse:
+        if self._polling:
+            return _error(409, "Conflict: terminated by other getUpdates request")
+        self._polling += 1
+        try:
+            offset = body.get("offset", 0)
+            with self.changed:
+                if not hasattr(self, "_kept"):
+                    self._kept: dict[int, dict[str, Any]] = {}
+                self._kept.update({u["update_id"]: u for u in self._updates})
+                self._seen = list(self._kept.values())
+                self._updates = [u for u in self._updates if u["update_id"] >= offset]
+                self.acknowledged = max(self.acknowledged, offset)
+                self.changed.notify_all()
+            for _ in range(int(min(body.get("timeout", 0), 3) * 100)):
+                if self._updates:
+                    break
+                await asyncio.sleep(0.01)  # the long poll of a server, not of a test
+            with self.changed:
+                found = list(self._updates[: body.get("limit", 100)])
+                self._kept.update({u["update_id"]: u for u in found})
+                self._seen = list(self._kept.values())
+            return JSONResponse({"ok": True, "result": found})
+        finally:
+            self._polling -= 1
+
+    async def _getFile(self, body: dict[str, Any]) -> JSONResponse:
+        name = body["file_id"]
+        if name not in self.files:
+            return _error(400, "Bad Request: invalid file_id")
+        return JSONResponse(
+            {"ok": True, "result": {"file_id": name, "file_path": name, "file_size": len(self.files[name])}}
+        )
+
+    async def _sendChatAction(self, body: dict[str, Any]) -> JSONResponse:
+        self.note(lambda: self.typing.append(int(body["chat_id"])))
+        return JSONResponse({"ok": True, "result": True})
+
+    async def _sendMessage(self, body: dict[str, Any]) -> JSONResponse:
+        chat = str(body["chat_id"])
+        now = asyncio.get_running_loop().time()
+        wait_s = self._last_send.get(chat, 0.0) + self._per_chat_s - now
+        if wait_s > 0:
+            self.refused += 1
+            answer = {
+                "ok": False,
+                "error_code": 429,
+                "description": "Too Many Requests: retry after 1",
+                "parameters": {"retry_after": round(wait_s, 3)},
+            }
+            return JSONResponse(answer, 429)
+        self._last_send[chat] = now
+        text = self._checked(body)
+        if isinstance(text, JSONResponse):
+            return text
+        self._sent_number += 1
+        number = self._sent_number
+        keyboard = body.get("reply_markup", {}).get("inline_keyboard", [])
+        one = {"chat": chat, "id": number, "text": text, "raw": body["text"], "buttons": keyboard, "edits": 0}
+        self.note(lambda: self.sends.append(one))
+        return JSONResponse({"ok": True, "result": self._shown(number, chat)})
+
+    async def _editMessageText(self, body: dict[str, Any]) -> JSONResponse:
+        text = self._checked(body)
+        if isinstance(text, JSONResponse):
+            return text
+        found = [o for o in self.sends if o["id"] == body["message_id"] and o["chat"] == str(body["chat_id"])]
+        if not found:
+            return _error(400, "Bad Request: message to edit not found")
+        if found[0]["raw"] == body["text"]:
+            return _error(
+                400, "Bad Request: message is not modified: specified new message content is the same"
+            )
+        self.edits += 1
+        keyboard = body.get("reply_markup", {}).get("inline_keyboard", [])
+        self.note(lambda: found[0].update(text=text, raw=body["text"], buttons=keyboard))
+        return JSONResponse({"ok": True, "result": self._shown(found[0]["id"], str(body["chat_id"]))})
+
+    def _checked(self, body: dict[str, Any]) -> str | JSONResponse:
+        try:
+            text = parse(body["text"]).text if body.get("parse_mode") == "HTML" else body["text"]
+        except BadText as error:
+            return _error(400, f"Bad Request: can't parse entities: {error}")
+        if not text.strip():
+            return _error(400, "Bad Request: message text is empty")
+        if len(text.encode("utf-16-le")) // 2 > 4096:
+            return _error(400, "Bad Request: message is too long")
+        json.dumps(text)
+        return text
+
+    def _shown(self, number: int, chat: str) -> dict[str, Any]:
+        return {"message_id": number, "chat": {"id": int(chat), "type": "private"}}

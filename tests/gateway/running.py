@@ -1,0 +1,153 @@
+"""A gateway as a process of its own, against vendors' servers next to the test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.confirm.vendors.telegram import TOKEN
+from whet.app.build import App
+from whet.app.hosted import Hosted
+from whet.app.people import Switchboard
+from whet.cli.commands import builtin_commands
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.gateway.chat import Commander
+from whet.gateway.lock import TokenLock
+from whet.gateway.server import Gateway
+from whet.gateway.settings import open_channels, read_gateway
+from whet.practice.server import PracticeServer
+
+TELEGRAM = """\
+[[channel]]
+kind = "telegram"
+base_url = "{url}"
+
+[people.ann]
+telegram = 7
+owner = true
+"""
+
+
+class GatewayProcess:
+    """`whet gateway run` in a home; start, kill and stop it as often as you like."""
+
+    def __init__(self, home: Path, file: str, model: PracticeServer, **settings: object) -> None:
+        self.home = home
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "gateway.toml").write_text(file)
+        mode = settings.pop("mode", "auto")
+        settings.setdefault("stream_after_s", 0)
+        (home / "config.yaml").write_text(
+            f"model:\n  provider: practice\n  base_url: {model.base_url}\n  model: practice\n"
+            f"approval:\n  mode: {mode}\ngateway:\n"
+            + "".join(f"  {name}: {value}\n" for name, value in settings.items())
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def environ(self) -> Mapping[str, str]:
+        return {**os.environ, "WHET_HOME": str(self.home), "TELEGRAM_BOT_TOKEN": TOKEN}
+
+    def start(self, **more: str) -> subprocess.Popen[bytes]:
+        work = self.home / "work"
+        work.mkdir(exist_ok=True)
+        log = (self.home / "output").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "whet", "gateway", "run", "--workspace", str(work)],
+            env={**self.environ(), **more},
+            stdout=log,
+            stderr=log,
+            cwd=self.home,
+            start_new_session=True,
+        )
+        log.close()
+        return self.process
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def whet(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "whet", *arguments],
+            env=dict(self.environ()),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    def output(self) -> str:
+        return (self.home / "output").read_text()
+
+
+@contextmanager
+def running(process: GatewayProcess) -> Iterator[GatewayProcess]:
+    """Start a gateway, and kill it at the end whatever happens."""
+    process.start()
+    try:
+        yield process
+    finally:
+        if process.process is not None and process.process.poll() is None:
+            process.kill()
+
+
+@contextmanager
+def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
+    """Serve the same home in a thread of this process: starts at once, and can't be killed."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def main() -> None:
+        home = Home(gateway.home)
+        text = read_gateway(home.gateway)
+        secrets = load_secrets(home, gateway.environ())
+        settings = load(home, {}, environ=gateway.environ()).settings
+        people = Switchboard()
+        work = gateway.home / "work"
+        work.mkdir(exist_ok=True)
+        seats = open_channels(text, secrets)
+        locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
+        app = await App.start(home, settings, secrets, people, work, source="gateway")
+        hosted = Hosted(app, people, idle_after_s=settings.gateway.idle_after_s)
+        stop = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stop))
+        try:
+            await Gateway(app, hosted, seats, text, print).run(Commander(list(builtin_commands())), stop)
+        finally:
+            await hosted.aclose()
+            await app.aclose()
+            for lock in locks:
+                lock.release()
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    loop, stop = started.result(20)
+    try:
+        yield gateway
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        assert not thread.is_alive(), "the gateway did not end"

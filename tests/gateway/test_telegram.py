@@ -1,0 +1,323 @@
+"""The gateway on Telegram, driven as a person would: a real process, a server that speaks the Bot API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import calls
+from tests.confirm.vendors.telegram import too_many
+from tests.confirm.vendors.telegram_chat import TelegramChat
+from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+
+STALLED = Fault(stall_after=0)
+RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
+BEN = "\n[people.ben]\ntelegram = 8\n"
+
+
+class World:
+    """A person's Telegram, the model's script, and the gateway between them."""
+
+    def __init__(self, telegram: TelegramChat, model: PracticeServer, gateway: GatewayProcess) -> None:
+        self.telegram = telegram
+        self.model = model
+        self.gateway = gateway
+        self.work = gateway.home / "work"
+
+
+@contextmanager
+def world(
+    folder: Path,
+    script: list[Reply],
+    more: str = "",
+    *,
+    per_chat_s: float = 0.0,
+    inside: bool = True,
+    **settings: object,
+) -> Iterator[World]:
+    with TelegramChat(per_chat_s) as telegram, PracticeServer(script=script) as model:
+        text = TELEGRAM.format(url=telegram.url) + more
+        gateway = GatewayProcess(folder / "home", text, model, **settings)
+        with served(gateway) if inside else running(gateway):
+            yield World(telegram, model, gateway)
+
+
+def test_a_message_is_answered_and_survives_a_kill(tmp_path: Path) -> None:
+    script = [
+        Reply(text="Hello **Ann**.", when="hello there"),
+        Reply(text="never seen", when="second", fault=STALLED),
+        Reply(text="Second.", when="second"),
+    ]
+    with world(tmp_path, script, inside=False) as w:
+        w.telegram.write("hello there")
+        w.telegram.wait_said("Hello Ann.")
+        update = w.telegram.write("second")
+        w.model.wait_for_stall()
+        w.gateway.kill()
+        w.telegram.again(update)  # what Telegram does where the acknowledgement did not arrive
+        w.gateway.start()
+        w.telegram.wait_said("Second.")
+        assert w.telegram.said() == ["Hello Ann.", "Second."]
+        assert w.telegram.typing
+        assert w.gateway.stop() == 0, w.gateway.output()
+        status = w.gateway.whet("gateway", "status")
+        assert "telegram" in status.stdout and "not running" in status.stdout, status
+
+
+def test_commands_are_the_terminals_own(tmp_path: Path) -> None:
+    script = [Reply(text="One."), Reply(text="Again one."), Reply(text="Fresh.")]
+    with world(tmp_path, script) as w:
+        ask, wait = w.telegram.write, w.telegram.wait_said
+        ask("/help")
+        text = wait("/compress")[-1]
+        assert all(
+            f"/{name}" in text for name in ("new", "stop", "approve", "memory", "skills", "usage", "warm")
+        )
+        assert "/quit" not in text and "/export" not in text and "/sessions" not in text
+        ask("first question")
+        wait("One.")
+        for command, answer in (
+            ("/context", "threshold"),
+            ("/usage", "prompt"),
+            ("/title", "first question"),
+            ("/compress the plan", "nothing to compress yet"),
+            ("/memory", "nothing is remembered yet"),
+            ("/skills test", "debug-failing-test"),
+            ("/model", "practice"),
+            ("/warm", "cold"),
+            ("/approve", "Nothing waits for a decision here."),
+            ("/stop", "Nothing was running."),
+            ("/stpo", "did you mean /stop?"),
+            ("/retry", "Again one."),
+        ):
+            ask(command)
+            wait(answer)
+        assert w.model.count == 2  # no command but /retry asked the model
+        ask("/undo")
+        wait("taken back: first question")
+        ask("/new other things")
+        wait("new session")
+        ask("who?")
+        wait("Fresh.")
+        assert b"first question" not in w.model.requests[-1].body
+
+
+def test_what_is_said_during_a_turn_steers_it_and_stop_stops_it(tmp_path: Path) -> None:
+    script = [
+        Reply(text="first answer", fault=STALLED),
+        Reply(text="With the addition."),
+        Reply(text="never", fault=STALLED),
+        Reply(text="Back again."),
+    ]
+    with world(tmp_path, script) as w:
+        w.telegram.write("begin")
+        w.model.wait_for_stall()
+        w.telegram.write("and also this")
+        w.telegram.wait(lambda: w.telegram.acknowledged > 1002, "the second message taken in")
+        w.model.release()
+        w.telegram.wait_said("With the addition.")
+        w.telegram.write("more")
+        w.model.wait_for_stall(2)
+        w.telegram.write("/stop")
+        w.telegram.wait_said("Stopped.")
+        w.telegram.write("still there?")
+        w.telegram.wait_said("Back again.")
+        assert w.telegram.said()[:2] == ["first answer", "With the addition."]
+
+
+def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
+    script = [
+        Reply(tool_calls=RISKY, when="make it"),
+        Reply(text="Made.", when="make it"),
+        Reply(tool_calls=RISKY, when="ben asks"),
+        Reply(text="It was not allowed.", when="ben asks"),
+    ]
+    with world(tmp_path, script, BEN, mode="ask") as w:
+        w.telegram.write("make it")
+        w.telegram.wait_said("touch made")
+        for user in (8, 9):  # somebody who may not decide, and a stranger
+            assert "may not" in w.telegram.answer(w.telegram.press_at("Allow once", user=user))
+        assert not (w.work / "made").exists()
+        query = w.telegram.press_at("Allow once")
+        assert w.telegram.answer(query) == "Allowed once."
+        w.telegram.wait_said("Made.")
+        assert (w.work / "made").exists()
+        assert "over" in w.telegram.answer(w.telegram.press_at("Deny"))
+        w.telegram.write("ben asks", chat=8, name="ben")
+        w.telegram.wait_said("It was not allowed.", chat=8)
+        assert len(w.telegram.said(8)) == 1  # nobody there may decide, so nobody was asked
+
+
+def test_strangers_get_a_code_once_and_are_let_in_by_it(tmp_path: Path) -> None:
+    with world(tmp_path, [Reply(text="Welcome.")]) as w:
+        w.telegram.write("hi", chat=99, name="stra\u202enger")
+        text = w.telegram.wait_said("pairing code", chat=99)[0]
+        w.telegram.write("hi again", chat=99)
+        w.telegram.write("/help", chat=98, group=True, user=97)
+        code = re.search(r"code is (\w{4}-\w{4})", text)
+        assert code is not None
+        listed = w.gateway.whet("gateway", "pair", "list")
+        assert "99" in listed.stdout and "\u202e" not in listed.stdout
+        assert w.gateway.whet("gateway", "pair", "accept", "AAAA-BBBB").returncode == 1
+        assert w.gateway.whet("gateway", "pair", "accept", code[1].lower()).returncode == 0
+        assert w.gateway.whet("gateway", "pair", "accept", code[1]).returncode == 1  # used up
+        w.telegram.wait_said("You are in", chat=99)
+        w.telegram.write("now then", chat=99)
+        w.telegram.wait_said("Welcome.", chat=99)
+        assert len(w.telegram.said(99)) == 3 and w.telegram.said(98) == []
+        assert w.model.count == 1
+
+
+def test_groups_are_answered_when_the_bot_is_named(tmp_path: Path) -> None:
+    with world(tmp_path, [Reply(text="In the group.")]) as w:
+        w.telegram.write("just talking", chat=-50, user=7, group=True)
+        w.telegram.write("@whet_botanist hello", chat=-50, user=7, group=True)
+        w.telegram.write("hello @whet_bot", chat=-50, user=7, group=True)
+        assert w.telegram.wait_said("In the group.", chat=-50) == ["In the group."]
+        assert w.model.count == 1
+
+
+def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
+    """Also the owner in a group, where others read along."""
+    keep = calls(("memory", '{"action": "add", "target": "user", "content": "Ben collects kumquats"}'))
+    script = [
+        Reply(tool_calls=keep.tool_calls, when="I collect"),
+        Reply(text="Kept.", when="I collect"),
+        Reply(text="Ben again.", when="who is it"),
+        Reply(text="Ann here.", when="what do you know"),
+    ]
+    with world(tmp_path, script, BEN) as w:
+        w.telegram.write("I collect kumquats, says Ben", chat=8, name="ben")
+        w.telegram.wait_said("Kept.", chat=8)
+        w.telegram.write("/new", chat=8)
+        w.telegram.write("who is it", chat=8)
+        w.telegram.wait_said("Ben again.", chat=8)
+        assert b"Ben collects kumquats" in w.model.requests[-1].body
+        w.telegram.write("/memory", chat=8)
+        w.telegram.wait_said("Ben collects kumquats", chat=8)
+        w.telegram.write("what do you know")
+        w.telegram.wait_said("Ann here.")
+        assert b"kumquats" not in w.model.requests[-1].body
+        w.telegram.write("/memory")
+        w.telegram.wait_said("nothing is remembered yet")
+
+
+def test_floods_are_cut_and_said_once(tmp_path: Path) -> None:
+    with world(tmp_path, [Reply(text=f"No. {n}.") for n in range(40)], flood_per_minute=3) as w:
+        last = [w.telegram.write(f"message {n}") for n in range(12)][-1]
+        w.telegram.wait(lambda: w.telegram.acknowledged > last, "everything taken in")
+        w.telegram.wait_said("3 messages a minute")
+        assert sum("a minute" in text for text in w.telegram.said()) == 1
+        assert w.model.count <= 3
+
+
+def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> None:
+    code = "\n".join(f"print({n})  # a line of some length" for n in range(200))
+    long = f"Here it is:\n\n```python\n{code}\n```\n\nThat was <all> & *done*."
+    with world(tmp_path, [Reply(text=long)]) as w:
+        w.telegram.write("give me much")
+        said = w.telegram.wait_said("That was <all> & done.")
+        assert len(said) > 2 and max(map(len, said)) <= 4096
+        for n in range(200):
+            assert sum(f"print({n}) " in piece for piece in said) == 1
+
+
+def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -> None:
+    text = "a long answer that grows word by word and takes its time " * 3
+    script = [Reply(text=text, pieces=12, fault=Fault(delay_s=0.25))]
+    with world(tmp_path, script, stream_after_s=0.3) as w:
+        w.telegram.write("slowly please")
+        first = w.telegram.wait_said("…")
+        assert len(first) == 1 and len(first[0]) < len(text)
+        w.telegram.wait(
+            lambda: [said.strip() for said in w.telegram.said()] == [text.strip()],
+            "the whole answer in its place",
+        )
+        assert w.telegram.edits >= 1
+
+
+def test_files_come_in_under_a_safe_name_and_go_out(tmp_path: Path) -> None:
+    script = [
+        Reply(text="Got it."),
+        Reply(text="", tool_calls=calls(("send_file", '{"path": "received/passwd"}')).tool_calls),
+        Reply(text="Sent."),
+        Reply(text="Too large, I see."),
+    ]
+    with world(tmp_path, script, file_bytes=1000) as w:
+        w.telegram.files["f1"] = b"root:x"
+        w.telegram.files["f2"] = b"x" * 5000
+        document = {"file_id": "f1", "file_name": "../../etc/passwd", "mime_type": "text/plain"}
+        w.telegram.write("", caption="look at this", document=document)
+        w.telegram.wait_said("Got it.")
+        assert (w.work / "received" / "passwd").read_bytes() == b"root:x"
+        assert b"received/passwd" in w.model.requests[-1].body
+        w.telegram.write("send it back")
+        w.telegram.wait_said("Sent.")
+        sent = w.telegram.wait(lambda: w.telegram.documents, "a document")
+        assert (sent[0]["name"], sent[0]["data"]) == ("passwd", b"root:x")
+        w.telegram.write("", caption="and this", document={"file_id": "f2", "file_name": "big"})
+        w.telegram.wait_said("Too large, I see.")
+        assert b"could not be taken" in w.model.requests[-1].body
+
+
+def test_a_rate_limit_is_waited_for_in_order(tmp_path: Path) -> None:
+    script = [Reply(text=f"Answer {n}.") for n in range(3)]
+    with world(tmp_path, script, busy="queue") as w:
+        w.telegram.fail_next("sendMessage", too_many(1))
+        for n in range(3):
+            w.telegram.write(f"question {n}")
+        w.telegram.wait_said("Answer 2.")
+        assert w.telegram.said() == ["Answer 0.", "Answer 1.", "Answer 2."]
+
+
+def test_an_edit_counts_while_the_message_waits(tmp_path: Path) -> None:
+    script = [Reply(text="First.", fault=STALLED), Reply(text="Second.")]
+    with world(tmp_path, script, busy="queue") as w:
+        w.telegram.write("one")
+        w.model.wait_for_stall()
+        w.telegram.write("two, wrong")
+        w.telegram.rewrite(100_002, "two, right")
+        update = w.telegram.rewrite(100_001, "one, too late")
+        w.telegram.wait(lambda: w.telegram.acknowledged > update, "the edits taken in")
+        w.model.release()
+        w.telegram.wait_said("Second.")
+        assert b"two, right" in w.model.requests[-1].body and b"wrong" not in w.model.requests[-1].body
+        assert any("edited message" in text for text in w.telegram.said())
+
+
+def test_a_second_gateway_with_the_same_token_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with world(tmp_path, []) as w:
+        w.telegram.wait(lambda: any(m == "getUpdates" for m, _ in w.telegram.calls), "the first one polling")
+        second = w.gateway.whet("gateway", "run")
+        assert second.returncode == 1 and "another gateway" in second.stderr
+        other = GatewayProcess(tmp_path / "other", TELEGRAM.format(url=w.telegram.url), w.model)
+        with running(other):
+            log, text = other.home / "logs" / "whet.log", "another program polls"
+
+            def told() -> bool:  # by whichever of the two came second
+                return text in caplog.text or (log.exists() and text in log.read_text())
+
+            w.telegram.wait(told, "the 409 told")
+
+
+def test_a_revoked_token_ends_the_channel_with_a_reason(tmp_path: Path) -> None:
+    with TelegramChat() as telegram, PracticeServer(script=[]) as model:
+        gateway = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
+        process = gateway.start(TELEGRAM_BOT_TOKEN="110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsax")
+        assert process.wait(20) == 1
+        assert "off, Telegram answered 401" in gateway.output() and "110201543" not in gateway.output()
+
+
+@pytest.mark.parametrize("text", ["", "[[channel]]\nkind = 'icq'\n", "[people.ann]\ntelegram = 1\n"])
+def test_a_wrong_file_is_said_in_one_line(tmp_path: Path, text: str) -> None:
+    with PracticeServer(script=[]) as model:
+        done = GatewayProcess(tmp_path / "home", text, model).whet("gateway", "run")
+        assert done.returncode == 1 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
