@@ -5,6 +5,7 @@ It does not know how a turn is shown.
 
 from __future__ import annotations
 
+import gc
 import os
 import pkgutil
 import sys
@@ -59,7 +60,10 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
     if settings.mcp.servers and sys.stderr.isatty():
         _say_what_takes_long(options.home, settings)
     log.start(options.home.logs)  # or a plugin's stack would go to the terminal
-    return await App.start(options.home, settings, secrets, person, workspace)
+    app = await App.start(options.home, settings, secrets, person, workspace)
+    gc.freeze()  # what the imports and the start have made stays to the end, and need not be looked through
+    gc.set_threshold(50_000, 20, 50)
+    return app
 
 
 def _say_what_takes_long(home: Home, settings: Settings) -> None:

@@ -55,8 +55,8 @@ def main() -> NoReturn:
     if arguments in (["--version"], ["-V"], ["version"]):
         sys.stdout.write(f"whet {__version__}\n")
         sys.exit(0)
-    # Imports make ten thousand objects that stay; looking through them again and again is a tenth of a start.
-    gc.set_threshold(50_000, 20, 50)
+    # Imports make a hundred thousand objects that stay; looking through them is a tenth of a start.
+    gc.set_threshold(200_000, 20, 50)
     # A file name or a page may hold what the terminal's encoding lacks; that must not end a run.
     if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
         reconfigure(errors="backslashreplace")

@@ -82,10 +82,10 @@ def token() -> None:
 @click.argument("name")
 @click.option(
     "--role",
-    type=click.Choice(["chat", "owner"]),
+    type=click.Choice(["chat", "guest", "owner"]),
     default="chat",
     show_default=True,
-    help="chat converses in its own sessions; owner may do everything, approvals included.",
+    help="chat: its own sessions; guest: with a memory of its own too; owner: everything.",
 )
 @_as_json
 @click.pass_obj

@@ -51,6 +51,7 @@ class Upkeep:
             await asyncio.sleep(0)
         if service.has_escalations():
             await service.change(lambda tx: decide.escalate(tx, _BATCH))
+        await service.database.move_log()
         await self._reload_policy()
         if service.wants_checkpoint(_CHECKPOINT_S):
             await service.change(lambda tx: tx.checkpoint())

@@ -36,7 +36,7 @@ _BATCH = 100
 _POLL_S = 1.0  # news that another process wrote, and whatever a lost wake-up would leave lying
 _GATHER_S = 0.05  # news that come together are spread together
 _MOST_TRIES = 8  # for outcomes; a pending request is tried for as long as it is pending
-_MOST_LOGGED = 5  # whole notices at once in the log; of the rest it has the ids
+_MOST_LOGGED = 2  # whole notices at once in the log; of the rest it has the ids
 
 
 class ChannelState(msgspec.Struct, frozen=True):
