@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.mcp.rig import SDK, Session, bench, odd, until
+from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.contract.errors import ConfigError
 from whet.mcp import remote
+from whet.mcp.kept import keep_failure, read_kept
 
 
 def test_the_sdks_server_is_used(home: Path) -> None:
@@ -269,6 +271,23 @@ def test_a_server_of_the_newer_protocol_is_spoken_to_without_a_handshake(home: P
             asked = await b.call("mcp__odd__echo", text="ask me")
             assert "can't go on: this host does not let servers ask its person" in asked.text
             assert b.told == ["MCP server odd asked to put a question to you; refused"]
+
+    asyncio.run(test())
+
+
+def test_a_server_that_fails_later_keeps_the_tools_that_are_known(home: Path) -> None:
+    async def test() -> None:
+        server = odd("good")
+        async with bench(home, {"odd": server}):
+            pass
+        keep_failure(Home(home), "odd", server, "it fell over", 0)
+        async with bench(home, {"odd": server}) as b:
+            assert [tool.name for tool in b.servers.tools()] == ["mcp__odd__echo"] and b.told == []
+            kept = read_kept(Home(home), "odd", server)
+            assert kept and kept.failure == "it fell over"
+            assert (await b.call("mcp__odd__echo", text="hi")).error_kind == ""
+            kept = read_kept(Home(home), "odd", server)
+            assert kept and kept.failure == "" and len(kept.tools) == 1
 
     asyncio.run(test())
 

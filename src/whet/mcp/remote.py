@@ -22,7 +22,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.contract.errors import ConfigError, ToolError
 from whet.mcp.connection import Connection, Hears, RpcFailed, late
-from whet.mcp.kept import Kept, config_digest, write_kept
+from whet.mcp.kept import Kept, config_digest, keep_failure, write_kept
 from whet.mcp.stdio import Launch, StdioTransport, server_environment
 from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
@@ -122,13 +122,16 @@ class Remote:
                     return current
                 await self._drop(current)
             await self._wait_turn()
-            connection = Connection(self.name, self._transport(), self._hears())
+            connection: Connection | None = None
             try:
+                connection = Connection(self.name, self._transport(), self._hears())
                 tools = await self._open(connection)
             except BaseException as error:
                 if isinstance(error, ToolError):
                     self._failed()
-                await asyncio.shield(connection.aclose())
+                    self._keep(error)
+                if connection is not None:
+                    await asyncio.shield(connection.aclose())
                 raise
             self.connection = connection
             self._take(tools, connection)
@@ -203,6 +206,10 @@ class Remote:
     def _gone(self, failure: ToolError) -> None:
         self._failed()
         self._told(f"{_capital(failure.message)}; its tools fail until their next call starts it again")
+
+    def _keep(self, error: ToolError) -> None:
+        now_ms = self._reach.clock.unix_ms()
+        keep_failure(self._reach.home, self.name, self.settings, masking.mask(error.message), now_ms)
 
     def _failed(self) -> None:
         self.failures += 1
