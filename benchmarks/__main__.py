@@ -16,6 +16,7 @@ from benchmarks import (
     growth,
     learning,
     learning_gate,
+    mcp,
     moving,
     overhead,
     prompt,
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review-kills": review.run_kills,
     "moving": moving.run,
     "api": api.run,
+    "mcp": mcp.run,
 }
 
 

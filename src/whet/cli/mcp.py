@@ -252,7 +252,7 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     servers = {name: _one(home, name) for name in names} or {
         name: server for name, server in _servers(home).items() if server.enabled
     }
-    reports = [asyncio.run(_test(home, name, server)) for name, server in servers.items()]
+    reports = asyncio.run(_test_all(home, servers))
     if as_json:
         emit_json({"ok": all(report.ok for report in reports), "servers": reports})
     elif not reports:
@@ -262,6 +262,10 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
             _print(report)
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
+
+
+async def _test_all(home: Home, servers: dict[str, McpServer]) -> list[_Report]:
+    return await asyncio.gather(*(_test(home, name, server) for name, server in servers.items()))
 
 
 async def _test(home: Home, name: str, server: McpServer) -> _Report:
