@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "undo": ("whet.cli.undo:undo", "Take a learned change back; an undo can be undone too."),
     "forget": ("whet.cli.undo:forget", "Take back all that was learned from a session."),
     "review": ("whet.cli.review:review", "What reviews of finished turns did and cost; accept or reject."),
+    "acp": ("whet.cli.acp:acp", "Serve an editor (Agent Client Protocol)."),
     "cron": ("whet.cli.cron:cron", "Have the agent work at set times."),
     "worker": ("whet.cli.worker:worker", "Run reviews and schedules, in a process of its own."),
     "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),

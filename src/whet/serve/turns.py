@@ -76,8 +76,16 @@ class Turns:
         self._own.add(task)
         task.add_done_callback(self._own.discard)
 
-    async def aclose(self, drain_s: float) -> None:
-        """Let running turns end, cancel those that don't in time, and wait for all of them."""
-        await self.hosted.aclose(drain_s=drain_s)
+    async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
+        """Let running turns end, cancel those that don't in time, and wait for all of them.
+
+        Where the conversations are another's too (`is_shared`), only turns that nobody waits for are ours.
+        """
+        if not is_shared:
+            await self.hosted.aclose(drain_s=drain_s)
+        elif self._own:
+            await asyncio.wait(self._own, timeout=drain_s)
+            for task in self._own:
+                task.cancel()
         if self._own:
             await asyncio.wait(self._own)
