@@ -35,6 +35,19 @@ def test_a_feed_that_had_to_go_is_told_as_a_gap_and_never_taken_for_the_old_one(
     asyncio.run(main())
 
 
+def test_events_that_are_no_longer_kept_are_told_as_a_gap() -> None:
+    async def main() -> None:
+        feeds = Feeds("abc")
+        feeds.add("one", TextDelta("first"))
+        first_id = feeds.of("one").last_id
+        for number in range(4_100):
+            feeds.add("one", TextDelta(str(number)))
+        assert "event: gap" in await first_of(feeds, "one", first_id)
+        assert "event: gap" not in await first_of(feeds, "one", first_id.replace("-1", "-200"))
+
+    asyncio.run(main())
+
+
 def test_a_feed_that_somebody_listens_to_stays() -> None:
     async def main() -> None:
         feeds = Feeds("abc", all_bytes=2_000)
