@@ -48,6 +48,27 @@ def test_events_that_are_no_longer_kept_are_told_as_a_gap() -> None:
     asyncio.run(main())
 
 
+def test_a_listener_that_is_too_slow_is_told_so_and_a_busy_one_is_looked_at_too() -> None:
+    async def main() -> None:
+        feeds = Feeds("abc", beat_s=0.02)
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        looks: list[bool] = []
+
+        def may_go_on() -> bool:
+            looks.append(True)
+            return len(looks) < 3
+
+        said: list[bytes] = []
+        async for piece in feeds.listen("one", "", gone, may_go_on):
+            said.append(piece)
+            for number in range(4_100):  # more than is kept, each time it looks; there is never a silence
+                feeds.add("one", TextDelta(str(number)))
+        assert len(looks) == 3 and b": beat\n\n" not in said
+        assert said[1].startswith(b"event: gap")
+
+    asyncio.run(main())
+
+
 def test_a_feed_that_somebody_listens_to_stays() -> None:
     async def main() -> None:
         feeds = Feeds("abc", all_bytes=2_000)
