@@ -57,6 +57,10 @@ class StoredMemo:
         """Give it; empty at first."""
         return await self._database.read(lambda db: chats.cursor(db, self._channel, name))
 
+    async def all(self) -> dict[str, str]:
+        """Give everything, by name."""
+        return await self._database.read(lambda db: chats.cursors(db, self._channel))
+
     async def set(self, value: str, name: str = "") -> None:
         """Keep it; durable on return."""
         await self._database.append(lambda db: chats.set_cursor(db, self._channel, value, name))
