@@ -1,4 +1,4 @@
-"""The gateway on Discord, on Slack and behind a signed webhook, against servers that speak their protocols."""
+"""The gateway on Discord, Slack and behind a signed webhook, against servers that speak their protocols."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
         discord.connected()
         discord.write("hello")
         assert discord.wait_said("Hello") == ["**Hello** there @everyone."]
-        assert list(discord.messages.values())[0]["allowed_mentions"] == {"parse": []}
+        assert next(iter(discord.messages.values()))["allowed_mentions"] == {"parse": []}
         discord.write("make it")
         discord.wait_said("touch made")
         query = discord.press_at("Allow once", user="9")

@@ -87,7 +87,8 @@ def survive(tmp_path: Path, kills: int, people: int, each: int, busy: str) -> No
             assert one.stop() == 0
     found = transcripts(one.home)
     wrong = {
-        user: [t for t in zip(found.get(user, []), said) if t[0] != t[1]][:3] for user, said in sent.items()
+        user: [pair for pair in zip(found.get(user, []), said, strict=False) if pair[0] != pair[1]][:3]
+        for user, said in sent.items()
     }
     assert not any(wrong.values()), wrong
     assert found == sent  # none lost, none doubled, none out of order

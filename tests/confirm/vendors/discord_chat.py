@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -11,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
+from starlette.websockets import WebSocketDisconnect
 
 from tests.confirm.vendors.discord import DiscordServer, _first_mistake
 
@@ -186,6 +186,6 @@ class DiscordChat(DiscordServer):
                     self._joined(self.identified, event["d"], socket)
                 elif event["op"] == 6:
                     self._joined(self.resumed, event["d"], socket)
-        except Exception as error:
-            if not isinstance(error, asyncio.CancelledError) and socket in self._sockets:
+        except WebSocketDisconnect:
+            if socket in self._sockets:
                 self._sockets.remove(socket)
