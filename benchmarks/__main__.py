@@ -13,6 +13,7 @@ from benchmarks import (
     confirm,
     context,
     context_host,
+    gateway,
     growth,
     learning,
     learning_gate,
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review-kills": review.run_kills,
     "moving": moving.run,
     "api": api.run,
+    "gateway": gateway.run,
 }
 
 
