@@ -103,7 +103,7 @@ class Driver:
 
 
 def run(runs: int, full: bool) -> list[Row]:
-    """Memory with 1,000 idle and 200 active conversations, growth over many messages, CPU before the model."""
+    """Memory with many conversations, growth over many messages, CPU before the model."""
     with _driver() as driver:
         cpu = _cpu(driver, 60 * max(1, min(runs, 5)))
     with _driver() as driver:
