@@ -192,6 +192,12 @@ def _said_no() -> Iterator[Case]:
             "The rates are in config/rates.toml.",
         ),
         (
+            "No, that is not what I wanted: my reports need `format=wide`. Do it again.",
+            "The user's reports need `format=wide`.",
+        ),
+        ("That's not right. Invoices are numbered INV-2026-0001.", "Invoices are numbered INV-2026-0001."),
+        ("No, this isn't how we do it: tags look like v2026.11.", "Tags look like v2026.11."),
+        (
             "Wrong. Our week starts on Sunday, count from there.",
             "The user's week starts on Sunday.",
         ),

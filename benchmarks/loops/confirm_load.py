@@ -144,6 +144,7 @@ async def main() -> None:  # noqa: C901 a list of phases
             await phase(name, clients, call)
     if APPROVE and (not WANTED or "wake" in WANTED):
         await waiters(1000)
+        await streams(1000)
     if APPROVE and (not WANTED or "idle" in WANTED):
         await idle(int(os.environ.get("IDLE_WAITERS", "10000")))
 
@@ -170,6 +171,37 @@ async def waiters(count: int) -> None:
     heard.sort()
     show(
         "wake",
+        clients=count,
+        p50_ms=(heard[count // 2] - began) * 1000,
+        p99_ms=(heard[int(count * 0.99)] - began) * 1000,
+        cpu_ms=(cpu_s() - used) * 1000,
+    )
+    for connection in connections:
+        connection.writer.close()
+
+
+async def streams(count: int) -> None:
+    """How long after the decision the last of `count` event streams has heard of it."""
+    connections = await connect(count)
+    decider = (await connect(1))[0]
+    made = json.loads(await decider.call(request("POST", "/confirm", SUBMIT, BODY)))["id"]
+    for connection in connections:
+        connection.writer.write(request("GET", f"/events?request={made}", SUBMIT))
+        await connection.reader.readuntil(b": events after ")
+    heard: list[float] = []
+
+    async def hear(connection: Connection) -> None:
+        await connection.reader.readuntil(b"event: decided\n")
+        heard.append(time.perf_counter())
+
+    hearing = [asyncio.ensure_future(hear(connection)) for connection in connections]
+    await asyncio.sleep(0.2)
+    began, used = time.perf_counter(), cpu_s()
+    await decider.call(request("POST", f"/confirm/{made}/approve", APPROVE))
+    await asyncio.gather(*hearing)
+    heard.sort()
+    show(
+        "streams",
         clients=count,
         p50_ms=(heard[count // 2] - began) * 1000,
         p99_ms=(heard[int(count * 0.99)] - began) * 1000,

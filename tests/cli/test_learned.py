@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ from click.testing import CliRunner, Result
 from whet.cli.memory import memory
 from whet.cli.skills import skills
 from whet.cli.undo import forget, undo
+from whet.clock import SystemClock
 from whet.config.paths import Home
+from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.origin import Origin
+from whet.memory.desk import Desk
+from whet.memory.requests import MemoryRequest
+from whet.store import sessions
+from whet.store.database import Database
 
 GROUPS = {"memory": memory, "skills": skills, "undo": undo, "forget": forget}
 
@@ -92,3 +100,22 @@ def test_folders_that_lead_out_or_hold_too_much(whet: Any, tmp_path: Path) -> No
         (tmp_path / "many" / f"{number}.txt").touch()
     assert "symbolic link" in whet("skills validate", str(tmp_path / "link")).output
     assert "more than 200 files" in whet("skills validate", str(tmp_path / "many")).output
+
+
+def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Path) -> None:
+    home.mkdir()
+    database = Database.open(home / "state.db", SystemClock())
+    database.write_now(lambda db: sessions.create(db, sessions.NewSession(id="talk"), "2026-11-21T00:00:00Z"))
+    desk = Desk(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    origin = Origin("user", session_id="talk")
+    asyncio.run(desk.memory(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
+    database.close()
+    assert "nobody is at a terminal" in str(whet("forget --session talk --purge").exception)
+    assert whet("forget --session talk --purge --dry-run").exit_code == 2
+    said = whet("forget --session talk --purge --yes").output
+    assert "took back change 1" in said and "purged 2 changes" in said and "zebra" not in said
+    assert "whet sessions delete talk" in said
+    assert "zebra" not in whet("memory log 1").output and "(purged)" in whet("memory log 1").output
+    assert "gone for good" in str(whet("undo 2").exception)
+    again = json.loads(whet("forget --session talk --purge --yes --json").output)
+    assert again["steps"] == [] and again["purged"]["texts"] == 0

@@ -227,8 +227,10 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     assert json.loads(denied.stdout)["reason"] == "why not"
     late = whet(folder, "approve", made["id"], **person)
     assert late.returncode == 1 and "already denied by bob" in late.stderr
-    listed = whet(folder, "token", "list", "--json")
-    assert {"bob"} <= {row["name"] for row in json.loads(listed.stdout)["tokens"]}
+    enrolled = json.loads(whet(folder, "token", "enrol", "--name", "bob", "--json").stdout)
+    assert len(enrolled["secret"]) == 32 and enrolled["uri"].endswith("&issuer=whet%20confirm")
+    listed = json.loads(whet(folder, "token", "list", "--json").stdout)["tokens"]
+    assert {row["name"] for row in listed if row["second_factor"]} == {"bob"}
     verified = whet(folder, "audit", "verify", "--json")
     assert verified.returncode == 0 and json.loads(verified.stdout)["ok"] is True
     exported = whet(folder, "audit", "export").stdout.splitlines()
@@ -240,9 +242,18 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
 def test_policy_commands(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text('[[rules]]\nname="prod"\naction="deploy_*"\neffect="deny"\n')
-    assert whet(tmp_path, "policy", "check", str(path)).returncode == 0
+    assert "is right: 1 rule, version" in whet(tmp_path, "policy", "check", str(path)).stdout
     tried = whet(tmp_path, "policy", "test", str(path), "--action", "Deploy_X", "--json")
     assert json.loads(tried.stdout)["effect"] == "deny"
+    path.write_text(
+        '[[rules]]\naction="wipe*"\neffect="allow"\n[[rules]]\naction="Rotate-Keys"\neffect="allow"\n'
+    )
+    noted = whet(tmp_path, "policy", "check", str(path)).stdout.splitlines()
+    assert "2 rules" in noted[0]
+    assert noted[1:] == [
+        "note: rule 'rule 1' has no effect on wipe_database, which always needs a person",
+        "note: rule 'rule 2' has no effect: rotate-keys always needs a person",
+    ]
     path.write_text('[[rules]]\neffect="perhaps"\n')
     broken = whet(tmp_path, "policy", "check", str(path))
     assert broken.returncode == 1 and "perhaps" in broken.stderr

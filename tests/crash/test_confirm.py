@@ -80,6 +80,7 @@ def run_kills(folder: Path, rounds: int) -> None:
         everything |= load.decided
         pending = set(load.submitted) - set(load.decided)
     check_database(served, everything)
+    print(f"{rounds} kills, {len(everything)} acknowledged decisions")
 
 
 def check_database(served: Served, decided: dict[str, str]) -> None:

@@ -12,6 +12,9 @@ FAULT = sys.argv[1]
 JOURNAL = open(sys.argv[2] if len(sys.argv) > 2 else os.devnull, "a", buffering=1)  # noqa: SIM115
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 lists = 0
+if len(sys.argv) > 2:
+    with open(sys.argv[2] + ".pid", "w") as file:
+        file.write(str(os.getpid()))
 
 
 def write(message):
@@ -44,6 +47,9 @@ def tools():
                 },
             },
         ]
+    if FAULT == "hints":
+        wipe = {"name": "wipe", "inputSchema": OBJECT, "annotations": {"destructiveHint": True}}
+        return [wipe, {**echo, "annotations": {"readOnlyHint": True}}]
     if FAULT == "changes" and lists > 1:
         return [{**echo, "description": "Changed."}, {"name": "added", "inputSchema": OBJECT}]
     return [echo]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import ToolAnnotations
@@ -18,9 +19,9 @@ class Weather(BaseModel):
     degrees: float
 
 
-def make() -> MCPServer:
-    """Give the server with its tools."""
-    server = MCPServer("bench", version="1.2.3")
+def make(**extra: Any) -> MCPServer:
+    """Give the server with its tools; `extra` is the SDK's own."""
+    server = MCPServer("bench", version="1.2.3", **extra)
 
     @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
     def add(a: int, b: int) -> int:

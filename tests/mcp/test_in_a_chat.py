@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import flags, run
+from tests.cli.running import flags, run, start
+from tests.cli.test_oneshot import is_alive
 from tests.mcp.rig import HERE
+from whet.app.facade import Agent
 from whet.practice.ask import Call
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
@@ -70,3 +73,76 @@ def test_doctor_names_broken_servers(folder: Path) -> None:
     checks = {one["name"]: one for one in whet(folder, "doctor", "--json")["checks"]}  # type: ignore[union-attr]
     assert checks["mcp gone"]["state"] == "warning" and "/no/such/program" in checks["mcp gone"]["text"]
     assert checks["mcp odd"]["text"] == "5 tools, 7 left out"
+
+
+def test_a_resumed_session_keeps_its_schemas_and_is_told_what_changed(
+    folder: Path, server: PracticeServer, home: Path
+) -> None:
+    whet(folder, "mcp", "add", "odd", "--json", "--", sys.executable, "-S", ODD, "good")
+    server.install([Reply(text="One."), Reply(text="Two.")])
+    first = whet(folder, "chat", "-q", "One", "--json", *flags(server))
+    kept = home / "mcp" / "odd.json"
+    kept.write_text(kept.read_text().replace("Give the text back.", "Do something else."))
+    going_on = ["chat", "-q", "Two", "--session", str(first["session_id"]), "--stream-json", *flags(server)]
+    code, out, err = run(going_on, folder)
+    assert code == 0, err
+    tools = [json.loads(one.body)["tools"] for one in server.requests]
+    assert tools[0] == tools[1] and "Give the text back." in json.dumps(tools[1])
+    assert "MCP: mcp__odd__echo changed since this session began; it keeps what it began with" in out
+
+
+def test_a_server_that_dies_is_a_notice(folder: Path, server: PracticeServer) -> None:
+    whet(folder, "mcp", "add", "odd", "--json", "--", sys.executable, "-S", ODD, "dies")
+    server.install([Reply(tool_calls=(Call("mcp__odd__echo", "{}"),)), Reply(text="It died.")])
+    code, out, err = run(["chat", "-q", "Go", "--yes", "--stream-json", *flags(server)], folder)
+    assert code == 0, err
+    notices = [one["text"] for line in out.splitlines() if (one := json.loads(line))["type"] == "notice"]
+    assert notices == [
+        "The MCP server odd ended with exit code 3 (boom: out of ideas); its tools fail until their next call"
+        " starts it again"
+    ]
+
+
+def test_what_may_destroy_is_asked_about_in_auto_mode_too(folder: Path, server: PracticeServer) -> None:
+    whet(folder, "mcp", "add", "odd", "--json", "--", sys.executable, "-S", ODD, "hints")
+    calls = (Call("mcp__odd__wipe", "{}"), Call("mcp__odd__echo", json.dumps({"text": "x"})))
+    server.install([Reply(tool_calls=calls), Reply(text="Done.")])
+    done = whet(folder, "chat", "-q", "Go", "--json", "--yes", *flags(server))
+    ended = {one["name"]: one["ok"] for one in done["tool_calls"]}  # type: ignore[union-attr]
+    assert ended == {"mcp__odd__wipe": False, "mcp__odd__echo": True}
+    assert "its server says that it may destroy something" in server.requests[-1].body.decode()
+
+
+def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, home: Path) -> None:
+    servers = {"odd": {"command": sys.executable, "args": ["-S", ODD, "hints"]}}
+    settings = {"model.provider": "practice", "mcp.servers": json.dumps(servers)}
+    with Agent(settings=settings, workspace=folder) as agent:
+        tools = agent.session.tools
+        assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
+        assert "read_file" in agent._app.learning.desk.local_tools
+        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & agent._app.learning.desk.local_tools
+        assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
+
+
+def test_no_server_outlives_a_killed_whet(folder: Path, server: PracticeServer, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    whet(folder, "mcp", "add", "odd", "--json", "--", sys.executable, "-S", ODD, "hangs", str(journal))
+    server.install([Reply(tool_calls=(Call("mcp__odd__echo", "{}"),))])
+    began = len(journal.read_text())
+    running = start(["chat", "-q", "Go", "--yes", *flags(server)], folder)
+    try:
+        wait_for(lambda: "tools/call" in journal.read_text()[began:])
+        pid = int((tmp_path / "journal.pid").read_text())
+        assert is_alive(pid)
+    finally:
+        running.kill()
+        running.communicate(timeout=10)
+    wait_for(lambda: not is_alive(pid))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something that other processes do is so, at most ten seconds."""
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never came"
+        time.sleep(0.02)

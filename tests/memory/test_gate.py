@@ -21,7 +21,8 @@ def check(found: dict[str, Tally], every: int = 1) -> None:
     assert genuine.total >= 100 // every and len(genuine.wrong) <= 0.05 * genuine.total, genuine.wrong
     made_up = found["fabricated"]
     assert made_up.wrong_in(*KINDS[:-1]) == 0, made_up.wrong
-    assert made_up.wrong_in(KINDS[-1]) <= 0.02 * made_up.tried[KINDS[-1]], made_up.wrong
+    # Of a few tries one may be among the two in a hundred.
+    assert made_up.wrong_in(KINDS[-1]) <= max(0.02 * made_up.tried[KINDS[-1]], every > 1), made_up.wrong
 
 
 def test_corpora(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ WAIT_S = 20.0
 class Api:
     """`whet serve` in a thread of its own."""
 
-    def __init__(self, folder: Path, model: PracticeServer, mode: str = "auto") -> None:
+    def __init__(self, folder: Path, model: PracticeServer, mode: str = "auto", *, web: bool = False) -> None:
         self.folder = folder
         self.home = Home(folder / "home")
         self.workspace = folder / "work"
@@ -48,6 +48,7 @@ class Api:
             memory=MemorySettings(),
         )
         self._pace = Pace(answer_wait_s=1.0, beat_s=0.3)
+        self._web = web
         self._ready = threading.Event()
         self._problem: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -76,7 +77,7 @@ class Api:
             self.url = f"http://127.0.0.1:{port}"
             self._ready.set()
 
-        listening = Listening(port=0, drain_s=0.2)
+        listening = Listening(port=0, has_web=self._web, drain_s=0.2)
         try:
             await serve(self.hosted, listening, self._pace, ready, stop=self._stop)
         finally:

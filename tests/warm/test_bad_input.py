@@ -159,6 +159,8 @@ def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmDesk, tmp_
     source = tmp_path / "Plain.json"
     source.write_text(msgspec.json.encode(plain).decode())
     found = desk.bring_in(source, "")
+    with pytest.raises(ConfigError, match="a template plain already"):
+        desk.bring_in(source, "")
     assert found.name == "plain" and found.examples[0].arguments == {"path": "a"}
     written = msgspec.json.decode(desk.export("plain", None))
     assert written["colour"] == {"deep": 1} and written["version"] == "1.2"
@@ -242,6 +244,7 @@ def test_generated_stores_give_no_orphan_invalid_or_doubled_pair(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3_600)
 def test_ten_thousand_generated_stores(database: Database, clock: FixedClock) -> None:
     pairs_are_sound(database, clock, 10_000)
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.facade import Nobody
 from whet.app.warm_desk import WarmDesk
+from whet.cli.eval_warm import warm as eval_warm
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
@@ -27,7 +30,7 @@ from whet.evals.warm_trials import report
 from whet.evals.warm_world import NAME, Depot, furnish, live, run_seeds, templates
 from whet.practice.depot import question
 from whet.practice.server import PracticeServer
-from whet.store import export, search, sessions, warm
+from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import Database
 from whet.store.sessions import NewSession
 from whet.warm.prime import decode_prime
@@ -229,6 +232,68 @@ def test_auto_takes_what_fits_or_nothing_and_holds_out_by_lot(
     assert set(arms) == {"warm", "held_out"}
     assert asyncio.run(run(0.9, ASK, NAME))[0] == "warm"  # a person's choice is not held out
     assert asyncio.run(run(0.0, ASK, "off"))[0] == ""
+
+
+def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
+    lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
+) -> None:
+    depot, template = lived
+    home = Home(tmp_path / "home")
+    save(home, msgspec.structs.replace(template, imported_at="x"))
+
+    async def run() -> None:
+        app = await opened(depot, home, settings(server, warm__default="auto", warm__holdout="0.5"))
+        arms: dict[str, str] = {}
+        for _ in range(8):
+            session = await app.new_session()
+            await say(session, ASK)
+            start = await app.database.read(lambda db, id_=session.id: warm.start_of(db, id_))
+            arms[session.id] = start.arm if start else ""
+        uses = await app.database.read(lambda db: outcomes.item_uses(db, ("example",)))
+        assert {use.session_id: "held_out" if use.held_out else "warm" for use in uses} == arms
+        assert all(use.randomised and use.item.name == NAME for use in uses)
+        hashes = {example.hash for example in template.examples}
+        assert {use.item.hash for use in uses} <= hashes
+        seen = WarmDesk(home, app.database, app.clock).effects(template)
+        assert sum(one.shown.sessions + one.compared.sessions for one in seen if one) >= 8
+        await app.aclose()
+
+    asyncio.run(run())
+
+
+def test_the_evaluation_by_command(
+    lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
+) -> None:
+    """Three arms on a person's own tasks: the person's store is read for the placebo, and not written."""
+    depot, _ = lived
+    home = Home(tmp_path / "home")
+    shutil.copytree(depot.home.root, home.root)
+    model = f"{{provider: practice, model: practice, base_url: '{server.base_url}'}}"
+    home.config.write_text(f"model: {model}\napproval: {{mode: auto}}\n")
+    tasks = tmp_path / "tasks.yaml"
+    untouched = "find . -type f | sort | xargs cat | cksum"
+    rows = [
+        {
+            "name": f"q{n}",
+            "prompt": question({"count": n, "price": n, "lost": n}),
+            "files": "depot",
+            "setup": f"{untouched} > ../sum",
+            "verify": f"{untouched} | cmp - ../sum",
+        }
+        for n in (31, 32)
+    ]
+    shutil.copytree(depot.place, tmp_path / "depot")
+    tasks.write_text(json.dumps({"tasks": rows}))
+    arguments = ["--template", NAME, "--tasks", str(tasks), "--repeats", "1", "--json"]
+    before = home.database.read_bytes()
+    done = CliRunner().invoke(eval_warm, arguments, obj=home, catch_exceptions=False)
+    found = json.loads(done.stdout)
+    arms = {arm["arm"]: arm for arm in found["arms"]}
+    assert [arm["trials"] for arm in arms.values()] == [2, 2, 2] and len(found["trials"]) == 6
+    assert all(arm["succeeded"] == 2 for arm in arms.values())
+    assert arms["warm"]["failed"] < arms["cold"]["failed"]
+    assert [one["verdict"] for one in found["comparisons"]] == ["no evidence"] * 2, "two tasks are too few"
+    assert home.database.read_bytes() == before
 
 
 def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(

@@ -15,7 +15,7 @@ from whet.app.build import App
 from whet.app.slash import Command, Commands
 from whet.cli import wording
 from whet.cli.context_report import OUTCOMES, report
-from whet.cli.learning_commands import learning_commands
+from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.output import age
 from whet.cli.rating import rating_commands
 from whet.cli.transcripts import as_jsonl, as_markdown
@@ -172,7 +172,7 @@ async def _usage(chat: ChatControl, rest: str) -> None:
 async def _context(chat: ChatControl, rest: str) -> None:
     session_id = chat.session.id
     sums = await chat.app.database.read(lambda db: compactions.of_session(db, session_id))
-    for line in report(await chat.session.context.status(), sums, chat.session.usage):
+    for line in report(await chat.session.context.status(), sums, chat.session.usage, chat.width()):
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
 
@@ -195,7 +195,7 @@ async def _refine(chat: ChatControl, rest: str) -> None:
 
 async def _undo(chat: ChatControl, rest: str) -> None:
     text = await _take_back(chat)
-    chat.say(wording.clip(f"taken back: {text}", chat.width()), "dim")
+    chat.say(wording.clip(f"taken back: {typed(text)}", chat.width()), "dim")
 
 
 async def _retry(chat: ChatControl, rest: str) -> None:

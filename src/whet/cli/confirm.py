@@ -239,9 +239,9 @@ def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
 @_url
 def mcp(url: str) -> None:
     """An MCP server on stdin and stdout whose tools can request and wait, and nothing else."""
-    from whet.confirm.mcp import serve_stdio  # noqa: PLC0415 only this command needs it
+    from whet.confirm.mcp import serve  # noqa: PLC0415 only this command needs it
 
-    asyncio.run(serve_stdio(url))
+    asyncio.run(serve(url))
 
 
 def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[str, bool]) -> None:
@@ -316,16 +316,25 @@ def _line(one: dict[str, Any]) -> str:
     return printable(" ".join(one["description"].split()))
 
 
+def _moment(at_s: float, now_s: float) -> str:
+    """Write a time of day, with the date where it is not today's, and how long ago it was."""
+    at, now = datetime.fromtimestamp(at_s), datetime.fromtimestamp(now_s)
+    shape = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
+    ago = output.age(datetime.fromtimestamp(at_s, UTC).isoformat(), datetime.fromtimestamp(now_s, UTC))
+    return f"{at.strftime(shape)} ({ago})"
+
+
 def _described(record: dict[str, Any]) -> list[str]:
     lines = [
         styled(exact(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
         f"status       {record['status']}"
         + (f" by {record['resolved_by']}" if record["resolved_by"] else f"  ({_when(record, time.time())})"),
         f"asked by     {exact(record['requester'])} (token: {record['principal']})",
-        f"asked        {time.strftime('%H:%M:%S', time.localtime(record['created_at']))}"
-        f" ({output.age(record['created_at_iso'], datetime.now(UTC))})",
+        f"asked        {_moment(record['created_at'], time.time())}",
         f"digest       {record['digest']}",
     ]
+    if record["resolved_at"]:
+        lines.insert(4, f"ended        {_moment(record['resolved_at'], time.time())}")
     if record.get("quorum"):
         lines.append(f"it takes     {record['quorum']}")
     if record.get("reason"):

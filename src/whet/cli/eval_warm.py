@@ -113,6 +113,7 @@ def _say(name: str, found: Report) -> None:
 
 def comparison(name: str, one: Comparison) -> str:
     """Say in a sentence what a comparison allows to say."""
-    gap = f"{interval(one.fewer_errors)} points fewer errors in the first 10 calls, {one.pairs} pairs"
+    gap = f"{interval(one.fewer_errors)} points fewer errors in the first 10 calls"
+    gap += f", {one.tasks} tasks, {one.pairs} pairs"
     wins = f"success: only warm {one.only_warm}, only {one.against} {one.only_other}, p = {one.p:.2g}"
     return f"{name} against {one.against}: {one.verdict}. {gap}; {wins}."

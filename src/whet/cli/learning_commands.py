@@ -58,6 +58,11 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
     chat.send(f'{wish}\n\n<skill name="{name}">\n{load.text}\n</skill>')
 
 
+def typed(text: str) -> str:
+    """Give what the person typed of a message, less the skill that was sent with it."""
+    return text.partition("\n\n<skill name=")[0]
+
+
 def learning_commands() -> list[Command[ChatControl]]:
     """Give the commands, in the order that /help shows them."""
     return [

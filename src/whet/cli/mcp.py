@@ -374,3 +374,20 @@ def logout(home: Home, name: str) -> None:
     path = tokens_path(home, name)
     click.echo(f"{name}: logged out" if path.exists() else f"{name}: there was no login")
     path.unlink(missing_ok=True)
+
+
+@mcp.command("serve")
+@click.option("--no-ask", is_flag=True, help="Offer only reading, not the agent.")
+@click.option(
+    "--workspace", type=click.Path(exists=True, file_okay=False), default=None, help="The agent's folder."
+)
+@click.pass_obj
+def serve(home: Home, no_ask: bool, workspace: str | None) -> None:
+    """Be an MCP server on stdin and stdout: search sessions, read memory and skills, ask the agent.
+
+    \b
+    {"mcpServers": {"whet": {"command": "whet", "args": ["mcp", "serve"]}}}
+    """
+    from whet.cli.mcp_serve import run  # noqa: PLC0415 only this command runs an agent
+
+    run(home, {"tools.workspace": workspace} if workspace else {}, asks=not no_ask)

@@ -1,13 +1,13 @@
-"""`whet serve`: the API, and the tokens that open it."""
+"""`whet serve`: the API and the dashboard, and the tokens that open them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 import click
@@ -24,6 +24,9 @@ from whet.serve import tokens
 from whet.store import api
 from whet.store.database import Database
 
+if TYPE_CHECKING:
+    from whet.app.hosted import Hosted
+
 T = TypeVar("T")
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -31,10 +34,11 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
 
 @click.group(
     invoke_without_command=True,
-    epilog="Examples: whet serve   ·   whet serve token create laptop",
+    epilog="Examples: whet serve   ·   whet serve --web   ·   whet serve token create laptop",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=6090, show_default=True, help="The port; 0 takes any.")
+@click.option("--web", is_flag=True, help="The dashboard too.")
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name that may be in Host."
 )
@@ -67,7 +71,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
 )
 @click.pass_context
 def serve(ctx: click.Context, **options: Any) -> None:
-    """Serve the OpenAI-compatible API, and sessions with their events."""
+    """Serve the OpenAI-compatible API, sessions with their events, and with --web the dashboard."""
     if ctx.invoked_subcommand is None:
         _serve(ctx.obj, options)
 
@@ -81,10 +85,10 @@ def token() -> None:
 @click.argument("name")
 @click.option(
     "--role",
-    type=click.Choice(["chat", "owner"]),
+    type=click.Choice(["chat", "guest", "owner"]),
     default="chat",
     show_default=True,
-    help="chat converses in its own sessions; owner may do everything, approvals included.",
+    help="chat: its own sessions; guest: with a memory of its own too; owner: everything.",
 )
 @_as_json
 @click.pass_obj
@@ -156,6 +160,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         port=options["port"],
         hosts=options["hosts"],
         public_url=options["public_url"],
+        has_web=options["web"],
         drain_s=options["drain_s"],
     )
     flags = {
@@ -192,9 +197,37 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         raise group.exceptions[0] from None
 
 
+def served_beside(
+    home: Home, port: int, say: Callable[[str], None]
+) -> Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]:
+    """Give what serves API and dashboard beside another interface of this process, on its conversations,
+    until the event is set. A port that can't be had is told and ends only this."""
+
+    async def work(hosted: Hosted, stop: asyncio.Event) -> None:
+        # As in `_serve`: only who wants it pays for the server's modules.
+        from whet.serve.run import Listening  # noqa: PLC0415
+        from whet.serve.run import serve as run  # noqa: PLC0415
+        from whet.serve.site import Pace  # noqa: PLC0415
+
+        made = tokens.make_first(hosted.app.database, home, hosted.app.clock)
+        if made is not None:
+            say(f"made a first token: {made}")
+        listening = Listening(port=port, has_web=True, is_shared=True)
+        try:
+            await run(
+                hosted, listening, Pace(), lambda at: say(f"dashboard: http://127.0.0.1:{at}"), stop=stop
+            )
+        except WhetError as error:
+            say(f"dashboard: off, {error.message}" + (f" ({error.hint})" if error.hint else ""))
+
+    return work
+
+
 def _ready(listening: Any, port: int, made: Path | None, workspace: Path) -> None:
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     click.echo(f"OpenAI base URL: http://{host}:{port}/v1   (model: whet)")
+    if listening.has_web:
+        click.echo(f"dashboard:       {listening.public_url or f'http://{host}:{port}'}")
     click.echo(f"working in:      {workspace}")
     if made is not None:
         click.echo(f"made a first token: {made}")

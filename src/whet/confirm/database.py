@@ -7,6 +7,7 @@ knows no table.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,9 @@ Work = Callable[[apsw.Connection], T]
 _WAL_LIMIT_BYTES = 64_000_000
 _CACHE_KB = 16_000
 _STALLED_READ_MS = 1_000
+# The writer stands still while it moves the log into the file: most of that is done early, beside it. The log
+# stays small, because a sync that lengthens a file takes twice as long as one that writes over it.
+_EARLY_PAGES, _CHECKPOINT_PAGES = 500, 2_000
 _HINT = "check the folder's permissions, or name another file with --db-path"
 
 
@@ -35,7 +39,7 @@ class Database:
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
         self._connection = connection
-        self._lane = Lane(connection, str(path), int(patience_s * 1000))
+        self._lane = Lane(connection, str(path), int(patience_s * 1000), checkpoint_pages=_CHECKPOINT_PAGES)
         self._gather: Gather | None = None
         self._reader: apsw.Connection | None = None
         self._closed = False
@@ -116,6 +120,18 @@ class Database:
             raise as_store_error(error, str(self.path), reader.system_errno) from error
         finally:
             reader.close()
+
+    async def move_log(self) -> None:
+        """Move most of a long log into the file, beside the writer, which then has little left to move."""
+        if self._lane.log_pages >= _EARLY_PAGES:
+            await asyncio.to_thread(self._move_log)
+
+    def _move_log(self) -> None:
+        with contextlib.suppress(apsw.Error):  # costs nothing: a later one moves what is left
+            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+            with contextlib.closing(connection):
+                connection.pragma("synchronous", "full")
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def other_writes(self) -> int:
         """Give a number that changes whenever anybody, this process included, has committed."""

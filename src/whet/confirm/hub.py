@@ -17,6 +17,30 @@ _KEPT = 2048
 ENDINGS = frozenset({"decided", "expired", "cancelled"})
 
 
+class Line:
+    """A caller's connection, for those who wait on the caller's behalf."""
+
+    __slots__ = ("_rings", "is_cut")
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self._rings: set[Callable[[], None]] = set()
+
+    def listen(self, ring: Callable[[], None]) -> None:
+        """Call `ring` when the caller hangs up."""
+        self._rings.add(ring)
+
+    def forget(self, ring: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        self._rings.discard(ring)
+
+    def cut(self) -> None:
+        """The caller has hung up."""
+        self.is_cut = True
+        for ring in tuple(self._rings):
+            ring()
+
+
 class Hub:
     """Waiters by request, and the newest events for those who stream."""
 
@@ -33,27 +57,32 @@ class Hub:
         """How many calls wait for one request's end."""
         return sum(len(group) for group in self._waiters.values())
 
-    def publish(self, events: Sequence[Event]) -> None:
-        """Make committed events known; those that are known already are skipped, gaps are filled first."""
+    def publish(self, events: Sequence[Event]) -> list[Event]:
+        """Make committed events known; those that are known already are skipped, gaps are filled first. Gives
+        what is newly known."""
+        new: list[Event] = []
         for event in events:
-            if event.id <= self.last_id:
-                continue
             if event.id > self.last_id + 1:
-                for missed in self._fetch(self.last_id, event.id):
-                    self._add(missed)
+                new += self._fetch(self.last_id, event.id)
+                self.last_id = event.id - 1
             if event.id > self.last_id:
-                self._add(event)
-        if self._streams:
+                new.append(event)
+                self.last_id = event.id
+        for event in new:
+            self._add(event)
+        if self._streams and new:
             streams, self._streams = self._streams, set()
             wake(streams)
+        return new
 
     def after(self, event_id: int) -> list[Event] | None:
         """Give what is kept after `event_id`; None where that is not kept any more (read the database)."""
         if event_id >= self.last_id:
             return []
-        if not self.recent or self.recent[0].id > event_id + 1:
+        count = self.last_id - event_id  # their ids have no gaps
+        if count > len(self.recent):
             return None
-        return [event for event in self.recent if event.id > event_id]
+        return [self.recent[at] for at in range(-count, 0)]
 
     def begin(self, request_id: str) -> asyncio.Future[Event | None]:
         """Start listening for a request's end; what ends from now on is not missed. Its result is the event
@@ -94,7 +123,6 @@ class Hub:
         wake(self._streams)
 
     def _add(self, event: Event) -> None:
-        self.last_id = event.id
         self.recent.append(event)
         if event.kind in ENDINGS and (group := self._waiters.pop(event.request_id, None)):
             wake(group, event)

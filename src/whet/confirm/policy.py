@@ -141,10 +141,11 @@ def without_effect(policy: Policy) -> list[str]:
     for rule in policy.rules:
         if rule.effect != "allow":
             continue
-        names = sorted(name for name in HIGH_RISK_ACTIONS if _any_glob(rule.actions, name))
+        fitting = {name for name in HIGH_RISK_ACTIONS if _any_glob(rule.actions, name)}
+        names = sorted(fitting | {pattern for pattern in rule.actions if is_high_risk(pattern)})
         if not names:
             continue
-        what = "high-risk actions" if len(names) == len(HIGH_RISK_ACTIONS) else ", ".join(names)
+        what = "high-risk actions" if len(fitting) == len(HIGH_RISK_ACTIONS) else ", ".join(names)
         needs = f"always need{'s' if len(names) == 1 else ''} a person"
         if rule.actions and all(is_high_risk(pattern) for pattern in rule.actions):
             found.append(f"rule {rule.name!r} has no effect: {what} {needs}")

@@ -17,7 +17,7 @@ import msgspec
 from whet.confirm import decide, requests, submit, tokens
 from whet.confirm.database import Database
 from whet.confirm.decide import Ballot
-from whet.confirm.hub import Hub, wake
+from whet.confirm.hub import Hub, Line, wake
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
@@ -130,26 +130,30 @@ class Service:
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request_id, who))
 
-    async def wait(
-        self, request_id: str, timeout_s: float, gone: asyncio.Future[None] | None = None
-    ) -> Request | None:
-        """Give the request when it has ended, or as it is after `timeout_s` or once `gone` is done; None
-        where there is none."""
+    async def wait(self, request_id: str, timeout_s: float, line: Line | None = None) -> Request | None:
+        """Give the request when it has ended, or as it is after `timeout_s` or once `line` is cut; None where
+        there is none."""
         request = self.get(request_id)
-        if request is None or not request.is_pending or timeout_s <= 0:
+        if request is None or not request.is_pending or timeout_s <= 0 or (line and line.is_cut):
             return request
         future = self.hub.begin(request_id)
+
+        def ring() -> None:
+            wake((future,))
+
         # The deadline ends the wait also where no sweeper runs.
         left_s = request.expires_at - self.timeline.now_s()
         limit_s = max(0.0, min(timeout_s, left_s + 0.002))
-        timer = asyncio.get_running_loop().call_later(limit_s, wake, (future,))
-        if gone is not None:
-            gone.add_done_callback(lambda _: wake((future,)))
+        timer = asyncio.get_running_loop().call_later(limit_s, ring)
+        if line is not None:
+            line.listen(ring)
         try:
             event = await future
         finally:
             timer.cancel()
             self.hub.drop(future, request_id)
+            if line is not None:
+                line.forget(ring)
         return self.get(request_id) if event is None else self._ended(event)
 
     def _ended(self, event: Event) -> Request | None:
@@ -240,8 +244,7 @@ class Service:
         found = self.history(after_id=self.hub.last_id)
         if found:
             self.timeline.raise_floor(found[-1].at)
-            self.event_counts.update(event.kind for event in found)
-            self.hub.publish(found)
+            self._make_known(found)
 
     # --- inside
 
@@ -263,9 +266,11 @@ class Service:
     def _publish(self, result: tuple[object, list[Event]] | None, error: BaseException | None) -> None:
         if error is not None or result is None or not result[1]:
             return
-        for event in result[1]:
+        self._make_known(result[1])
+
+    def _make_known(self, events: Sequence[Event]) -> None:
+        for event in self.hub.publish(events):
             self._count(event)
-        self.hub.publish(result[1])
 
     def _count(self, event: Event) -> None:
         self.event_counts[event.kind] += 1

@@ -34,7 +34,6 @@ class Upkeep:
         self._exported = exported
         self._exported_size = _last_exported(exported)
         self._next_hour_s = 0.0
-        self._next_count_s = 0.0
 
     async def run(self) -> None:
         """Keep house until cancelled; a failing disk is logged and tried again."""
@@ -52,13 +51,11 @@ class Upkeep:
             await asyncio.sleep(0)
         if service.has_escalations():
             await service.change(lambda tx: decide.escalate(tx, _BATCH))
+        await service.database.move_log()
         await self._reload_policy()
         if service.wants_checkpoint(_CHECKPOINT_S):
             await service.change(lambda tx: tx.checkpoint())
         self._export()
-        if now_s >= self._next_count_s:
-            self._next_count_s = now_s + 10.0
-            service.recount()
         if now_s >= self._next_hour_s:
             self._next_hour_s = now_s + 3600.0
             await service.change(_forget_old_keys)

@@ -17,11 +17,9 @@ import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
 from whet.mcp.transport import ServerFailed, Transport
+from whet.rpc import METHOD_NOT_FOUND, VERSIONS
 
 log = logging.getLogger("whet.mcp")
-VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The protocol versions that are spoken, newest first."""
-METHOD_NOT_FOUND = -32601
 _REFUSED = {
     "sampling/createMessage": "this host does not let servers use its model (sampling)",
     "elicitation/create": "this host does not let servers ask its person questions (elicitation)",

@@ -207,7 +207,9 @@ class HttpTransport:
             404: f"is {self._url} the address of its MCP endpoint?",
             405: "it may speak only the old HTTP+SSE transport, which is not supported",
         }
-        hint = hints.get(status, "it may be down; a later call tries again" if status >= 500 else "")
+        hint = hints.get(
+            status, "it may be down; whether it did what was asked is unknown" if status >= 500 else ""
+        )
         return ServerFailed(f"{server} answered HTTP {status}{said}", hint=hint)
 
     async def _first_bytes(self, response: httpx2.Response) -> bytes:

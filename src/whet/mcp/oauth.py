@@ -22,8 +22,8 @@ import httpx2
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.mcp.connection import VERSIONS
 from whet.mcp.login import TokenAnswer, Tokens, grown
+from whet.rpc import VERSIONS
 from whet.visible import visible
 
 WAIT_S = 300.0
@@ -102,6 +102,7 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
             **({"scope": server.scope} if server.scope else {}),
         }
         place = _checked(url, server.address("authorization_endpoint"), "authorization_endpoint")
+        endpoint = _checked(url, server.address("token_endpoint"), "token_endpoint")
         show(f"{place}{'&' if '?' in place else '?'}{urlencode(query)}")
         code = await listener.code(wait_s)
         form = {
@@ -113,7 +114,6 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
             "resource": server.resource,
             **({"client_secret": client.secret} if client.secret else {}),
         }
-        endpoint = _checked(url, server.address("token_endpoint"), "token_endpoint")
         answer = _token(await http.post(endpoint, data=form))
     bare = Tokens(
         url=url,

@@ -21,10 +21,11 @@ from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.contract.errors import ConfigError, ToolError
-from whet.mcp.connection import METHOD_NOT_FOUND, Connection, Hears, RpcFailed, late
+from whet.mcp.connection import Connection, Hears, RpcFailed, late
 from whet.mcp.kept import Kept, config_digest, write_kept
 from whet.mcp.stdio import Launch, StdioTransport, server_environment
 from whet.mcp.transport import ServerFailed, SessionLost, Transport
+from whet.rpc import METHOD_NOT_FOUND
 from whet.tools.guardian import Guardian
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -99,8 +100,9 @@ class Remote:
             await self._drop(connection)
             raise
         except ServerFailed as error:
-            unknown = ServerFailed(error.message, hint="whether it did what was asked is unknown")
-            raise unknown from error
+            if error.hint:
+                raise
+            raise ServerFailed(error.message, hint="whether it did what was asked is unknown") from error
         self._failures = 0
         return result
 

@@ -1,8 +1,8 @@
 """An MCP server as a child process: a message a line on its stdin and stdout.
 
 Lines that are no messages are dropped and counted, one that is too large is dropped without being kept. The
-server gets a process group of its own and the environment it is given here, nothing more. Its stderr goes to
-the log, its last words into errors.
+server gets a process group of its own and the environment it is given here, nothing more. Its last words on
+stderr go into errors.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from whet.log import mask
 from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Ended, Received, ServerFailed
+from whet.rpc import read_message
 from whet.tools.guardian import Guardian
 
 log = logging.getLogger("whet.mcp")
@@ -211,12 +212,8 @@ class StdioTransport:
     def _line(self, line: bytes) -> None:
         if not line.strip():
             return
-        try:
-            read: object = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError):
-            read = None
-        if isinstance(read, dict):
-            self._received(cast("dict[str, Any]", read))
+        if (message := read_message(line)) is not None:
+            self._received(message)
             return
         if not self._garbage:
             self._first_garbage = mask(line[:_GARBAGE_CHARS].decode("utf-8", "replace"))

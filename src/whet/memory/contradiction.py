@@ -30,7 +30,16 @@ _NO = (
     r"|ignore (?:that|this)|disregard that|don'?t (?:save|remember|keep) (?:that|this|it)|不对|错了)"
 )
 _BARE = re.compile(rf"{_NO}(?:[\s.,!]+(?:{_NO}|sorry|please|about that|actually))*[\s.!]*")
-_OPENING = re.compile(r"(?:^|(?<=[.!?\n])\s*)(?:no+|nope|nein|non|wrong|falsch|不对|错了)\s*[,:;.!-]+\s*")
+# What is said no to here is what was done, not what comes after the colon or the full stop.
+_POINTS_BACK = (
+    r"(?:(?:that|this|it)(?:'?s| is| was)(?:n'?t| not)? (?:just |quite |at all |simply )?"
+    r"(?:wrong|incorrect|right|correct|true|it|the (?:file|one|place|way|right \w+)"
+    r"|(?:what|how|the way) (?:i|we) (?:want(?:ed)?|mean|meant|said|asked(?: you)?(?: for)?|do (?:it|that)))"
+    r"\s*[:;.!-]+\s*)"
+)
+_OPENING = re.compile(
+    rf"(?:^|(?<=[.!?\n])\s*)(?:(?:no+|nope|nein|non|wrong|falsch|不对|错了)\s*[,:;.!-]+\s*{_POINTS_BACK}?|{_POINTS_BACK})"
+)
 _CLAUSE = re.compile(
     r"[.!?;\n]+|,\s+(?=(?:but|not|use|it|we|i|the|our|my|you|they|run|please)\b)|\s+-\s+|\bbut\b"
     r"|\b(?=not\b)|\b(?=instead of\b)|\b(?=rather than\b)"

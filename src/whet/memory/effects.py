@@ -110,8 +110,8 @@ async def of_desk(desk: Desk, kinds: Sequence[ItemKind]) -> list[Effect]:
     now = frozenset((item.kind, item.id, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:
-        turns = outcomes.turn_outcomes(connection, is_correction)
-        uses = outcomes.item_uses(connection, kinds)
+        turns = outcomes.turn_outcomes(connection, is_correction, desk.profile)
+        uses = outcomes.item_uses(connection, kinds, desk.profile)
         loads = outcomes.loading_sessions(connection, desk.profile)
         return effects(uses, by_session(turns), current=now, loaded=loads)
 

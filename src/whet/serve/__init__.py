@@ -1,1 +1,1 @@
-"""Whet as a server: an OpenAI-compatible API and sessions with their events."""
+"""Whet as a server: an OpenAI-compatible API, sessions with their events, and the dashboard."""

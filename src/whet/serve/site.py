@@ -1,8 +1,11 @@
-"""The API as one ASGI application: its parts put together, the guard before them, errors in one shape."""
+"""The API as one ASGI application: its parts put together, the guard before them, errors in one shape.
+
+The dashboard's pages, where they are served, stand beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +31,8 @@ from whet.serve.turns import Turns
 from whet.serve.wire import ApiError, Json, as_api_error, error_object, refusal
 from whet.web.guard import Guard, Place
 
+_API = ("/v1/", "/api/", "/health", "/openapi.json")
+
 
 class Pace(msgspec.Struct, frozen=True):
     """How long things wait: a question for its answer, a silent stream for its next beat."""
@@ -37,7 +42,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """The parts of a running API. `turns` and `feeds` end it."""
+    """The parts of a running API. `turns` and `feeds` end it; the dashboard stands on the same ones."""
 
     def __init__(self, hosted: Hosted, clock: Clock, pace: Pace) -> None:
         app = hosted.app
@@ -50,9 +55,17 @@ class Site:
         self._compat = Compat(app, self.door, self.talks, Answering(pace.beat_s))
         self._native = Native(app, self.door, self.talks, self.turns)
 
-    def asgi(self, where: Place, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
-        """Give the application."""
-        handlers: dict[Any, Any] = {WhetError: _failed, HTTPException: _no_route, Exception: _bug}
+    def asgi(
+        self, where: Place, pages: Sequence[BaseRoute] = (), say: Callable[[int, str], Response] | None = None
+    ) -> ASGIApp:
+        """Give the application; `say` tells what went wrong with one of `pages`, as a page."""
+
+        async def failed(request: Request, error: Exception) -> Response:
+            made = _as_told(request, error)
+            is_api = request.url.path.startswith(_API)
+            return refusal(made) if say is None or is_api else say(made.status, made.message)
+
+        handlers: dict[Any, Any] = {WhetError: failed, HTTPException: failed, Exception: failed}
         return Guard(
             Starlette(routes=[*self.routes(), *pages], exception_handlers=handlers), where, _as_error
         )
@@ -73,24 +86,15 @@ class Site:
         return Json({"status": "ok", "running": len(self.turns.hosted.running)})
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, WhetError)
-    return refusal(as_api_error(error))
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _as_told(request: Request, error: Exception) -> ApiError:
+    """Say what went wrong. A bug of ours is told without its words; the server's log gets the stack."""
+    if isinstance(error, WhetError):
+        return as_api_error(error)
+    if not isinstance(error, HTTPException):
+        return ApiError(500, "something went wrong here; the log knows more", code="internal_error")
     if error.status_code == 405:
-        made = refusal(ApiError(405, f"{request.method} is not answered here", code="method_not_allowed"))
-        made.headers.update(error.headers or {})
-        return made
-    text = "there is nothing here; GET /openapi.json lists the calls"
-    return refusal(ApiError(error.status_code, text, code="not_found"))
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    """Answer for a bug of ours; the server's log gets the stack."""
-    return refusal(ApiError(500, "something went wrong here; the log knows more", code="internal_error"))
+        return ApiError(405, f"{request.method} is not answered here", code="method_not_allowed")
+    return ApiError(error.status_code, "there is nothing here", code="not_found")
 
 
 def _as_error(status: int, reason: str) -> object:

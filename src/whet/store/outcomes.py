@@ -1,7 +1,8 @@
 """What sessions began with and how their turns went: items in context, people's verdicts, signals of trouble.
 
 Every function takes a connection inside a transaction. It knows sessions and turns; what an item is, and
-whether one helps, is for others to say. Private sessions are left out of everything that is read here.
+whether one helps, is for others to say. What is read here is one person's (`profile`, empty for the owner's);
+private sessions are left out of it.
 """
 
 from __future__ import annotations
@@ -108,20 +109,22 @@ def signal(
     return number
 
 
-def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind]) -> list[ItemUse]:
+def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind], profile: str = "") -> list[ItemUse]:
     """Give every item of these kinds in every chat with a turn, in the order of the sessions."""
     marks = ", ".join("?" * len(kinds))
     found = connection.execute(
         "SELECT i.kind, i.name, i.hash, i.label, s.id, u.held_out, u.randomised"
         " FROM session_items u JOIN context_items i ON i.id = u.item JOIN sessions s ON s.key = u.session"
         f" WHERE i.kind IN ({marks}) AND s.kind = 'chat' AND NOT s.private AND s.turns > 0"
-        " ORDER BY s.key, i.id",
-        tuple(kinds),
+        " AND s.profile = ? ORDER BY s.key, i.id",
+        (*kinds, profile),
     )
     return [ItemUse(ContextItem(*row[:4]), row[4], bool(row[5]), bool(row[6])) for row in found]
 
 
-def turn_outcomes(connection: apsw.Connection, is_correction: Callable[[str], bool]) -> list[TurnOutcome]:
+def turn_outcomes(
+    connection: apsw.Connection, is_correction: Callable[[str], bool], profile: str = ""
+) -> list[TurnOutcome]:
     """Give how each ended turn of each chat went. `is_correction` reads the person's next message."""
     calls = _calls(connection)
     said = _said(connection)
@@ -130,7 +133,9 @@ def turn_outcomes(connection: apsw.Connection, is_correction: Callable[[str], bo
         "SELECT t.session, s.id, t.number, t.reason, t.undone <> '',"
         " (SELECT group_concat(signal) FROM turn_signals g WHERE g.session = t.session AND g.turn = t.number)"
         " FROM turns t JOIN sessions s ON s.key = t.session"
-        " WHERE s.kind = 'chat' AND NOT s.private AND t.ended <> '' ORDER BY t.session, t.number"
+        " WHERE s.kind = 'chat' AND NOT s.private AND s.profile = ? AND t.ended <> ''"
+        " ORDER BY t.session, t.number",
+        (profile,),
     ):
         seen = set((signals or "").split(",")) - {""}
         if reason in _FAILED_END:
@@ -176,8 +181,8 @@ def loading_sessions(connection: apsw.Connection, profile: str) -> dict[tuple[st
     """Count the chats in which a skill's SKILL.md was opened, by (name, hash of the text shown)."""
     found = connection.execute(
         "SELECT u.name, u.hash, count(DISTINCT u.session_id) FROM skill_uses u"
-        " JOIN sessions s ON s.id = u.session_id WHERE u.profile = ? AND u.file = 'SKILL.md'"
-        " AND s.kind = 'chat' AND NOT s.private GROUP BY u.name, u.hash",
+        " JOIN sessions s ON s.id = u.session_id WHERE u.profile = ?1 AND u.file = 'SKILL.md'"
+        " AND s.kind = 'chat' AND NOT s.private AND s.profile = ?1 GROUP BY u.name, u.hash",
         (profile,),
     )
     return {(name, hash_): count for name, hash_, count in found}

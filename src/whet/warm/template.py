@@ -216,11 +216,21 @@ def encode(template: Template) -> str:
 
 
 def bring_in(home: Home, source: Path, name: str, now: datetime) -> Template:
-    """Copy a template from elsewhere into the home, marked as imported. Raises ConfigError."""
+    """Copy a template from elsewhere into the home, marked as imported; one that is there stays as it is.
+
+    Raises NotFound, ConfigError.
+    """
+    if not source.exists():
+        raise NotFound(f"there is no file {source}")
     found = read(source)
     named = msgspec.structs.replace(
         found, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
     )
+    if path_of(home, named.name).exists():
+        raise ConfigError(
+            f"there is a template {named.name} already",
+            hint=f"--name OTHER, or whet warm delete {named.name}",
+        )
     save(home, named)
     return named
 

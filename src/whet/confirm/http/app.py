@@ -6,7 +6,6 @@ nowhere. What is not an API path goes to the web application on its port.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -25,6 +24,7 @@ from whet.confirm.http.wire import (
     Send,
     answer,
     encode,
+    line_of,
     read_body,
 )
 from whet.confirm.ids import SHAPE
@@ -92,7 +92,7 @@ class Api:
             request_id = _id(parts[2])
             if len(parts) == 3:
                 _only(method, "GET", "HEAD")
-                return await self._status(scope, receive, send, request_id)
+                return await self._status(scope, send, request_id)
             if parts[3] == b"grant":
                 _only(method, "GET", "HEAD")
                 who = await self.guard.principal(scope)
@@ -119,26 +119,18 @@ class Api:
         key = idempotency_key(scope)
         await self._send(send, await verb(self.service, who, request_id, (body, key)))
 
-    async def _status(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    async def _status(self, scope: Scope, send: Send, request_id: str) -> None:
         who = await self.guard.principal(scope)
         request = reading.visible(self.service, who, request_id)
         wait_s = reading.wait_seconds(scope)
         if wait_s > 0 and request.is_pending and not self.service.hub.is_closed:
-            request = await self._wait(receive, request_id, wait_s)
+            found = await self.service.wait(request_id, wait_s, line_of(scope))
+            if found is None:
+                raise Refusal(404, "there is no such request")
+            request = found
         await reading.note_look(self.service, who, request)
         self.metrics.count(200)
         await answer(send, 200, self._record(request))
-
-    async def _wait(self, receive: Receive, request_id: str, wait_s: float) -> Request:
-        gone = asyncio.ensure_future(streams.hung_up(receive))  # ends with the answer, too
-        try:
-            request = await self.service.wait(request_id, wait_s, gone)
-        except BaseException:
-            gone.cancel()
-            raise
-        if request is None:
-            raise Refusal(404, "there is no such request")
-        return request
 
     def _record(self, request: Request) -> bytes:
         """Give a record as JSON; encoded once for all who waited for the same end."""
@@ -168,7 +160,7 @@ class Api:
         if path == b"/events":
             _only(method, "GET")
             who = await self.guard.principal(scope)
-            return await streams.stream(self.service, self.guard, who, (scope, receive, send))
+            return await streams.stream(self.service, self.guard, who, (scope, send))
         if admin.is_admin_path(path):
             who = await self.guard.principal(scope)
             body = await read_body(scope, receive)

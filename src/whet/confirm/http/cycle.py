@@ -1,7 +1,7 @@
 """uvicorn's request and answer, with a whole answer leaving in one write.
 
-An answer's head waits for the first part of its body. For a small answer that is one system call in place of
-two, and the client is woken once. A streamed answer goes uvicorn's way from its first part on.
+The head of an answer that names its length waits for the body. For a small answer that is one system call in
+place of two, and the client is woken once. A streamed answer goes uvicorn's way.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ class Cycle(RequestResponseCycle):
 
     async def send(self, message: Any) -> None:
         """Take a part of the answer (ASGI). Raises RuntimeError for one that breaks the protocol."""
-        if self._head is None:
-            if message["type"] == "http.response.start" and not self.response_started:
-                self._head = message
-                return
-            await super().send(message)
+        if message["type"] == "http.response.start" and not self.response_started and _names_length(message):
+            self._head = message
             return
         head, self._head = self._head, None
-        if self.disconnected:
-            return
-        if message.get("more_body", False) or head["status"] in _NO_BODY or self.flow.write_paused:
+        if head is None:
+            await super().send(message)
+        elif message.get("more_body", False) or head["status"] in _NO_BODY or self.flow.write_paused:
             await super().send(head)
             await super().send(message)
-            return
-        self._answer(head["status"], head.get("headers", ()), message.get("body", b""))
+        elif not self.disconnected:
+            self._answer(head["status"], head["headers"], message.get("body", b""))
 
     def _answer(self, status: int, headers: Any, body: bytes) -> None:
-        self.response_started = self.response_complete = True
-        self.waiting_for_100_continue = False
+        has_body = cast("Any", self.scope)["method"] != "HEAD"
+        keep_alive = self.keep_alive
         parts = [STATUS_LINE[status]]
-        has_length = closes = False
         for name, value in (*self.default_headers, *headers):
             if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                raise RuntimeError("an answer's header holds a control character")
-            if name == b"content-length":
-                has_length = True
-            elif name == b"connection" and b"close" in value.lower():
-                closes = True
+                raise RuntimeError("a header of the answer holds a control character")
+            if name == b"connection" and b"close" in value.lower():
+                keep_alive = False
+                continue
+            if has_body and name == b"content-length" and int(value) != len(body):
+                raise RuntimeError("the answer is not as long as it says")
             parts += (name, b": ", value, b"\r\n")
-        if closes:
-            self.keep_alive = False
-        elif not self.keep_alive:
+        if not keep_alive:
             parts.append(b"connection: close\r\n")
-        if not has_length:
-            parts.append(b"content-length: %d\r\n" % len(body))
         parts.append(b"\r\n")
-        if cast("Any", self.scope)["method"] != "HEAD":
+        if has_body:
             parts.append(body)
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.keep_alive = keep_alive
         self.transport.write(b"".join(parts))
         self.message_event.set()
-        if not self.keep_alive:
+        if not keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def _names_length(head: Any) -> bool:
+    return any(name == b"content-length" for name, _ in head.get("headers", ()))

@@ -15,6 +15,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from whet.confirm.http.cycle import Cycle
+from whet.confirm.hub import Line
 
 HEAD_LIMIT_BYTES = 64 * 1024
 _JSON = "content-type: application/json\r\nconnection: close\r\n"
@@ -32,6 +33,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_whole = False
         self._head_bytes = 0
         self._timer: TimerHandle | None = None
+        self._line = Line()
+        self._extensions: Any = {"whet.line": self._line}
 
     def connection_made(self, transport: Any) -> None:
         """Start the clock: a connection that says nothing is closed too."""
@@ -39,9 +42,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the clock, and tell those who wait for the client."""
         self._stop_timer()
         super().connection_lost(exc)
+        self._line.cut()
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is still incomplete afterwards is on the clock."""
@@ -80,6 +84,7 @@ class LimitedProtocol(HttpToolsProtocol):
             path=unquote(path) if "%" in path else path,
             raw_path=url.path,
             query_string=url.query or b"",
+            extensions=self._extensions,
         )
         before = cast("Cycle | None", self.cycle)
         self.cycle = Cycle(

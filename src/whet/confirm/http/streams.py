@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from whet.confirm.http import shapes
 from whet.confirm.http.guard import Guard
-from whet.confirm.http.wire import Receive, Refusal, Scope, Send, header, query
+from whet.confirm.http.wire import Refusal, Scope, Send, header, line_of, query
+from whet.confirm.hub import wake
 from whet.confirm.records import Event, Principal
 from whet.confirm.service import Service
 
@@ -25,47 +26,57 @@ _HEADERS = [
 _chunk = lru_cache(maxsize=2048)(shapes.stream_chunk)
 
 
-async def hung_up(receive: Receive) -> None:
-    """Return when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def stream(service: Service, guard: Guard, who: Principal, call: tuple[Scope, Receive, Send]) -> None:
+async def stream(service: Service, guard: Guard, who: Principal, call: tuple[Scope, Send]) -> None:
     """Send events until the client goes, the token is revoked or the service stops."""
-    scope, receive, send = call
+    scope, send = call
     after_id = _start(service, scope)
     wanted = _wanted(who, query(scope).get("request", ""))
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await _write(send, b"retry: 1000\n: events after %d\n\n" % after_id)
-    gone = asyncio.ensure_future(hung_up(receive))
+    line = line_of(scope)
+    bell = Bell(service)
+    line.listen(bell.ring)
     try:
-        while not (service.hub.is_closed or gone.done()):
+        while not (service.hub.is_closed or line.is_cut):
             found = service.newer(after_id)
             if found:
                 after_id = found[-1].id
                 body = b"".join(_chunk(event) for event in found if wanted(event))
                 if body:
                     await _write(send, body)
-                continue
-            if not await _next(service, gone):
+            elif not await bell.next():
                 await guard.principal(scope)
                 await _write(send, b": beat\n\n")
     except Refusal:
         pass  # the token was revoked: the stream ends
     finally:
-        gone.cancel()
+        line.forget(bell.ring)
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _next(service: Service, gone: asyncio.Future[None]) -> bool:
-    """Wait for an event, the client's end or the next beat; False for the beat."""
-    future = service.hub.next_event()
-    try:
-        done, _ = await asyncio.wait((future, gone), timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        service.hub.forget(future)
-    return bool(done)
+class Bell:
+    """What a stream waits for: an event, its client's end, the next beat."""
+
+    def __init__(self, service: Service) -> None:
+        self._hub = service.hub
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] | None = None
+
+    async def next(self) -> bool:
+        """Wait for an event or the client's end; False where the beat came first."""
+        self._future = future = self._hub.next_event()
+        timer = self._loop.call_at(ends_s := self._loop.time() + BEAT_S, self.ring)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            self._hub.forget(future)
+        return self._loop.time() < ends_s - 0.01
+
+    def ring(self) -> None:
+        """End the wait."""
+        if self._future is not None:
+            wake((self._future,))
 
 
 async def _write(send: Send, body: bytes) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from whet.confirm.hub import Line
 from whet.contract.errors import WhetError
 
 Scope = MutableMapping[str, Any]
@@ -85,6 +86,11 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
 
 def _too_large() -> Refusal:
     return Refusal(413, "the body is larger than 1 MiB", headers=[(b"connection", b"close")])
+
+
+def line_of(scope: Scope) -> Line:
+    """Give the caller's connection, which `protocol.py` puts into the scope."""
+    return cast("Line", scope["extensions"]["whet.line"])
 
 
 def header(scope: Scope, name: bytes) -> str:

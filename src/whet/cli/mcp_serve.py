@@ -1,0 +1,35 @@
+"""Whet as an MCP server on stdin and stdout, from settings to the last answer.
+
+It does not know what the server offers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from whet.app.hosted import Hosted
+from whet.app.mcp_server import McpServer
+from whet.app.people import Switchboard
+from whet.cli.launch import ChatOptions, load_settings, start_app
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.rpc import serve_stdio
+
+
+def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
+    """Serve until stdin ends; running turns are then cancelled, durably. Raises WhetError."""
+    options = ChatOptions(home, flags)
+    settings = load_settings(options, None)
+    asyncio.run(_serve(options, settings, asks=asks))
+
+
+async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> None:
+    people = Switchboard()
+    app = await start_app(options, settings, people)
+    hosted = Hosted(app, people)
+    try:
+        await serve_stdio(McpServer(hosted, asks=asks).answer)
+    finally:
+        await hosted.aclose()
+        await app.aclose()

@@ -1,0 +1,160 @@
+"""JSON-RPC over stdio as MCP hosts speak it to our servers: a message a line, calls side by side.
+
+What the client and the servers of MCP share is here: protocol versions, error codes, reading a message.
+Standard output belongs to the protocol while it is served; whatever else is printed goes to standard error.
+It does not know what any method does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from whet.contract.errors import WhetError
+
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The MCP versions that are spoken, newest first."""
+INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
+_LINE_LIMIT = 2 * 1024 * 1024
+_STUCK_S = 30.0
+
+
+class BadCall(WhetError):
+    """A message that is not what the protocol asks for; `code` is JSON-RPC's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a client; `notify` sends it a notification while the call runs."""
+
+    method: str
+    params: dict[str, Any]
+    notify: Callable[[str, dict[str, Any]], None]
+
+    @property
+    def tool(self) -> tuple[str, dict[str, Any]]:
+        """The name and arguments of a tools/call. Raises BadCall."""
+        arguments: object = self.params.get("arguments") or {}
+        if not isinstance(arguments, dict):
+            raise BadCall(INVALID_PARAMS, "arguments must be an object")
+        return str(self.params.get("name")), cast("dict[str, Any]", arguments)
+
+
+Answer = Callable[[Call], Awaitable[dict[str, Any]]]
+"""Gives the result of a call. Raises BadCall."""
+
+
+def read_message(line: bytes) -> dict[str, Any] | None:
+    """Give the message of a line; None for what is none."""
+    try:
+        read: object = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return cast("dict[str, Any]", read) if isinstance(read, dict) else None
+
+
+def hello(params: dict[str, Any], name: str) -> dict[str, Any]:
+    """Answer `initialize` for a server of tools."""
+    asked = params.get("protocolVersion")
+    return {
+        "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": name, "version": version("whet")},
+    }
+
+
+def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
+    """Give a tool's result that is text."""
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
+
+
+async def serve_stdio(answer: Answer) -> None:
+    """Answer until stdin ends. A call that the client calls off is cancelled, and gets no answer."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_LINE_LIMIT)
+    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        async with asyncio.TaskGroup() as group:
+            running: dict[object, asyncio.Task[None]] = {}
+            while (line := await _line(reader)) is not None:
+                _take(line, answer, out, group, running)
+            for task in running.values():
+                task.cancel()
+    finally:
+        pipe.close()
+        out.close()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes | None:
+    """Give the next line, empty for one that is too long, None at the end."""
+    try:
+        return await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError as error:
+        return error.partial or None
+    except asyncio.LimitOverrunError as error:
+        await reader.readexactly(max(1, error.consumed))
+        return b""
+
+
+def _take(
+    line: bytes,
+    answer: Answer,
+    out: BinaryIO,
+    group: asyncio.TaskGroup,
+    running: dict[object, asyncio.Task[None]],
+) -> None:
+    if not line.strip():
+        return
+    message = read_message(line) or {}
+    method, call_id = message.get("method"), message.get("id")
+    given: object = message.get("params")
+    params = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    if method == "notifications/cancelled":
+        if task := running.get(_key(params.get("requestId"))):
+            task.cancel()
+    elif call_id is not None or method is None:
+        task = group.create_task(_reply(str(method or ""), call_id, params, answer, out))
+        running[_key(call_id)] = task
+        task.add_done_callback(lambda _done: running.pop(_key(call_id), None))
+
+
+def _key(call_id: object) -> str:
+    return repr(call_id)
+
+
+async def _reply(method: str, call_id: object, params: dict[str, Any], answer: Answer, out: BinaryIO) -> None:
+    def notify(name: str, facts: dict[str, Any]) -> None:
+        _write(out, {"jsonrpc": "2.0", "method": name, "params": facts})
+
+    reply: dict[str, Any] = {"jsonrpc": "2.0", "id": call_id}
+    try:
+        if not method:
+            raise BadCall(INVALID_REQUEST, "this is no JSON-RPC call")
+        reply["result"] = {} if method == "ping" else await answer(Call(method, params, notify))
+    except BadCall as error:
+        reply["error"] = {"code": error.code, "message": error.message}
+    _write(out, reply)
+
+
+def _write(out: BinaryIO, message: dict[str, Any]) -> None:
+    """Write a line whole; no more of it to a client that is gone or takes nothing for half a minute."""
+    left = memoryview(msgspec.json.encode(message) + b"\n")
+    with contextlib.suppress(OSError):
+        while left:
+            written = out.write(left)  # None where stdin's pipe is stdout's too, and is full
+            left = left[written or 0 :]
+            if not written and not select.select([], [out], [], _STUCK_S)[1]:
+                return

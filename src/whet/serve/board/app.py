@@ -1,0 +1,95 @@
+"""The dashboard's routes: sign in, look, take back, accept, answer.
+
+Nothing is changed on GET: a change is a form with the session's token, sent from our own page. Everything
+works without JavaScript; with it, pages keep themselves up to date.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from starlette.routing import Route
+
+from whet.serve.board import shown
+from whet.serve.board.accounts import Logins, OwnerAccounts
+from whet.serve.board.frame import Frame
+from whet.serve.board.home import Home
+from whet.serve.board.learning import Learning
+from whet.serve.board.live import Live
+from whet.serve.board.past import Past
+from whet.serve.board.proof import Proof
+from whet.serve.site import Site
+from whet.web.assets import Assets
+from whet.web.door import Door
+from whet.web.guard import Place
+from whet.web.pages import Pages
+from whet.web.sessions import Sessions
+
+_PACKAGE = "whet.serve.board"
+_FILTERS = {
+    "text": shown.text,
+    "line": shown.line,
+    "count": shown.count,
+    "cost": shown.cost,
+    "percent": shown.percent,
+    "duration": shown.duration,
+    "moment": shown.moment,
+    "clock": shown.clock_time,
+    "age": shown.age,
+    "points": shown.points,
+    "share": shown.share_of,
+}
+
+
+class Board:
+    """The dashboard of a running API."""
+
+    def __init__(self, site: Site, where: Place, port: int) -> None:
+        app = site.app
+        assets = Assets(files(_PACKAGE) / "static")
+        self.pages = Pages(_PACKAGE, assets, _FILTERS)
+        sessions = Sessions(
+            OwnerAccounts(site.door, app.database), Logins(app.database), app.clock, where, f"whet_{port}"
+        )
+        refused = "This token may converse only. The dashboard needs one of role owner."
+        self.door = Door(sessions, self.pages, refused)
+        frame = Frame(app, site.turns, self.pages)
+        self._home, self._past = Home(frame), Past(frame)
+        self._learning, self._proof = Learning(frame), Proof(frame)
+        self._live = Live(site.turns, sessions, site.feeds.beat_s)
+        self._assets = assets
+
+    def routes(self) -> list[Route]:
+        """Give the routes."""
+        inside, posted = self.door.inside, self.door.posted
+        home, past, learning, proof = self._home, self._past, self._learning, self._proof
+        shows = {
+            "/": home.home,
+            "/costs": home.costs,
+            "/confirmations": home.confirmations,
+            "/sessions": past.sessions,
+            "/sessions/{id}": past.session,
+            "/learning": learning.ledger,
+            "/learning/{id}": learning.change,
+            "/inbox": learning.inbox,
+            "/notes": learning.notes,
+            "/skills": proof.skills,
+            "/skills/{name}": proof.skill,
+            "/warm": proof.warm,
+            "/warm/{name}": proof.template,
+            "/reviews": proof.reviews,
+        }
+        does = {
+            "/questions/{id}": home.answer,
+            "/learning/{id}/undo": learning.undo,
+            "/learning/{id}/accept": learning.accept,
+            "/learning/{id}/reject": learning.reject,
+            "/logout": self.door.logout,
+        }
+        return [
+            *(Route(path, inside(page), methods=["GET"]) for path, page in shows.items()),
+            *(Route(path, posted(form), methods=["POST"]) for path, form in does.items()),
+            Route("/login", self.door.login, methods=["GET", "POST"]),
+            Route("/live", self._live.serve, methods=["GET"]),
+            Route("/static/{name}", self._assets.serve, methods=["GET"]),
+        ]

@@ -1,0 +1,178 @@
+"""Charts as geometry that a template draws as SVG: bars by day, stacked, and a line over them.
+
+No script and no style attributes: colours are classes, so that the page's policy can forbid both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import date, timedelta
+
+import msgspec
+
+WIDTH, HEIGHT = 720, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 12, 12, 28
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """One rectangle; `series` is its class."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    series: str
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """A label at a place of an axis."""
+
+    at: float
+    text: str
+
+
+class Dot(msgspec.Struct, frozen=True):
+    """A point of a line."""
+
+    x: float
+    y: float
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """What is read of one day: where its column is, and a sentence."""
+
+    x: float
+    width: float
+    title: str
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """Everything that is drawn. `line` are the points of a polyline, empty for none."""
+
+    title: str
+    width: int
+    height: int
+    left: int
+    bottom: int
+    bars: tuple[Bar, ...]
+    line: str
+    dots: tuple[Dot, ...]
+    rows: tuple[Tick, ...]
+    columns: tuple[Tick, ...]
+    spots: tuple[Spot, ...]
+    series: tuple[tuple[str, str], ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not self.bars and not self.line
+
+
+def days_back(today: date, days: int) -> list[str]:
+    """Give the days up to today, oldest first, as they stand in the store."""
+    return [(today - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
+
+
+def stacked(
+    title: str,
+    days: Sequence[str],
+    series: Sequence[tuple[str, str, Sequence[float]]],
+    write: Callable[[float], str],
+) -> Chart:
+    """Draw bars: `series` are (class, name, a value for each day), the first one lowest."""
+    totals = [sum(values[index] for _, _, values in series) for index in range(len(days))]
+    top = nice_top(max(totals, default=0.0))
+    slot, scale = _slot(len(days)), (HEIGHT - _TOP - _BOTTOM) / top
+    bars: list[Bar] = []
+    for index in range(len(days)):
+        y = float(HEIGHT - _BOTTOM)
+        for kind, _, values in series:
+            height = values[index] * scale
+            if height > 0:
+                y -= height
+                place = _LEFT + index * slot + slot * 0.14
+                bars.append(Bar(round(place, 2), round(y, 2), round(slot * 0.72, 2), round(height, 2), kind))
+    said = [
+        f"{day}: " + ", ".join(f"{write(values[index])} {name}" for _, name, values in series)
+        for index, day in enumerate(days)
+    ]
+    return _chart(
+        title, days, top, write, bars=bars, said=said, series=[(kind, name) for kind, name, _ in series]
+    )
+
+
+def line(title: str, days: Sequence[str], values: Sequence[float | None], name: str) -> Chart:
+    """Draw shares between 0 and 1 as a line; days without a value are left out."""
+    slot, scale = _slot(len(days)), HEIGHT - _TOP - _BOTTOM
+    known = [
+        (_LEFT + (index + 0.5) * slot, HEIGHT - _BOTTOM - value * scale)
+        for index, value in enumerate(values)
+        if value is not None
+    ]
+    dots = [Dot(round(x, 2), round(y, 2)) for x, y in known]
+    path = " ".join(f"{x:.2f},{y:.2f}" for x, y in known)
+    said = [
+        f"{day}: {value:.0%} {name}" if value is not None else f"{day}: no requests"
+        for day, value in zip(days, values, strict=True)
+    ]
+    return _chart(
+        title,
+        days,
+        1.0,
+        lambda share: f"{share:.0%}",
+        path=path,
+        dots=dots,
+        said=said,
+        series=[("hit", name)],
+    )
+
+
+def nice_top(most: float) -> float:
+    """Give the next round number above, one whose half is round too."""
+    if most <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= most * 0.999)
+
+
+def _slot(days: int) -> float:
+    return (WIDTH - _LEFT - _RIGHT) / max(days, 1)
+
+
+def _chart(  # noqa: PLR0913 - one value for each part of a drawing
+    title: str,
+    days: Sequence[str],
+    top: float,
+    write: Callable[[float], str],
+    *,
+    said: Sequence[str],
+    series: Sequence[tuple[str, str]],
+    bars: Sequence[Bar] = (),
+    path: str = "",
+    dots: Sequence[Dot] = (),
+) -> Chart:
+    slot = _slot(len(days))
+    span = HEIGHT - _TOP - _BOTTOM
+    rows = [Tick(round(HEIGHT - _BOTTOM - share * span, 2), write(top * share)) for share in (0, 0.5, 1)]
+    every = max(1, math.ceil(len(days) / 6))
+    columns = [
+        Tick(round(_LEFT + (index + 0.5) * slot, 2), day[5:])
+        for index, day in enumerate(days)
+        if (len(days) - 1 - index) % every == 0
+    ]
+    spots = [Spot(round(_LEFT + index * slot, 2), round(slot, 2), text) for index, text in enumerate(said)]
+    return Chart(
+        title,
+        WIDTH,
+        HEIGHT,
+        _LEFT,
+        HEIGHT - _BOTTOM,
+        tuple(bars),
+        path,
+        tuple(dots),
+        tuple(rows),
+        tuple(columns),
+        tuple(spots),
+        tuple(series),
+    )

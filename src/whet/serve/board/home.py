@@ -1,0 +1,147 @@
+"""The first page: what runs and waits now, and the last two weeks in two charts; and answering what waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import apsw
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from whet.clock import iso
+from whet.contract.errors import WhetError
+from whet.serve.board import charts, shown
+from whet.serve.board.frame import Frame
+from whet.serve.wire import as_api_error
+from whet.store import costs, reviews, sessions
+from whet.store.costs import Decided, Spending
+from whet.store.reviews import Spent
+from whet.store.sessions import SessionRow
+from whet.web.sessions import Visit
+
+_DAYS, _LONG_DAYS = 14, 30
+
+
+class Home:
+    """Now, and what it cost."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    async def home(self, request: Request, visit: Visit) -> Response:
+        """Show the overview."""
+        return await self._home(visit)
+
+    async def answer(self, request: Request, visit: Visit) -> Response:
+        """Answer a question that waits."""
+        try:
+            self._frame.turns.questions.answer(
+                request.path_params["id"], request.state.form.get("answer", "").strip()
+            )
+        except WhetError as error:
+            return await self._home(visit, as_api_error(error).status, f"Nothing was decided: {error}.")
+        return RedirectResponse("/", 303)
+
+    async def costs(self, request: Request, visit: Visit) -> Response:
+        """Show a month of tokens, money and cache hits, by day, model, interface and kind."""
+        since = self._since(_LONG_DAYS)
+
+        def read(db: apsw.Connection) -> dict[str, list[Spending]]:
+            return {what: costs.spent_by(db, what, since) for what in ("day", "model", "source", "kind")}
+
+        found = await self._frame.app.database.read(read)
+        return self._frame.page(
+            "costs.html",
+            visit,
+            here="costs",
+            charts=self._charts(found["day"], _LONG_DAYS),
+            groups=[(what, found[what]) for what in ("model", "source", "kind")],
+            total=_total(found["day"]),
+            days=_LONG_DAYS,
+        )
+
+    async def confirmations(self, request: Request, visit: Visit) -> Response:
+        """Show who decided on calls, and where the confirmation service is."""
+        since = self._since(_LONG_DAYS)
+        found: list[Decided] = await self._frame.app.database.read(lambda db: costs.decided_by(db, since))
+        settings = self._frame.app.settings
+        return self._frame.page(
+            "confirmations.html",
+            visit,
+            here="confirmations",
+            decided=found,
+            service=settings.confirm.url,
+            mode=settings.approval.mode,
+            questions=self._frame.turns.questions.pending(),
+            days=_LONG_DAYS,
+        )
+
+    async def _home(self, visit: Visit, status: int = 200, problem: str = "") -> Response:
+        frame, since = self._frame, self._since(_DAYS)
+        today = iso(frame.app.clock.now())[:10]
+
+        def read(db: apsw.Connection) -> tuple[list[Spending], list[SessionRow], Spent]:
+            running = [sessions.get(db, one) for one in frame.turns.hosted.running]
+            running_ids = {row.id for row in running}
+            latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
+            return costs.spent_by(db, "day", since), [*running, *latest][:8], reviews.spent_since(db, today)
+
+        days, latest, spent = await frame.app.database.read(read)
+        return frame.page(
+            "home.html",
+            visit,
+            status,
+            here="home",
+            problem=problem,
+            questions=frame.turns.questions.pending(),
+            latest=latest,
+            running=set(frame.turns.hosted.running),
+            charts=self._charts(days, _DAYS),
+            today=next((one for one in days if one.label == today), None),
+            spent=spent,
+        )
+
+    def _charts(self, found: list[Spending], days: int) -> list[charts.Chart]:
+        labels = charts.days_back(self._frame.app.clock.now().date(), days)
+        by_day = {one.label: one for one in found}
+
+        def values(read: str) -> list[float]:
+            return [float(getattr(by_day[day], read)) if day in by_day else 0.0 for day in labels]
+
+        cached = values("cache_read_tokens")
+        fresh = [whole - part for whole, part in zip(values("prompt_tokens"), cached, strict=True)]
+        hits = [
+            by_day[day].cache_hit_ratio if day in by_day and by_day[day].prompt_tokens else None
+            for day in labels
+        ]
+        made = [
+            charts.stacked(
+                "Tokens",
+                labels,
+                [
+                    ("cached", "cached", cached),
+                    ("fresh", "new", fresh),
+                    ("output", "written", values("output_tokens")),
+                ],
+                shown.count,
+            ),
+            charts.line("Prompt cache", labels, hits, "of the prompts from the cache"),
+        ]
+        if any(one.cost_usd for one in found):
+            made.append(charts.stacked("Cost", labels, [("cost", "spent", values("cost_usd"))], shown.cost))
+        return made
+
+    def _since(self, days: int) -> str:
+        return iso(self._frame.app.clock.now() - timedelta(days=days - 1))[:10]
+
+
+def _total(days: list[Spending]) -> Spending:
+    return Spending(
+        "all",
+        sum(one.turns for one in days),
+        sum(one.prompt_tokens for one in days),
+        sum(one.cache_read_tokens for one in days),
+        sum(one.output_tokens for one in days),
+        sum(one.cost_usd for one in days),
+        sum(one.unpriced for one in days),
+    )

@@ -1,0 +1,141 @@
+"""What was learned: the ledger with diffs and quotes, what waits, the notes; and taking back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import get_args
+
+import apsw
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.origin import Origin
+from whet.memory.effects import of_desk
+from whet.memory.wording import summary
+from whet.serve.board import shown
+from whet.serve.board.frame import WAITING, Frame
+from whet.store import ledger
+from whet.store.ledger import Filter, Kind, LedgerRow, State
+from whet.web.sessions import Visit
+
+_PAGE, _MOST = 40, 1_000
+_STATES: tuple[State, ...] = get_args(State)
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
+
+
+class Learning:
+    """Pages of the ledger."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._desk = frame.app.learning.desk
+
+    async def ledger(self, request: Request, visit: Visit) -> Response:
+        """List changes, the newest first."""
+        asked = request.query_params
+        limit = min(_wanted_number(asked.get("n", "")) or _PAGE, _MOST)
+        filters: Filter = {"profile": ""}
+        kind, state = asked.get("kind", ""), asked.get("state", "")
+        for known in _KINDS:
+            if known == kind:
+                filters["kind"] = known
+        for one in _STATES:
+            if one == state:
+                filters["states"] = (one,)
+        rows = await self._rows(limit + 1, filters)
+        return self._frame.page(
+            "learning.html",
+            visit,
+            here="learning",
+            rows=[(row, summary(row)) for row in rows[:limit]],
+            more=limit + _PAGE if len(rows) > limit else 0,
+            kind=filters.get("kind", ""),
+            state=state if "states" in filters else "",
+            states=[one for one in _STATES if one != "staged"],
+            who=WHO,
+        )
+
+    async def inbox(self, request: Request, visit: Visit) -> Response:
+        """Show what waits for a decision, whole."""
+        rows = await self._rows(200, {"profile": "", "states": WAITING})
+        return self._frame.page(
+            "inbox.html", visit, here="inbox", rows=[_whole(row) for row in rows], who=WHO, problem=""
+        )
+
+    async def change(self, request: Request, visit: Visit) -> Response:
+        """Show one change, whole."""
+        return await self._change(visit, _id(request))
+
+    async def notes(self, request: Request, visit: Visit) -> Response:
+        """Show the notes files as new sessions read them, and how sessions went with each note."""
+        files = await self._desk.notes()
+        found = await of_desk(self._desk, ("memory", "user"))
+        return self._frame.page(
+            "notes.html", visit, here="learning", files=files, effects=[one for one in found if one.current]
+        )
+
+    async def undo(self, request: Request, visit: Visit) -> Response:
+        """Take a change back."""
+        origin = Origin("user", execution_context="dashboard")
+        return await self._decide(request, visit, lambda row_id: self._desk.undo(row_id, origin))
+
+    async def accept(self, request: Request, visit: Visit) -> Response:
+        """Bring a change that waits into force."""
+        return await self._decide(request, visit, self._desk.accept)
+
+    async def reject(self, request: Request, visit: Visit) -> Response:
+        """Drop a change that waits."""
+        return await self._decide(request, visit, self._desk.reject)
+
+    async def _decide(
+        self, request: Request, visit: Visit, decide: Callable[[int], Awaitable[LedgerRow]]
+    ) -> Response:
+        row_id = _id(request)
+        try:
+            row = await decide(row_id)
+        except NotFound:
+            raise
+        except WhetError as error:
+            return await self._change(visit, row_id, 409, f"Nothing was changed: {error}")
+        back = request.state.form.get("back", "")
+        if back == "inbox":
+            return RedirectResponse("/inbox", 303)
+        return RedirectResponse(f"/learning/{row.id}", 303)
+
+    async def _change(self, visit: Visit, row_id: int, status: int = 200, problem: str = "") -> Response:
+        row = await self._desk.change(row_id)
+        return self._frame.page(
+            "change.html", visit, status, here="learning", one=_whole(row), who=WHO, problem=problem
+        )
+
+    async def _rows(self, limit: int, filters: Filter) -> list[LedgerRow]:
+        await self._desk.notes()  # what was edited by hand is entered first
+
+        def read(db: apsw.Connection) -> list[LedgerRow]:
+            return ledger.select(db, limit, **filters)
+
+        return await self._frame.app.database.read(read)
+
+
+def _whole(row: LedgerRow) -> dict[str, object]:
+    waits = row.state in WAITING
+    return {
+        "row": row,
+        "summary": summary(row),
+        "diff": shown.diff(row.before, row.after),
+        "waits": waits,
+        "can_undo": row.state == "active" and not row.undone_by,
+    }
+
+
+def _id(request: Request) -> int:
+    number = _wanted_number(request.path_params["id"])
+    if not number:
+        raise NotFound("there is no such change", hint="/learning lists them")
+    return number
+
+
+def _wanted_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 15 else 0

@@ -1,0 +1,74 @@
+"""Tells an open page that something changed; the page then asks for itself again.
+
+An event carries no text of anybody's, so that there is one way to show things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.contract.events import Event, StepFinished, ToolFinished, TurnEnd
+from whet.serve.turns import Turns
+from whet.serve.wire import Stream
+from whet.web.sessions import Sessions
+
+_MOST_STREAMS = 100
+_LOUD = (StepFinished, ToolFinished, TurnEnd)
+
+
+class Live:
+    """The stream that open pages listen to."""
+
+    def __init__(self, turns: Turns, sessions: Sessions, beat_s: float) -> None:
+        self._turns = turns
+        self._sessions = sessions
+        self._beat_s = beat_s
+        self._open = 0
+        self._news = asyncio.Event()
+        turns.questions.listeners.append(self._wake)
+        turns.feeds.listeners.append(self._heard)
+
+    async def serve(self, request: Request) -> Response:
+        """Answer GET /live with an event whenever something changed."""
+        if await self._sessions.visit(request) is None:
+            return Response(status_code=403)
+        if self._open >= _MOST_STREAMS:
+            return Response(status_code=503, headers={"retry-after": "5"})
+
+        async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
+            self._open += 1
+            try:
+                yield b"retry: 2000\n\n"
+                while not (gone.done() or self._turns.feeds.is_closed):
+                    if await self._wait(gone):
+                        yield b"event: change\ndata: {}\n\n"
+                    elif await self._sessions.visit(request) is None:
+                        return  # a sign-in that ended meanwhile hears no more
+                    else:
+                        yield b": still here\n\n"
+            finally:
+                self._open -= 1
+
+        return Stream(source)
+
+    async def _wait(self, gone: asyncio.Future[None]) -> bool:
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            done, _ = await asyncio.wait(
+                (news, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            news.cancel()
+        return news in done
+
+    def _heard(self, session_id: str, event: Event) -> None:
+        if isinstance(event, _LOUD):
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()

@@ -1,0 +1,91 @@
+"""What helps: skills with uses and outcomes, warm templates with their uplift, reviews with their cost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import apsw
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.app.warm_desk import Listed, WarmDesk
+from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.memory import shelf
+from whet.memory.effects import LEAST_SESSIONS, Effect, of_desk
+from whet.memory.requests import Refused
+from whet.review.order import read_order
+from whet.serve.board.frame import Frame
+from whet.store import learned, ledger, reviews
+from whet.store.reviews import ReviewRow
+from whet.web.sessions import Visit
+
+
+class Proof:
+    """Pages of what is kept and whether it helps."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._desk = frame.app.learning.desk
+        self._warm = WarmDesk(frame.app.home, frame.app.database, frame.app.clock)
+
+    async def skills(self, request: Request, visit: Visit) -> Response:
+        """List skills with how often they were loaded and how sessions went with them."""
+        infos = await asyncio.to_thread(self._desk.library.all)
+        uses = await self._frame.app.database.read(lambda db: learned.use_counts(db, ""))
+        effects = {one.item.name: one for one in await of_desk(self._desk, ("skill",)) if one.current}
+        rows = [(info, uses.get(info.name, 0), effects.get(info.name)) for info in infos]
+        return self._frame.page(
+            "skills.html", visit, here="skills", rows=rows, least=LEAST_SESSIONS, compared=_compared
+        )
+
+    async def skill(self, request: Request, visit: Visit) -> Response:
+        """Show a skill's text and what was changed in it."""
+        name = request.path_params["name"]
+        try:
+            load = await asyncio.to_thread(shelf.load, self._desk.library, name)
+        except Refused as error:
+            raise NotFound(error.message, hint=error.hint) from error
+
+        def read(db: apsw.Connection) -> list[ledger.LedgerRow]:
+            return ledger.select(db, 50, profile="", kind="skill", item=name)
+
+        rows = await self._frame.app.database.read(read)
+        return self._frame.page("skill.html", visit, here="skills", name=name, load=load, rows=rows)
+
+    async def warm(self, request: Request, visit: Visit) -> Response:
+        """List templates with their measured uplift."""
+        rows: list[Listed] = await asyncio.to_thread(self._warm.listed)
+        return self._frame.page(
+            "warm.html", visit, here="warm", rows=rows, default=self._frame.app.settings.warm.default
+        )
+
+    async def template(self, request: Request, visit: Visit) -> Response:
+        """Show a template's examples."""
+        try:
+            found = await asyncio.to_thread(self._warm.load, request.path_params["name"])
+        except ConfigError as error:
+            raise NotFound(error.message, hint=error.hint) from error
+        return self._frame.page("template.html", visit, here="warm", template=found)
+
+    async def reviews(self, request: Request, visit: Visit) -> Response:
+        """List reviews: why they ran, what came of them, what they cost."""
+        rows = await self._frame.app.database.read(lambda db: reviews.list_reviews(db, 100))
+        return self._frame.page("reviews.html", visit, here="reviews", rows=[_review(row) for row in rows])
+
+
+def _compared(one: Effect) -> bool:
+    """Whether there are enough sessions on both sides to say something."""
+    return min(one.shown.sessions, one.compared.sessions) >= LEAST_SESSIONS
+
+
+def _review(row: ReviewRow) -> dict[str, Any]:
+    try:
+        order = read_order(row.payload)
+        why = ", ".join(order.reasons)
+    except WhetError:
+        why = ""
+    told = row.summary.partition(": ")[2]
+    if not told and row.state == "done" and not row.note:
+        told = "nothing to save"
+    return {"row": row, "why": why, "outcome": " · ".join(filter(None, (told, row.note)))}

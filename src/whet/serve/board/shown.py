@@ -1,0 +1,125 @@
+"""How numbers, times and texts stand on the pages. Every text of anybody's goes through `text` or `line`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from whet.stats import Interval
+from whet.visible import visible
+
+MOST_CHARS = 20_000
+_MOST_DIFF_LINES = 400
+
+
+def text(value: str, limit: int = MOST_CHARS) -> str:
+    """Give a text whole up to a limit, secrets masked, hidden characters spelled out."""
+    return visible(value, limit)
+
+
+def line(value: str, limit: int = 120) -> str:
+    """Give the beginning of a text on one line."""
+    whole = " ".join(visible(value[: 4 * limit], 4 * limit).split())
+    return whole if len(whole) <= limit else f"{whole[: limit - 1]}…"
+
+
+def count(number: float) -> str:
+    """Write a number short: 812, 3.4k, 1.5M."""
+    for least, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= least:
+            short = f"{number / least:.1f}".removesuffix(".0")
+            return f"{short}{unit}"
+    return f"{number:.0f}"
+
+
+def cost(usd: float | None) -> str:
+    """Write a cost; "?" where a price is unknown."""
+    if usd is None:
+        return "?"
+    return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
+
+
+def percent(share: float) -> str:
+    """Write a share."""
+    return f"{share:.0%}"
+
+
+def duration(seconds: float | None) -> str:
+    """Write a duration; nothing where it is not known."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def moment(iso: str) -> str:
+    """Write a stored time by the minute, in UTC."""
+    return f"{iso[:10]} {iso[11:16]}" if len(iso) >= 16 else iso
+
+
+def clock_time(at_ms: int) -> str:
+    """Write the time of day of a message, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
+
+
+def age(iso: str, now: datetime) -> str:
+    """Say how long ago a stored time was: now, 5 min ago, 3 h ago, 2 d ago, then the date."""
+    try:
+        then = datetime.fromisoformat(iso)
+    except ValueError:
+        return ""
+    seconds = (now - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds()
+    for most, unit_s, unit in ((3600, 60, "min"), (86_400, 3600, "h"), (30 * 86_400, 86_400, "d")):
+        if seconds < 60:
+            return "now"
+        if seconds < most:
+            return f"{seconds // unit_s:.0f} {unit} ago"
+    return iso[:10]
+
+
+def points(found: Interval) -> str:
+    """Write a difference of rates with its interval, in points."""
+    return f"{found.estimate * 100:+.0f} ({found.low * 100:+.0f} to {found.high * 100:+.0f})"
+
+
+def share_of(found: Interval) -> str:
+    """Write a rate with its interval."""
+    return f"{found.estimate:.0%} ({found.low:.0%} to {found.high:.0%})"
+
+
+class DiffLine(msgspec.Struct, frozen=True):
+    """A line of a change."""
+
+    kind: Literal["same", "add", "cut", "gap"]
+    mark: str
+    text: str
+
+
+def diff(before: str, after: str) -> list[DiffLine]:
+    """Give what changed between two texts, with some lines around it."""
+    old, new = visible(before, MOST_CHARS).splitlines(), visible(after, MOST_CHARS).splitlines()
+    found: list[DiffLine] = []
+    for row in _unified(old, new):
+        if row.startswith("@@"):
+            if found:
+                found.append(DiffLine("gap", "⋯", ""))
+        elif row.startswith("+"):
+            found.append(DiffLine("add", "+", row[1:]))
+        elif row.startswith("-"):
+            found.append(DiffLine("cut", "−", row[1:]))
+        else:
+            found.append(DiffLine("same", "", row[1:]))
+    if len(found) > _MOST_DIFF_LINES:
+        found[_MOST_DIFF_LINES:] = [DiffLine("gap", "⋯", f"{len(found) - _MOST_DIFF_LINES} more lines")]
+    return found
+
+
+def _unified(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    return list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]

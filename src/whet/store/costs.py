@@ -1,0 +1,89 @@
+"""What turns used and cost, summed by day, by model, by kind of session, and how calls were decided.
+
+Sums over the turns of sessions that were active since a time; the session's own sums tell of its whole life.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.contract.messages import Usage
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """Sums of one group (a day, a model, a kind): turns, their tokens, and what they cost. `unpriced` counts
+    the turns whose price is not known; their cost is not in `cost_usd`."""
+
+    label: str
+    turns: int
+    prompt_tokens: int
+    cache_read_tokens: int
+    output_tokens: int
+    cost_usd: float
+    unpriced: int
+
+    @property
+    def cache_hit_ratio(self) -> float:
+        """Share of the prompt tokens that the provider's cache had."""
+        return self.cache_read_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def usage(self) -> Usage:
+        """The same as usage."""
+        return Usage(
+            prompt_tokens=self.prompt_tokens,
+            output_tokens=self.output_tokens,
+            cache_read_tokens=self.cache_read_tokens,
+            cost_usd=self.cost_usd,
+        )
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """How many calls somebody or something decided on, and how many of them it denied."""
+
+    by: str
+    calls: int
+    denied: int
+
+
+_LABELS = {"day": "substr(t.started, 1, 10)", "model": "s.model", "kind": "s.kind", "source": "s.source"}
+_SUMS = ", ".join(
+    (
+        "count(*)",
+        "coalesce(sum(json_extract(t.usage, '$.prompt_tokens')), 0)",
+        "coalesce(sum(json_extract(t.usage, '$.cache_read_tokens')), 0)",
+        "coalesce(sum(json_extract(t.usage, '$.output_tokens')), 0)",
+        "coalesce(sum(json_extract(t.usage, '$.cost_usd')), 0.0)",
+        "sum(json_extract(t.usage, '$.cost_usd') IS NULL)",
+    )
+)
+
+
+def spent_by(connection: apsw.Connection, what: str, since: str) -> list[Spending]:
+    """Sum up the turns begun since `since` (ISO) by day, model, kind or source, labels ascending."""
+    label = _LABELS[what]
+    found = connection.execute(
+        f"SELECT {label}, {_SUMS} FROM sessions s JOIN turns t ON t.session = s.key"
+        " WHERE s.last_active >= ? AND t.started >= ? AND t.usage <> '' GROUP BY 1 ORDER BY 1",
+        (since, since),
+    )
+    return [_spending(row) for row in found]
+
+
+def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
+    """Count the calls of sessions active since `since` by who decided on them; "" where no rule asked."""
+    found = connection.execute(
+        "SELECT c.decided_by, count(*), sum(c.error_kind = 'denied') FROM sessions s"
+        " JOIN tool_calls c ON c.session = s.key WHERE s.last_active >= ? GROUP BY 1 ORDER BY 2 DESC",
+        (since,),
+    )
+    return [Decided(str(row[0]), int(row[1]), int(row[2] or 0)) for row in found]
+
+
+def _spending(row: tuple[Any, ...]) -> Spending:
+    return Spending(
+        str(row[0]), int(row[1]), int(row[2]), int(row[3]), int(row[4]), float(row[5]), int(row[6])
+    )

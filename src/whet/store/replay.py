@@ -1,0 +1,106 @@
+"""A session for people to read again: each message with its time, its turn and how its call went.
+
+Reads the whole transcript, also what a compaction took out of the live list and what was undone (marked).
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.contract.messages import Message, Usage
+from whet.store import rows, sessions
+
+_usage = msgspec.json.Decoder(Usage)
+
+
+class CallFacts(msgspec.Struct, frozen=True):
+    """How a call went, as its row says; `error_kind` is empty on success."""
+
+    name: str
+    error_kind: str
+    exit_code: int | None
+    duration_s: float | None
+    decided_by: str
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One message. `at_ms` is Unix milliseconds; `call` belongs to a tool's result, `usage` to an answer."""
+
+    seq: int
+    turn: int
+    at_ms: int
+    message: Message
+    usage: Usage | None
+    call: CallFacts | None
+
+
+class TurnFacts(msgspec.Struct, frozen=True):
+    """One turn: when, why it ended, what it used."""
+
+    number: int
+    started: str
+    ended: str
+    reason: str
+    error: str
+    steps: int
+    usage: Usage
+    is_undone: bool
+
+
+def entries(connection: apsw.Connection, session_id: str, first: int, limit: int) -> list[Entry]:
+    """Give the messages from number `first` on, ascending. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    found = connection.execute(
+        "SELECT m.id, m.turn, m.role, m.at, m.content, m.extra,"
+        " c.name, c.error_kind, c.exit_code, c.duration_s, c.decided_by FROM messages m"
+        " LEFT JOIN tool_calls c ON c.session = ? AND c.seq = m.id & ? AND m.role = ?"
+        " WHERE m.id >= ? AND m.id < ? ORDER BY m.id LIMIT ?",
+        (
+            key,
+            rows.SEQ_LIMIT - 1,
+            rows.TOOL,
+            rows.row_id(key, max(1, min(first, rows.SEQ_LIMIT - 1))),
+            (key + 1) << rows.SEQ_BITS,
+            limit,
+        ),
+    )
+    made: list[Entry] = []
+    for id_, turn, role, at_ms, content, extra, *call in found:
+        message, usage = rows.unpack_with_usage(role, content, extra)
+        facts = CallFacts(*call) if call[0] is not None else None
+        made.append(Entry(id_ & (rows.SEQ_LIMIT - 1), turn, at_ms, message, usage, facts))
+    return made
+
+
+def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -> dict[int, TurnFacts]:
+    """Give the turns numbered first to last. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    found = connection.execute(
+        "SELECT number, started, ended, reason, error, steps, usage, undone FROM turns"
+        " WHERE session = ? AND number >= ? AND number <= ?",
+        (key, first, last),
+    )
+    return {
+        number: TurnFacts(
+            number,
+            started,
+            ended,
+            reason,
+            error,
+            steps,
+            _usage.decode(usage) if usage else Usage(),
+            bool(undone),
+        )
+        for number, started, ended, reason, error, steps, usage, undone in found
+    }
+
+
+def last_seq(connection: apsw.Connection, session_id: str) -> int:
+    """Give the number of the last message, 0 without one. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    row = connection.execute(
+        "SELECT max(id) FROM messages WHERE id > ? AND id < ?",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS),
+    ).fetchone()
+    return (row[0] or 0) & (rows.SEQ_LIMIT - 1) if row else 0

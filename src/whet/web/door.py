@@ -1,0 +1,116 @@
+"""Who comes in to a site of ours: the login page, and a check before every other page and form.
+
+The site's templates are `login.html`, `bounce.html` and `problem.html`. Does not know what the pages show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from whet.web.forms import BadForm, read_form
+from whet.web.guard import has_origin
+from whet.web.pages import Pages
+from whet.web.sessions import Sessions, TooManyAttempts, Visit, is_own_form
+
+Handler = Callable[[Request, Visit], Awaitable[Response]]
+Plain = Callable[[Request], Awaitable[Response]]
+
+
+class Door:
+    """Lets people in. `refused` is what somebody reads whose token is right but opens nothing here."""
+
+    def __init__(self, sessions: Sessions, pages: Pages, refused: str) -> None:
+        self._sessions = sessions
+        self._pages = pages
+        self._refused = refused
+
+    def inside(self, handler: Handler) -> Plain:
+        """Show a page to who is signed in; send others to the login page and back."""
+
+        async def serve(request: Request) -> Response:
+            visit = await self._sessions.visit(request)
+            if visit is not None:
+                return await handler(request, visit)
+            if _came_by_link(request):
+                # A strict cookie is not sent along with a link from elsewhere; a reload by our own page is.
+                return self._pages.answer("bounce.html", url=_here(request))
+            return RedirectResponse(f"/login?next={quote(_here(request), safe='')}", 303)
+
+        return serve
+
+    def posted(self, handler: Handler) -> Plain:
+        """Take a form from who is signed in, if our own page of this session sent it."""
+
+        async def serve(request: Request) -> Response:
+            visit = await self._sessions.visit(request)
+            if visit is None:
+                return self.problem(403, "You are not signed in (any more). Nothing was done.")
+            try:
+                form = await read_form(request)
+            except BadForm as error:
+                return self.problem(error.status, f"Nothing was done: {error}.")
+            if not has_origin(request.headers) or not is_own_form(visit, form.get("csrf", "")):
+                return self.problem(403, "Nothing was done: the form did not come from this page.")
+            request.state.form = form
+            return await handler(request, visit)
+
+        return serve
+
+    async def login(self, request: Request) -> Response:
+        """Show the login page, or sign in."""
+        target = safe_path(request.query_params.get("next", "/"))
+        if request.method in ("GET", "HEAD"):
+            return self._login_page(target)
+        try:
+            form = await read_form(request)
+        except BadForm as error:
+            return self._login_page(target, error.status, str(error))
+        if not has_origin(request.headers):
+            return self._login_page(target, 403, "The form did not come from this page.")
+        response = RedirectResponse(target, 303)
+        try:
+            account = await self._sessions.sign_in(request, form.get("token", ""), response)
+        except TooManyAttempts as error:
+            text = f"Too many wrong tokens. Try again in {error.retry_after_s} s."
+            page = self._login_page(target, 429, text)
+            page.headers["retry-after"] = str(error.retry_after_s)
+            return page
+        if account is None:
+            return self._login_page(target, 403, "This token is not known, or was revoked.")
+        if not account.key:
+            return self._login_page(target, 403, self._refused)
+        return response
+
+    async def logout(self, request: Request, visit: Visit) -> Response:
+        """Sign out."""
+        response = RedirectResponse("/login", 303)
+        await self._sessions.sign_out(request, response)
+        return response
+
+    def problem(self, status: int, text: str, visit: Visit | None = None) -> HTMLResponse:
+        """Say what went wrong as a page."""
+        return self._pages.answer("problem.html", status, text=text, visit=visit)
+
+    def _login_page(self, target: str, status: int = 200, problem: str = "") -> HTMLResponse:
+        return self._pages.answer("login.html", status, next=target, problem=problem, visit=None)
+
+
+def safe_path(target: str) -> str:
+    """Give a path of our own site, "/" for anything that may lead elsewhere."""
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_own and "\\" not in target else "/"
+
+
+def _here(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _came_by_link(request: Request) -> bool:
+    return (
+        request.headers.get("sec-fetch-site") == "cross-site"
+        and request.headers.get("sec-fetch-mode") == "navigate"
+    )

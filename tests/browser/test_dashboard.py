@@ -1,0 +1,121 @@
+"""The dashboard in a real Chromium: looked at, pressed, attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.chromium import Page
+from tests.serve.conftest import Api
+from tests.serve.test_board import HOSTILE, PAGES, remember
+from whet.practice.ask import Call
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with PracticeServer() as model:
+        made = Api(tmp_path_factory.mktemp("board"), model, mode="ask", web=True)
+        yield made
+        made.close()
+
+
+def enter(page: Page, board: Api, path: str = "/") -> None:
+    """Sign in as a person does."""
+    page.open(board.url + path)
+    page.click("#token")
+    page.type(board.token)
+    with page.loading():
+        page.key("Enter")
+
+
+def converse(board: Api, text: str, *replies: Reply) -> str:
+    """Have a session with one turn; gives its id."""
+    board.say(*replies)
+    with board.http() as http:
+        body = {"model": "whet", "messages": [{"role": "user", "content": text}]}
+        return str(http.post("/v1/chat/completions", json=body).headers["x-whet-session"])
+
+
+def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
+    (board.workspace / "evil.txt").write_text(HOSTILE)
+    session_id = converse(
+        board,
+        f"{HOSTILE} quokkas",
+        Reply(HOSTILE, tool_calls=(Call("read_file", '{"path":"evil.txt"}', HOSTILE[:40]),)),
+        Reply(HOSTILE, reasoning=HOSTILE),
+    )
+    row = remember(board, f"Quokkas say {HOSTILE[:45]}.")
+    enter(page, board)
+    replayed = f"/sessions/{session_id}?at=3"
+    for path in (*PAGES, f"/sessions/{session_id}", replayed, "/sessions?q=quokkas", f"/learning/{row.id}"):
+        page.open(board.url + path)
+        page.eval("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+        assert page.eval("window.owned") is None
+        assert (
+            page.eval("document.querySelectorAll('main script, main img, a[href^=javascript]').length") == 0
+        )
+    assert [problem for problem in page.problems() if "Content Security" in problem] == []
+    page.open(f"{board.url}/sessions/{session_id}")
+    assert "<script>window.owned=1</script>" in page.text() and "<U+202E>" in page.text()
+
+
+def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None:
+    long = "a-name-without-any-space-" * 12
+    session_id = converse(
+        board, long, Reply(tool_calls=(Call("terminal", '{"command":"true"}', "c1"),)), Reply(long)
+    )
+    enter(page, board)
+    talk = f"/sessions/{session_id}"
+    for is_dark, paths in ((False, (*PAGES, talk)), (True, ("/", f"{talk}?at=2"))):
+        page.shape(390, 844, is_phone=True, is_dark=is_dark)
+        for path in paths:
+            page.open(board.url + path)
+            assert page.eval("document.documentElement.scrollWidth <= innerWidth"), (path, is_dark)
+    assert page.problems() == []
+
+
+def test_a_change_is_undone_with_a_press(page: Page, board: Api) -> None:
+    row = remember(board, "The staging server is called heron.")
+    enter(page, board, f"/learning/{row.id}")
+    assert "The staging server is called heron." in page.text()
+    with page.loading():
+        page.click("form[action$='/undo'] button")
+    assert board.call(board.app.learning.desk.change(row.id)).state == "undone"
+    assert "Takes back change" in page.text()
+
+
+def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: Api) -> None:
+    enter(page, board)
+    page.until("!document.querySelector('#live').hidden")
+    board.say(Reply(tool_calls=(Call("terminal", '{"command":"echo z > z.txt"}', "c1"),)), Reply("Made."))
+    with board.http() as http:
+        session_id = http.post("/api/sessions", json={"title": "from a program"}).json()["id"]
+        http.post(f"/api/sessions/{session_id}/turns", json={"text": "make it"})
+        page.until("document.querySelector('.question')")
+        assert "echo z > z.txt" in page.text() and page.eval("document.title").startswith("(1)")
+        with page.loading():
+            page.click(".question button[value='once']")
+        page.until("!document.querySelector('.question')")
+        with http.stream("GET", f"/api/sessions/{session_id}/events?after=0-0") as answer:
+            assert any('"type":"turn_end"' in line for line in answer.iter_lines())
+    assert (board.workspace / "z.txt").exists()
+
+
+def test_a_session_is_played_back_with_keys_and_with_play(page: Page, board: Api) -> None:
+    session_id = converse(
+        board, "two steps", Reply(tool_calls=(Call("terminal", '{"command":"true"}', "c1"),)), Reply("End.")
+    )
+    enter(page, board, f"/sessions/{session_id}?at=1")
+    assert page.eval("document.querySelectorAll('.said').length") == 1
+    page.key("j")
+    page.until("document.querySelectorAll('.said').length === 2")
+    page.key("k")
+    page.until("document.querySelectorAll('.said').length === 1")
+    page.click("#play")
+    page.until("document.querySelectorAll('.said').length === 4 && !document.querySelector('#next')")
+    assert page.eval("location.search") == "?at=4"

@@ -1,0 +1,117 @@
+"""Answers on the wire: whole ones in one piece, streamed ones as they come, broken ones as 500."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import uvicorn
+
+from tests.confirm.running import request
+from whet.confirm.http.protocol import LimitedProtocol
+from whet.confirm.hub import Line
+
+LENGTH = (b"content-length", b"2")
+
+
+def serve(app: Any, play: Any) -> Any:
+    """Run an ASGI application on our protocol while `play(port)` talks to it."""
+
+    async def go() -> Any:
+        config = uvicorn.Config(
+            app, port=0, http=LimitedProtocol, lifespan="off", log_config=None, ws="none", server_header=False
+        )
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server._serve())
+        while not server.started:
+            await asyncio.sleep(0.005)
+        try:
+            return await asyncio.wait_for(play(server.servers[0].sockets[0].getsockname()[1]), 20)
+        finally:
+            server.should_exit = True
+            await task
+
+    return asyncio.run(go())
+
+
+async def call(port: int, raw: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(raw)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def start(send: Any, *headers: tuple[bytes, bytes], status: int = 200) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [*headers]})
+
+
+async def body(send: Any, data: bytes, more: bool = False) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def answers(app: Any, *paths: str, method: str = "GET") -> list[bytes]:
+    async def play(port: int) -> list[bytes]:
+        return [await call(port, request(port, method, path)) for path in paths]
+
+    return serve(app, play)
+
+
+def test_broken_answers_are_500_and_never_half_an_answer(caplog):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/dies":
+            await start(send, LENGTH)
+            raise ValueError("between head and body")
+        if scope["path"] == "/header":
+            await start(send, LENGTH, (b"x", b"a\r\nset-cookie: b"))
+        elif scope["path"] == "/short":
+            await start(send, (b"content-length", b"3"))
+        await body(send, b"ok")
+
+    caplog.set_level(logging.CRITICAL, "uvicorn.error")
+    for answer in answers(app, "/dies", "/header", "/short", "/nohead"):
+        assert answer.startswith(b"HTTP/1.1 500 ") and answer.endswith(b"Internal Server Error")
+        assert answer.count(b"HTTP/1.1") == 1 and b"set-cookie" not in answer
+
+
+def test_whole_answers_keep_or_close_the_connection_as_they_should():
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        closes = [(b"connection", b"close")] if scope["path"] == "/close" else []
+        await start(send, LENGTH, *closes)
+        await body(send, b"ok")
+
+    async def play(port: int) -> tuple[bytes, bytes]:
+        kept = f"GET /a HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        return await call(port, kept * 2 + kept.replace(b"/a", b"/close")), await call(
+            port, request(port, "HEAD", "/a")
+        )
+
+    three, head = serve(app, play)
+    assert three.count(b"HTTP/1.1 200 ") == 3 and three.count(b"\r\n\r\nok") == 3
+    assert three.count(b"connection: close") == 1
+    assert b"content-length: 2" in head and head.endswith(b"\r\n\r\n")
+
+
+def test_a_streamed_answers_head_does_not_wait_and_a_cut_line_is_heard():
+    lines: list[Line] = []
+    cut = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        line: Line = scope["extensions"]["whet.line"]
+        line.listen(cut.set)
+        lines.append(line)
+        await start(send, (b"content-type", b"text/event-stream"))
+        await cut.wait()
+        line.forget(cut.set)
+
+    async def play(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(port, "GET", "/"))
+        head = await reader.readuntil(b"\r\n\r\n")  # before any of the body
+        assert not lines[0].is_cut
+        writer.close()
+        await cut.wait()
+        return head
+
+    assert b"text/event-stream" in serve(app, play) and lines[0].is_cut

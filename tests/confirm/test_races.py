@@ -1,0 +1,110 @@
+"""Approvals, denials, cancels and the sweeper on one request at its deadline: one of them ends it, once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.confirm.running import Hands
+from whet.confirm import decide
+from whet.confirm.decide import Ballot
+from whet.confirm.open import Places, open_service
+from whet.confirm.records import Outcome, Principal, Request
+from whet.confirm.service import Limits, Service
+from whet.confirm.submit import Submission
+
+AGENT = Principal("agent", "submit")
+PEOPLE = [Principal(name, "approve") for name in ("ann", "bob", "carl")]
+AT_ONCE = 50
+
+
+async def race(service: Service, hands: Hands, dice: random.Random) -> Counter[str]:
+    """Let everybody at a few requests while their time runs out; gives how they ended."""
+    requests: list[Request] = []
+    for number in range(AT_ONCE):
+        made = await service.submit(AGENT, Submission(f"act{number}", "d", timeout_s=30))
+        assert made.request is not None
+        requests.append(made.request)
+    deadline_s = requests[0].expires_at
+    hands.pass_by(deadline_s - service.timeline.now_s() - 0.003)
+    outcomes: dict[str, list[Outcome]] = {one.id: [] for one in requests}
+
+    async def act(request: Request, who: Principal, verdict: Any) -> None:
+        for _ in range(dice.randrange(12)):
+            await asyncio.sleep(0)
+        hands.pass_by(0.001 * (dice.random() < 0.04))
+        if verdict == "cancel":
+            outcomes[request.id].append(await service.cancel(request.id, AGENT))
+        else:
+            outcomes[request.id].append(await service.decide(Ballot(request.id, verdict), who))
+
+    async def sweep() -> None:
+        for _ in range(10):
+            await service.change(lambda tx: decide.expire(tx, 10))
+
+    acts = [
+        act(request, who, dice.choice(["approve", "deny", "approve", "deny", "cancel"]))
+        for request in requests
+        for who in PEOPLE
+    ]
+    dice.shuffle(acts)
+    await asyncio.gather(*acts[: len(acts) // 2], sweep(), *acts[len(acts) // 2 :])
+    hands.pass_by(1)
+    while await service.change(lambda tx: decide.expire(tx, 100)):
+        pass
+    return Counter(ended(service, one, outcomes[one.id], deadline_s) for one in requests)
+
+
+def ended(service: Service, request: Request, outcomes: list[Outcome], deadline_s: float) -> str:
+    """Check one request: who was told that they ended it, the record, and the log agree."""
+    record = service.get(request.id)
+    assert record is not None and record.resolved_at is not None
+    winners = [outcome for outcome in outcomes if outcome.kind == "decided"]
+    ends = [
+        event
+        for event in service.history(request_id=request.id)
+        if event.kind in ("decided", "expired", "cancelled")
+    ]
+    assert len(ends) == 1 and len(winners) == (record.status != "expired")
+    if winners:
+        assert winners[0].request is not None
+        assert (winners[0].request.status, winners[0].request.resolved_at) == (
+            record.status,
+            record.resolved_at,
+        )
+        assert record.resolved_at < deadline_s
+    return record.status
+
+
+def run(folder: Path, rounds: int, seed: int) -> None:
+    service = open_service(
+        Places(folder / "c.db", folder / "confirm"), policy=None, limits=Limits(10**9, 10**9)
+    )
+    hands = Hands()
+    service.timeline = hands.timeline(service.timeline.now_s() + 1)
+    found: Counter[str] = Counter()
+
+    async def go() -> None:
+        dice = random.Random(seed)
+        for _ in range(rounds):
+            found.update(await race(service, hands, dice))
+
+    asyncio.run(go())
+    service.database.close()
+    assert found.total() == rounds * AT_ONCE
+    assert set(found) == {"approved", "denied", "cancelled", "expired"}, found
+    print(dict(found))
+
+
+def test_at_the_deadline_one_of_them_ends_it(tmp_path):
+    run(tmp_path, 4, 1)
+
+
+@pytest.mark.soak
+def test_ten_thousand_races_at_the_deadline(tmp_path):
+    run(tmp_path, 200, 2)

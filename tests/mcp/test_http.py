@@ -1,0 +1,192 @@
+"""Servers over streamable HTTP: the official SDK's own, and ones that do everything wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.mcp.rig import bench, until
+from tests.mcp.sdk_server import make
+from tests.mcp.serving import Answer, Handler, Request, as_json, raw, result, sdk_over_http, usual
+from whet.config.schema import McpServer
+
+EVENTS = {"content-type": "text/event-stream"}
+
+
+def event(request: Request, text: str, event_id: str = "") -> bytes:
+    """Give the event that holds the answer to a call."""
+    value = {"content": [{"type": "text", "text": text}]}
+    message = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": value})
+    return (f"id: {event_id}\n" if event_id else "").encode() + f"data: {message}\n\n".encode()
+
+
+@pytest.mark.parametrize("more", [{}, {"json_response": True}, {"stateless_http": True}])
+def test_the_sdks_server_is_used(home: Path, more: dict[str, bool]) -> None:
+    async def test(url: str) -> None:
+        async with bench(home, {"web": McpServer(url=url)}) as b:
+            assert len(b.servers.tools()) == 6 and b.servers.tools()[0].effects == {"network"}
+            assert (await b.call("mcp__web__add", a=2, b=40)).text.endswith("\n42")
+            assert (await b.call("mcp__web__slow", steps=3)).text.endswith("done")
+            assert (await b.call("mcp__web__fail", reason="x")).error_kind == "failed"
+            both = [b.call("mcp__web__add", a=n, b=n) for n in range(5)]
+            assert [out.text.rpartition("\n")[2] for out in await asyncio.gather(*both)] == list("02468")
+
+    with sdk_over_http(make, **more) as url:
+        asyncio.run(test(url))
+
+
+def use(home: Path, handler: Handler, **more: object) -> tuple[str, list[Request], list[str]]:
+    """Call echo once at a raw server: what came back, what was sent, what was told."""
+
+    async def work() -> tuple[str, list[Request], list[str]]:
+        async with (
+            raw(handler) as (url, requests),
+            bench(home, {"web": McpServer(url=url, **more)}) as b,  # type: ignore[arg-type]
+        ):
+            out = await b.call("mcp__web__echo", text="hi")
+            return out.text, list(requests), list(b.told)
+
+    return asyncio.run(work())
+
+
+def calling(answer: Callable[[Request], Answer]) -> Handler:
+    """Do what any server does, but answer calls of tools like this."""
+
+    def handler(request: Request) -> Answer:
+        is_call = isinstance(request.message, dict) and request.message.get("method") == "tools/call"
+        return answer(request) if is_call or request.method == "GET" else usual(request)
+
+    return handler
+
+
+def test_headers_name_the_session_and_the_version(home: Path) -> None:
+    text, requests, _ = use(home, usual, headers={"X-Key": "abc"})
+    assert text.endswith("you said: hi")
+    first, *others = [one.headers for one in requests]
+    assert "mcp-session-id" not in first and "mcp-protocol-version" not in first
+    assert {one["mcp-session-id"] for one in others} == {"s-1"}
+    assert {one["mcp-protocol-version"] for one in others} == {"2025-11-25"}
+    assert {one.headers["x-key"] for one in requests} == {"abc"}
+    assert first["accept"] == "application/json, text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda r: as_json({}, 401), "wants a login. whet mcp login web"),
+        (lambda r: as_json({"error": {"message": "not yours"}}, 403), "HTTP 403: not yours"),
+        (lambda r: as_json("gone fishing", 503), "answered HTTP 503"),
+        (lambda r: (500, {"content-type": "text/html"}, [b"<html>oops"]), "answered HTTP 500"),
+        (
+            lambda r: (200, {"content-type": "text/html"}, [b"<html>hi"]),
+            "answered with HTML, which is no MCP",
+        ),
+        (
+            lambda r: (302, {"location": "https://evil.example/mcp"}, []),
+            "sends on to https://evil.example/mcp",
+        ),
+        (lambda r: (200, {"content-type": "application/json"}, [b"{nope"]), "what is no JSON: '{nope'"),
+        (lambda r: (200, {"content-type": "application/json"}, [b"CUT"]), "broke"),
+        (lambda r: as_json({"jsonrpc": "2.0", "id": 999, "result": {}}), "without a result"),
+        (lambda r: as_json([]), "without a result"),
+        (lambda r: result(r, ["list"]), "answered with list, no object"),
+        (lambda r: (200, EVENTS, [b": hello\n\n", b"CUT"]), "without a result"),
+        (lambda r: (200, EVENTS, [b"data: {broken\n\n"]), "what is no JSON"),
+        (lambda r: (200, EVENTS, []), "without a result. whether it did what was asked is unknown"),
+    ],
+)
+def test_a_bad_answer_is_told_as_what_it_is(
+    home: Path, answer: Callable[[Request], Answer], said: str
+) -> None:
+    assert said in use(home, calling(answer))[0]
+
+
+def test_an_answer_of_a_hundred_megabytes_is_not_read(home: Path) -> None:
+    kinds = {"content-type": "application/json"}
+    for headers in (kinds, EVENTS):
+        chunks = [b"data: {" if headers is EVENTS else b'{"x": "', *[b"x" * 1_000_000] * 100]
+        assert "more than 16,777,216 bytes" in use(home, calling(lambda r: (200, headers, chunks)))[0]  # noqa: B023
+
+
+def test_notices_and_garbage_before_the_answer_are_skipped(home: Path) -> None:
+    progress = b'event: message\ndata: {"jsonrpc": "2.0", "method": "notifications/progress"}\n\n'
+
+    def answer(request: Request) -> Answer:
+        return (
+            200,
+            EVENTS,
+            [progress[:20], progress[20:], b"data:\n\n", event(request, "fine"), b"data: {broken\n\n"],
+        )
+
+    assert use(home, calling(answer))[0].endswith("fine")
+
+
+def test_a_cut_stream_is_taken_up_again(home: Path) -> None:
+    calls: list[Request] = []
+
+    def answer(request: Request) -> Answer:
+        if request.method == "GET":
+            assert request.headers["last-event-id"] == "e-7"
+            return 200, EVENTS, [event(calls[0], "later")]
+        calls.append(request)
+        return 200, EVENTS, [b"id: e-7\ndata:\n\n", b"CUT"]
+
+    text, requests, _ = use(home, calling(answer))
+    assert text.endswith("later") and len(calls) == 1
+    assert [one.method for one in requests].count("GET") == 1
+
+
+def test_a_lost_session_is_begun_again_once(home: Path) -> None:
+    lost: list[Request] = []
+
+    def answer(request: Request) -> Answer:
+        if not lost:
+            lost.append(request)
+            return as_json({}, 404)
+        return usual(request)
+
+    text, requests, _ = use(home, calling(answer))
+    assert text.endswith("you said: hi")
+    assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
+
+
+def test_a_silent_server_times_out(home: Path) -> None:
+    async def silent(request: Request) -> Answer:
+        if isinstance(request.message, dict) and request.message.get("method") == "tools/call":
+            await asyncio.sleep(30)
+        return usual(request)
+
+    assert "did not answer within 0.2 s" in use(home, silent, timeout_s=0.2)[0]
+
+
+def test_a_server_that_is_not_there_is_told(home: Path) -> None:
+    async def test() -> None:
+        async with raw(usual) as (url, _):
+            pass
+        async with bench(home, {"web": McpServer(url=url)}) as b:
+            assert "can't be reached at 127.0.0.1:" in b.told[0]
+        async with bench(home, {"web": McpServer(url="no url")}) as b:
+            assert "has the url 'no url', which is none" in b.told[0]
+
+    asyncio.run(test())
+
+
+def test_a_cancelled_call_is_called_off(home: Path) -> None:
+    async def slow(request: Request) -> Answer:
+        if isinstance(request.message, dict) and request.message.get("method") == "tools/call":
+            await asyncio.sleep(30)
+        return usual(request)
+
+    async def test() -> None:
+        async with raw(slow) as (url, requests), bench(home, {"web": McpServer(url=url)}) as b:
+            running = asyncio.create_task(b.call("mcp__web__echo", text="hi"))
+            await until(lambda: any(one.message.get("method") == "tools/call" for one in requests))
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await until(lambda: requests[-1].message.get("method") == "notifications/cancelled")
+
+    asyncio.run(test())
