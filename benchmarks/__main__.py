@@ -13,6 +13,7 @@ from benchmarks import (
     confirm,
     context,
     context_host,
+    gateway,
     growth,
     learning,
     learning_gate,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "moving": moving.run,
     "api": api.run,
     "mcp": mcp.run,
+    "gateway": gateway.run,
 }
 
 
