@@ -6,8 +6,11 @@ Everything runs on the real host, store and lanes. The fuzz takes its transcript
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ from whet.store.transcript import SessionLog
 
 WINDOW = 128_000
 COMMAND = "python -m benchmarks context-host"
+_CHUNK = 50
 FAILURES: dict[str, str | Exception] = {
     "timeout": TimeoutError("no answer in 90 s"),
     "401": AuthRejected("bad key"),
@@ -132,14 +136,32 @@ def session(messages: int) -> EngineResult:
         return asyncio.run(replay(Replay(settings, {}, Home(Path(folder))), "compressor", story))
 
 
+def fuzzed(count: int) -> int:
+    """Run that many transcripts through every engine, on all cores; gives how many requests were judged."""
+    begins = range(7_000_000, 7_000_000 + count, _CHUNK)
+    ends = [min(begin + _CHUNK, 7_000_000 + count) for begin in begins]
+    done = requests = 0
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        for begin, end, found in zip(begins, ends, pool.map(chunk, begins, ends), strict=True):
+            done, requests = done + end - begin, requests + found
+            if done % 1_000 < _CHUNK:
+                print(f"  {done:,} of {count:,} transcripts", file=sys.stderr, flush=True)
+    return requests
+
+
+def chunk(begin: int, end: int) -> int:
+    """Run some of the transcripts in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(judged(Path(folder), range(begin, end)))
+
+
 def run(runs: int, full: bool) -> list[Row]:
     """Cache, losses, stops, cost and the fuzz; `full` runs all 10,000 transcripts."""
     found = session(2_400)
     gone, tried = lost(), ineffective()
     spent = sorted(asyncio.run(cpu_ms_at(1_000, 300)) for _ in range(max(runs, 3)))
     count = 10_000 if full else 300
-    with tempfile.TemporaryDirectory() as folder:
-        requests = asyncio.run(judged(Path(folder), range(7_000_000, 7_000_000 + count)))
+    requests = fuzzed(count)
     return [
         Row(
             "context-cache",

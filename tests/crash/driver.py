@@ -7,8 +7,10 @@ kills itself there, then one that opens the session again and goes on; it prints
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -114,11 +116,17 @@ def in_child(work: Callable[[], dict[str, Any]], report: Path) -> bool:
 
 
 def main(root: Path, base_url: str) -> None:
+    template = root / "template.db"
+    Database.open(template, SystemClock()).close()
+    # A child's collector would copy every page of what all of them share.
+    gc.collect()
+    gc.freeze()
     for when in WHEN:
         at = 1
         while True:
             folder = root / f"{when}-{at}"
             folder.mkdir()
+            shutil.copy(template, folder / "state.db")
             report = folder / "report"
             lived = in_child(lambda f=folder, n=at, w=when: asyncio.run(turn(f, base_url, "", n, w)), report)
             session_id = (folder / "session").read_text()

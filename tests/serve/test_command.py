@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,8 +16,15 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.support import within
+from whet.cli.group import run
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
+from whet.serve import tokens
+from whet.store.database import Database
 
 WAIT_S = 30.0
 
@@ -36,19 +44,21 @@ class Process:
         )
         assert self.process.stdout is not None
         self.lines: list[str] = []
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if line.startswith("working in"):
-                break
-        else:
-            raise RuntimeError("".join(self.lines))
+        try:
+            while not self.lines or not self.lines[-1].startswith("working in"):
+                self.lines.append(within(self.process.stdout.readline, f"the server; it said {self.lines}"))
+                if not self.lines[-1]:
+                    raise RuntimeError("".join(self.lines))
+        except (TimeoutError, RuntimeError):
+            self.process.kill()
+            raise
         self.url = self.lines[0].split()[3].removesuffix("/v1")
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(WAIT_S)
         assert self.process.stdout is not None
-        self.lines += self.process.stdout.readlines()
+        self.lines += within(self.process.stdout.readlines, "the end of its words")
         self.process.stdout.close()
         return code
 
@@ -59,36 +69,30 @@ def model() -> Iterator[PracticeServer]:
         yield server
 
 
-def whet(home: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "whet", *arguments],
-        env={**os.environ, "WHET_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def whet(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command of the same home, in this process."""
+    assert run(list(arguments)) == 0
+    return capsys.readouterr().out
 
 
 def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
-    tmp_path: Path, model: PracticeServer
+    tmp_path: Path, home: Path, model: PracticeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home, workspace = tmp_path / "home", tmp_path / "work"
+    workspace = tmp_path / "work"
     workspace.mkdir()
     running = Process(home, workspace, model)
     path = home / "serve" / "owner.token"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     owner = {"authorization": f"Bearer {path.read_text().strip()}"}
-    secret = whet(home, "serve", "token", "create", "laptop").strip()
-    listed = json.loads(whet(home, "serve", "token", "list", "--json"))["tokens"]
+    secret = whet(capsys, "serve", "token", "create", "laptop").strip()
+    listed = json.loads(whet(capsys, "serve", "token", "list", "--json"))["tokens"]
     assert [(row["name"], row["role"]) for row in listed] == [("owner", "owner"), ("laptop", "chat")]
     assert secret not in (home / "state.db").read_bytes().decode("latin-1")
     laptop = {"authorization": f"Bearer {secret}"}
     got: list[httpx2.Response] = []
     with httpx2.Client(base_url=running.url, trust_env=False, timeout=WAIT_S) as http:
         assert http.get("/v1/models", headers=laptop).status_code == 200
-        whet(home, "serve", "token", "revoke", "laptop")
+        whet(capsys, "serve", "token", "revoke", "laptop")
         assert http.get("/v1/models", headers=laptop).status_code == 401
 
         def ask() -> None:
@@ -112,34 +116,58 @@ def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
     assert running.process.wait(WAIT_S) == 0
     running.stop()
     assert got[0].json()["choices"][0]["message"]["content"] == "Done at last."
-    shown = json.loads(whet(home, "sessions", "list", "--json"))["sessions"]
+    shown = json.loads(whet(capsys, "sessions", "list", "--json"))["sessions"]
     assert [(row["title"], row["turns"]) for row in shown] == [("work", 1)]
-    again = Process(home, workspace, model)
-    assert again.stop() == 0
-    assert not any("first token" in line for line in again.lines)
+    database = Database.open(home / "state.db", SystemClock())
+    try:
+        assert tokens.make_first(database, Home(home), SystemClock()) is None  # there was one
+    finally:
+        database.close()
 
 
-def test_a_taken_port_and_a_wrong_address_are_told_in_a_line(tmp_path: Path, model: PracticeServer) -> None:
+def test_nothing_is_lost_when_it_is_killed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "work"
+    workspace.mkdir()
+    call = Call("terminal", json.dumps({"command": "echo once >> log.txt"}), "c1")
+    script = [Reply(tool_calls=(call,)), Reply("lost", fault=Fault(stall_after=-1)), Reply("Both seen.")]
+    with PracticeServer(script=script) as model:
+        first = Process(home, workspace, model, "--approvals", "auto")
+        owner = {"authorization": f"Bearer {(home / 'serve' / 'owner.token').read_text().strip()}"}
+
+        def body(text: str) -> dict[str, object]:
+            return {"model": "whet", "user": "thread", "messages": [{"role": "user", "content": text}]}
+
+        def ask() -> None:
+            with contextlib.suppress(httpx2.TransportError):
+                httpx2.post(
+                    f"{first.url}/v1/chat/completions", json=body("one"), headers=owner, timeout=WAIT_S
+                )
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        model.wait_for_stall()
+        first.process.kill()
+        asking.join(WAIT_S)
+        first.stop()
+        again = Process(home, workspace, model, "--approvals", "auto")
+        answer = httpx2.post(
+            f"{again.url}/v1/chat/completions", json=body("two"), headers=owner, timeout=WAIT_S
+        ).json()
+        again.stop()
+        assert answer["choices"][0]["message"]["content"] == "Both seen."
+        roles = [one["role"] for one in model.requests[-1].parsed["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert (workspace / "log.txt").read_text() == "once\n"
+
+
+def test_a_taken_port_is_told_in_a_line(tmp_path: Path, model: PracticeServer) -> None:
     port = model.base_url.rpartition(":")[2].removesuffix("/v1")
-    for options, problem in (
-        (("--port", port), f"port {port} on 127.0.0.1 is taken"),
-        (("--port", "0", "--public-url", "ftp://x"), "public URL 'ftp://x' is not usable"),
-    ):
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "whet",
-                "serve",
-                *options,
-                "--provider",
-                "practice",
-                "--base-url",
-                model.base_url,
-            ],
-            env={**os.environ, "WHET_HOME": str(tmp_path / "home")},
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-        )
-        assert done.returncode == 1 and done.stderr.startswith(f"error: {problem}"), done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "whet", "serve", "--port", port, "--provider", "practice"],
+        env={**os.environ, "WHET_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: port {port} on 127.0.0.1 is taken\nhint: "), done.stderr

@@ -12,6 +12,8 @@ import jsonschema
 import pytest
 
 from tests.serve.conftest import Api
+from whet.contract.origin import Origin
+from whet.memory.requests import MemoryRequest
 from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply
 from whet.store import api as rows
@@ -154,6 +156,20 @@ def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx
         assert {mine, own} <= listed
         api.revoke("phone")
         assert phone.get("/api/sessions").status_code in (401, 429)  # another test's wrong tokens count too
+
+
+def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:
+    desk = api.app.learning.desk
+    told = api.call(desk.memory(MemoryRequest("add", "user", "The owner is called Ottilie."), Origin("user")))
+    assert told.ok
+    seen: dict[str, str] = {}
+    for role in ("chat", "guest"):
+        api.say(Reply("Hello."))
+        body = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
+        with api.http(api.new_token(f"of-{role}", role)) as http:  # type: ignore[arg-type]
+            assert http.post("/v1/chat/completions", json=body).status_code == 200
+        seen[role] = api.model.requests[-1].parsed["messages"][0]["content"]
+    assert "Ottilie" in seen["chat"] and "Ottilie" not in seen["guest"]
 
 
 def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:

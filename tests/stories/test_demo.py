@@ -98,6 +98,7 @@ def test_every_check_of_the_story_holds_and_nothing_is_left(place: Path) -> None
     assert files_below(place) == ["cwd", "home", "tmp"]
 
 
+@pytest.mark.soak
 def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
     done = subprocess.run(
         [*_DEMO, "--speed", "fast", "--keep"],
@@ -146,7 +147,14 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.soak),
+        signal.SIGTERM,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.soak),
+    ],
+)
 def test_a_signal_ends_the_demo_its_children_and_its_folder(place: Path, number: int) -> None:
     with Tty(["demo", "--speed", "fast"], place / "cwd", environ=environment(place)) as terminal:
         terminal.wait_for("book/chapter_03.md")

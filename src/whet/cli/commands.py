@@ -172,7 +172,7 @@ async def _usage(chat: ChatControl, rest: str) -> None:
 async def _context(chat: ChatControl, rest: str) -> None:
     session_id = chat.session.id
     sums = await chat.app.database.read(lambda db: compactions.of_session(db, session_id))
-    for line in report(await chat.session.context.status(), sums, chat.session.usage):
+    for line in report(await chat.session.context.status(), sums, chat.session.usage, chat.width()):
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
 

@@ -16,6 +16,7 @@ from whet import log
 from whet.app.slash import Command
 from whet.cli.commands import builtin_commands
 from whet.cli.output import Column, emit_json, table
+from whet.cli.serve import served_beside
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.load import load
@@ -47,8 +48,10 @@ def gateway() -> None:
 
 @gateway.command()
 @click.option("--workspace", type=click.Path(path_type=Path, file_okay=False), help="The owner's folder.")
+@click.option("--web", is_flag=True, help="The dashboard and the API too, as `whet serve --web` has them.")
+@click.option("--web-port", default=6090, show_default=True, help="Their port; 0 takes any.")
 @click.pass_obj
-def run(home: Home, workspace: Path | None) -> None:
+def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
     """Serve until stopped. Ctrl-C or SIGTERM let turns end; what is left goes on at the next start."""
     text = read_gateway(home.gateway)
     settings = load(home, {}, environ=os.environ).settings
@@ -58,7 +61,12 @@ def run(home: Home, workspace: Path | None) -> None:
     folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
     setup = Setup(home, settings, secrets, text, seats, folder.expanduser().absolute())
     shared: list[Command[Any]] = list(builtin_commands())
-    code = asyncio.run(serve(setup, Commander(shared), lambda line: click.echo(printable(line))))
+
+    def say(line: str) -> None:
+        click.echo(printable(line))
+
+    beside = served_beside(home, web_port, say) if web else None
+    code = asyncio.run(serve(setup, Commander(shared), say, beside))
     click.get_current_context().exit(code)
 
 

@@ -5,6 +5,7 @@ It does not know how a turn is shown.
 
 from __future__ import annotations
 
+import gc
 import os
 import pkgutil
 import sys
@@ -57,7 +58,10 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
     log.start(options.home.logs)  # or a plugin's stack would go to the terminal
-    return await App.start(options.home, settings, secrets, person, workspace)
+    app = await App.start(options.home, settings, secrets, person, workspace)
+    gc.freeze()  # what the imports and the start have made stays to the end, and need not be looked through
+    gc.set_threshold(50_000, 20, 50)
+    return app
 
 
 def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Settings:

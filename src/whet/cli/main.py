@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "undo": ("whet.cli.undo:undo", "Take a learned change back; an undo can be undone too."),
     "forget": ("whet.cli.undo:forget", "Take back all that was learned from a session."),
     "review": ("whet.cli.review:review", "What reviews of finished turns did and cost; accept or reject."),
+    "acp": ("whet.cli.acp:acp", "Serve an editor (Agent Client Protocol)."),
     "cron": ("whet.cli.cron:cron", "Have the agent work at set times."),
     "worker": ("whet.cli.worker:worker", "Run reviews and schedules, in a process of its own."),
     "config": ("whet.cli.config:config", "Read and change settings; say where a value comes from."),
@@ -55,8 +56,8 @@ def main() -> NoReturn:
     if arguments in (["--version"], ["-V"], ["version"]):
         sys.stdout.write(f"whet {__version__}\n")
         sys.exit(0)
-    # Imports make ten thousand objects that stay; looking through them again and again is a tenth of a start.
-    gc.set_threshold(50_000, 20, 50)
+    # Imports make a hundred thousand objects that stay; looking through them is a tenth of a start.
+    gc.set_threshold(200_000, 20, 50)
     # A file name or a page may hold what the terminal's encoding lacks; that must not end a run.
     if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
         reconfigure(errors="backslashreplace")

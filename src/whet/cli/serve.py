@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 import click
@@ -23,6 +23,9 @@ from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
 from whet.store import api
 from whet.store.database import Database
+
+if TYPE_CHECKING:
+    from whet.app.hosted import Hosted
 
 T = TypeVar("T")
 _LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -82,10 +85,10 @@ def token() -> None:
 @click.argument("name")
 @click.option(
     "--role",
-    type=click.Choice(["chat", "owner"]),
+    type=click.Choice(["chat", "guest", "owner"]),
     default="chat",
     show_default=True,
-    help="chat converses in its own sessions; owner may do everything, approvals included.",
+    help="chat: its own sessions; guest: with a memory of its own too; owner: everything.",
 )
 @_as_json
 @click.pass_obj
@@ -192,6 +195,32 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         asyncio.run(go())
     except* WhetError as group:
         raise group.exceptions[0] from None
+
+
+def served_beside(
+    home: Home, port: int, say: Callable[[str], None]
+) -> Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]:
+    """Give what serves API and dashboard beside another interface of this process, on its conversations,
+    until the event is set. A port that can't be had is told and ends only this."""
+
+    async def work(hosted: Hosted, stop: asyncio.Event) -> None:
+        # As in `_serve`: only who wants it pays for the server's modules.
+        from whet.serve.run import Listening  # noqa: PLC0415
+        from whet.serve.run import serve as run  # noqa: PLC0415
+        from whet.serve.site import Pace  # noqa: PLC0415
+
+        made = tokens.make_first(hosted.app.database, home, hosted.app.clock)
+        if made is not None:
+            say(f"made a first token: {made}")
+        listening = Listening(port=port, has_web=True, is_shared=True)
+        try:
+            await run(
+                hosted, listening, Pace(), lambda at: say(f"dashboard: http://127.0.0.1:{at}"), stop=stop
+            )
+        except WhetError as error:
+            say(f"dashboard: off, {error.message}" + (f" ({error.hint})" if error.hint else ""))
+
+    return work
 
 
 def _ready(listening: Any, port: int, made: Path | None, workspace: Path) -> None:

@@ -285,7 +285,8 @@ class ScheduleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     catch_up_s: Annotated[float, msgspec.Meta(ge=0)] = 43_200.0
     """A missed time is made up once, if the latest of those missed is no longer ago. 0: never."""
     worker: Literal["auto", "off"] = "auto"
-    """auto: a chat that is open starts a worker for what is due; off: only `whet worker` runs schedules."""
+    """auto: a program that is open (chat, editor, gateway) starts a worker for what is due; off: only
+    `whet worker` runs schedules."""
 
 
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

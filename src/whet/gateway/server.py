@@ -10,9 +10,10 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
@@ -44,6 +45,7 @@ _KEEP_S = 14 * 86_400
 _PRUNE_EVERY_S = 3_600.0
 _SEND_S = 5.0
 Say = Callable[[str], None]
+Beside = Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class StoredMemo:
@@ -104,6 +106,7 @@ class Gateway:
         if self.parts.settings.reviews:
             self.app.reviews.listeners.append(self._reviewed)
         self.app.reviews.start()
+        self.app.schedules.start()
         await conversations.recover()
         chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._tidy())]
         listening = {asyncio.create_task(self._listen(seat.channel, intake)) for seat in self._seats}
@@ -187,9 +190,10 @@ class Setup(msgspec.Struct, frozen=True):
     workspace: Path
 
 
-async def serve(setup: Setup, commander: Commander, say: Say) -> int:
+async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | None = None) -> int:
     """Run a gateway in this process until it is told to stop; gives the exit code. Raises WhetError.
 
+    `beside` runs next to it, on the same conversations, until the event that it gets is set.
     Turns that do not end in time are left as a crash would leave them, and go on at the next start.
     """
     home, settings, seats = setup.home, setup.settings, setup.seats
@@ -202,16 +206,21 @@ async def serve(setup: Setup, commander: Commander, say: Say) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
+    was_told = False
     try:
         ended = await Gateway(app, hosted, seats, setup.text, say).run(commander, stop)
+        was_told = stop.is_set()
         if not ended:
             say("turns that still run go on at the next start")
             app.processes.close()
             app.database.close()
             os._exit(0)
     finally:
+        stop.set()
+        await asyncio.gather(*besides, return_exceptions=True)
         await hosted.aclose()
         await app.aclose()
         for lock in locks:
             lock.release()
-    return 0 if stop.is_set() else 1
+    return 0 if was_told else 1

@@ -32,6 +32,11 @@ class Caller(msgspec.Struct, frozen=True):
         """Whether everything is allowed: every session, approvals, the dashboard."""
         return self.role == "owner"
 
+    @property
+    def profile(self) -> str:
+        """Whose memory its sessions read and write: the owner's, or a guest's own."""
+        return f"api-{self.name}" if self.role == "guest" else ""
+
 
 class Door:
     """Lets requests in, or refuses them."""

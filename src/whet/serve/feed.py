@@ -1,7 +1,7 @@
 """What happens in sessions, kept for a while: events with numbers, so that a listener can go on where it was.
 
-An event's id is `<beginning of this process>-<number>`; one of an earlier process, or one that is no longer
-kept, gives a `gap` first, and the listener reads the messages instead. Nothing here is durable.
+An event's id is `<feed>-<number>`; one of an earlier process, or one that is no longer kept, gives a `gap`
+first, and the listener reads the messages instead. Nothing here is durable.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import msgspec
 
 from whet.contract.events import Event
 
-_KEPT_EVENTS, _KEPT_BYTES, _KEPT_FEEDS = 4_000, 4_000_000, 1_000
+_KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
+_ALL_FEEDS, _ALL_BYTES = 1_000, 64_000_000
 _ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
 _encode = msgspec.json.Encoder().encode
 
 
 class Feed:
-    """The newest events of one session."""
+    """The newest events of one session. `tell` hears of each one added."""
 
-    def __init__(self, epoch: str, tell: Callable[[Event], None]) -> None:
-        self._epoch = epoch
+    def __init__(self, name: str, tell: Callable[[Event], None]) -> None:
+        self._name = name
         self._tell = tell
         self._pieces: deque[bytes] = deque()
-        self._bytes = 0
+        self.size_bytes = 0
         self._next = 1
         self._news = asyncio.Event()
         self.listeners = 0
@@ -35,22 +36,22 @@ class Feed:
     @property
     def last_id(self) -> str:
         """The id of the newest event."""
-        return f"{self._epoch}-{self._next - 1}"
+        return f"{self._name}-{self._next - 1}"
 
     def add(self, event: Event) -> None:
         """Keep an event and wake who listens."""
         name = event.__struct_config__.tag
         piece = b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
-            self._epoch.encode(),
+            self._name.encode(),
             self._next,
             str(name).encode(),
             _encode(event),
         )
         self._next += 1
         self._pieces.append(piece)
-        self._bytes += len(piece)
-        while len(self._pieces) > _KEPT_EVENTS or (self._bytes > _KEPT_BYTES and len(self._pieces) > 1):
-            self._bytes -= len(self._pieces.popleft())
+        self.size_bytes += len(piece)
+        while len(self._pieces) > _KEPT_EVENTS or (self.size_bytes > _KEPT_BYTES and len(self._pieces) > 1):
+            self.size_bytes -= len(self._pieces.popleft())
         self.wake()
         self._tell(event)
 
@@ -65,7 +66,7 @@ class Feed:
             return self._next, False
         found = _ID.fullmatch(last_id)
         oldest = self._next - len(self._pieces)
-        if found is None or found[1] != self._epoch or int(found[2]) >= self._next:
+        if found is None or found[1] != self._name or int(found[2]) >= self._next:
             return oldest, True
         wanted = int(found[2]) + 1
         return max(wanted, oldest), wanted < oldest
@@ -86,27 +87,47 @@ class Feed:
 
 
 class Feeds:
-    """The feeds of the sessions that were active lately. `listeners` hear every event of every session."""
+    """The feeds of the sessions that were active lately. `listeners` hear every event of every session.
 
-    def __init__(self, epoch: str, beat_s: float = 15.0) -> None:
+    What is kept in all is bounded; feeds that nobody listens to go, the one longest silent first.
+    """
+
+    def __init__(self, epoch: str, beat_s: float = 15.0, all_bytes: int = _ALL_BYTES) -> None:
         self._epoch = epoch
+        self._made = 0
+        self._all_bytes = all_bytes
+        self._size_bytes = 0
         self.beat_s = beat_s
         self._by_session: OrderedDict[str, Feed] = OrderedDict()
         self.is_closed = False
         self.listeners: list[Callable[[str, Event], None]] = []
 
     def of(self, session_id: str) -> Feed:
-        """Give a session's feed; those that nobody listens to go when there are too many."""
+        """Give a session's feed."""
         feed = self._by_session.get(session_id)
         if feed is None:
-            feed = Feed(self._epoch, lambda event: self._told(session_id, event))
+            self._made += 1  # a feed that is made anew must not take ids of the old one for its own
+            feed = Feed(f"{self._epoch}z{self._made}", lambda event: self._told(session_id, event))
             self._by_session[session_id] = feed
-        self._by_session.move_to_end(session_id)
-        if len(self._by_session) > _KEPT_FEEDS:
-            idle = next((key for key, one in self._by_session.items() if not one.listeners), None)
-            if idle is not None:
-                del self._by_session[idle]
+            self._make_room(session_id)
         return feed
+
+    def add(self, session_id: str, event: Event) -> None:
+        """Keep an event of a session and wake who listens."""
+        feed = self.of(session_id)
+        before = feed.size_bytes
+        feed.add(event)
+        self._size_bytes += feed.size_bytes - before
+        self._by_session.move_to_end(session_id)
+        if self._size_bytes > self._all_bytes:
+            self._make_room(session_id)
+
+    def _make_room(self, wanted: str) -> None:
+        idle = [key for key, one in self._by_session.items() if not one.listeners and key != wanted]
+        for key in idle:
+            if len(self._by_session) <= _ALL_FEEDS and self._size_bytes <= self._all_bytes:
+                return
+            self._size_bytes -= self._by_session.pop(key).size_bytes
 
     def _told(self, session_id: str, event: Event) -> None:
         for listener in self.listeners:

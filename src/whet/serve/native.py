@@ -153,14 +153,16 @@ class Native:
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
         if not wanted.text.strip() and not wanted.images:
             raise ApiError(400, "there is no text", param="text")
-        if wanted.busy == "refuse" and self._turns.hosted.is_running(row.id):
+        is_running = self._turns.hosted.is_running(row.id)
+        if wanted.busy == "refuse" and is_running:
             raise ApiError(409, "a turn is running in this session", code="session_busy")
         images = tuple(_image(address, number) for number, address in enumerate(wanted.images))
         feed = self._turns.feeds.of(row.id)
         last_id = feed.last_id
         self._turns.start(row.id, Said(wanted.text, images, wanted.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
-            return self._listen(request, row.id, last_id, until_end=True)
+            # A turn that waits for another one hears that one's end first.
+            return self._listen(request, row.id, last_id, ends=1 + (is_running and wanted.busy == "queue"))
         return Json(
             {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
         )
@@ -199,16 +201,16 @@ class Native:
         question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
         return Json({"answered": question.id, "answer": wanted.answer})
 
-    def _listen(
-        self, request: Request, session_id: str, last_id: str, *, until_end: bool = False
-    ) -> Response:
+    def _listen(self, request: Request, session_id: str, last_id: str, *, ends: int = 0) -> Response:
         caller = self._door.caller(request)
         feeds = self._turns.feeds
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
+            heard = 0
             async for piece in feeds.listen(session_id, last_id, gone, lambda: self._door.is_valid(caller)):
                 yield piece
-                if until_end and b"\nevent: turn_end\n" in piece:
+                heard += piece.count(b"\nevent: turn_end\n")
+                if ends and heard >= ends:
                     return
 
         return Stream(source)

@@ -20,7 +20,8 @@ from whet.web.listening import Server, listen, log_bugs, make_config, raise_file
 
 class Listening(msgspec.Struct, frozen=True):
     """How to listen. `hosts` are further names that may be in Host; `public_url` is where people reach it;
-    `has_web` whether the dashboard is served; `drain_s` what running turns get at the end."""
+    `has_web` whether the dashboard is served; `drain_s` what running turns get at the end; `is_shared`
+    whether the conversations are another interface's too, which then ends them."""
 
     host: str = "127.0.0.1"
     port: int = 6090
@@ -28,6 +29,7 @@ class Listening(msgspec.Struct, frozen=True):
     public_url: str = ""
     has_web: bool = False
     drain_s: float = 10.0
+    is_shared: bool = False
 
 
 async def serve(
@@ -39,7 +41,8 @@ async def serve(
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve until told to stop; `on_ready` gets the port once it listens. Turns that run then get `drain_s`
-    to end and are cancelled, which is stored. `stop` ends it as SIGTERM does. Raises ConfigError."""
+    to end and are cancelled, which is stored. With `stop`, that
+    ends it, and signals are left to the caller. Raises ConfigError."""
     where = place(listening.host, listening.public_url, listening.hosts)
     sock = listen(listening.host, listening.port)
     raise_file_limit()
@@ -52,11 +55,13 @@ async def serve(
     def end() -> None:
         site.feeds.close()
         if not drains:
-            drains.append(asyncio.create_task(site.turns.aclose(listening.drain_s)))
+            work = site.turns.aclose(listening.drain_s, is_shared=listening.is_shared)
+            drains.append(asyncio.create_task(work))
 
-    server = Server(config, lambda: on_ready(port), end)
+    server = Server(config, lambda: on_ready(port), end, takes_signals=stop is None)
     watch = asyncio.create_task(_stop_at(stop, server)) if stop is not None else None
     hosted.app.reviews.start()
+    hosted.app.schedules.start()
     try:
         await server.serve(sockets=[sock])
     finally:

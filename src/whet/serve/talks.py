@@ -92,7 +92,7 @@ class Talks:
     async def begin(self, caller: Caller, *, title: str = "", private: bool = False, warm: str = "") -> str:
         """Begin a session for a caller and give its id."""
         session_id = await self._turns.hosted.new_session(
-            title=title, private=private, warm=warm, source="api"
+            title=title, private=private, warm=warm, source="api", profile=caller.profile
         )
         await self._database.append(lambda db: api.adopt(db, session_id, caller.name))
         return session_id
@@ -102,7 +102,11 @@ class Talks:
         warm = "off" if news.history or wish.is_chore else ""
         first = next((one.text for one in news.history if one.speaker == "user"), news.text)
         session_id = await self._turns.hosted.new_session(
-            title=sessions.title_of(first), private=wish.private, warm=warm, source="api"
+            title=sessions.title_of(first),
+            private=wish.private,
+            warm=warm,
+            source="api",
+            profile=wish.caller.profile,
         )
         if news.history:
             now_ms = self._turns.hosted.app.clock.unix_ms()

@@ -39,10 +39,9 @@ class Turns:
 
     async def run(self, session_id: str, said: Said, emit: Emit) -> TurnEnd | None:
         """Run a turn and give its end; None where a running turn took the text. A cancel cancels the turn."""
-        feed = self.feeds.of(session_id)
 
         def both(event: Event) -> None:
-            feed.add(event)
+            self.feeds.add(session_id, event)
             emit(event)
 
         began_s = self._clock.monotonic_s()
@@ -59,7 +58,7 @@ class Turns:
             )
         except asyncio.CancelledError:
             took_s = self._clock.monotonic_s() - began_s
-            feed.add(TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
+            self.feeds.add(session_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
             raise
 
     def start(self, session_id: str, said: Said) -> None:
@@ -69,16 +68,24 @@ class Turns:
             try:
                 await self.run(session_id, said, lambda event: None)
             except WhetError as error:
-                feed = self.feeds.of(session_id)
-                feed.add(Notice(error.message))
-                feed.add(TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error.message, error.hint))
+                end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error.message, error.hint)
+                self.feeds.add(session_id, Notice(error.message))
+                self.feeds.add(session_id, end)
 
         task = asyncio.create_task(work())
         self._own.add(task)
         task.add_done_callback(self._own.discard)
 
-    async def aclose(self, drain_s: float) -> None:
-        """Let running turns end, cancel those that don't in time, and wait for all of them."""
-        await self.hosted.aclose(drain_s=drain_s)
+    async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
+        """Let running turns end, cancel those that don't in time, and wait for all of them.
+
+        Where the conversations are another's too (`is_shared`), only turns that nobody waits for are ours.
+        """
+        if not is_shared:
+            await self.hosted.aclose(drain_s=drain_s)
+        elif self._own:
+            await asyncio.wait(self._own, timeout=drain_s)
+            for task in self._own:
+                task.cancel()
         if self._own:
             await asyncio.wait(self._own)

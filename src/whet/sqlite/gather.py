@@ -21,16 +21,9 @@ _SINGLES_MEAN_ALONE = 2
 _AT_ONCE = 32
 
 
-class Write:
-    """A write on its way. `after` gets the result or the error on the loop's thread before the waiter
-    does, and also where the waiter has gone."""
-
-    __slots__ = ("after", "future", "work")
-
-    def __init__(self, work: Work, future: asyncio.Future[Any], after: After | None) -> None:
-        self.work = work
-        self.future = future
-        self.after = after
+Write = tuple[Work, asyncio.Future[Any], After | None]
+"""A write on its way: the work, its waiter, and `after`, which gets the result or the error on the loop's
+thread before the waiter does, and also where the waiter has gone."""
 
 
 class Gather:
@@ -51,7 +44,7 @@ class Gather:
 
     async def small(self, work: Work, after: After | None) -> Any:
         """Commit a write of a few rows and give its result. A cancel leaves, and undoes nothing."""
-        done = self._try_at_once(work)
+        done = self._try_at_once(work) if self._at_once and not self._writes else None
         if done is None:
             return await self._queue(work, after)
         result, error = done
@@ -62,9 +55,7 @@ class Gather:
         return result
 
     def _try_at_once(self, work: Work) -> Outcome | None:
-        """Commit a write here and now where none has met another lately; None: nothing was done."""
-        if not self._at_once or self._writes:
-            return None
+        """Commit a write here and now, as none has met another lately; None: nothing was done."""
         self._at_once -= 1
         outcomes = self._lane.try_here((work,))
         return outcomes[0] if outcomes is not None else None
@@ -72,7 +63,7 @@ class Gather:
     def _queue(self, work: Work, after: After | None) -> asyncio.Future[Any]:
         """Commit a write of a few rows with all others of this pass; the future is its result."""
         future = self.loop.create_future()
-        self._writes.append(Write(work, future, after))
+        self._writes.append((work, future, after))
         if not self._flush_is_due:
             self._flush_is_due = True
             self.loop.call_soon(self._flush)
@@ -80,9 +71,9 @@ class Gather:
 
     async def large(self, work: Work) -> Any:
         """Commit a write that may take long, on the lane's thread."""
-        write = Write(work, self.loop.create_future(), None)
-        self._send([write])
-        return await write.future
+        future = self.loop.create_future()
+        self._send([(work, future, None)])
+        return await future
 
     def _flush(self) -> None:
         writes, self._writes = self._writes, []
@@ -93,7 +84,7 @@ class Gather:
         is_alone = self._singles >= _SINGLES_MEAN_ALONE
         self._at_once = _AT_ONCE if is_alone and not self._many_writers else 0
         goes_aside = self._many_writers and not is_alone  # the loop works on while the disk syncs
-        outcomes = None if goes_aside else self._lane.try_here([write.work for write in writes])
+        outcomes = None if goes_aside else self._lane.try_here([work for work, _, _ in writes])
         if outcomes is not None:
             _resolve(writes, outcomes)
         else:
@@ -107,16 +98,15 @@ class Gather:
                 self.loop.call_soon_threadsafe(_resolve, writes, outcomes)
 
         try:
-            self._lane.put([write.work for write in writes], deliver)
+            self._lane.put([work for work, _, _ in writes], deliver)
         except StoreError as error:
             _resolve(writes, [(None, error)] * len(writes))
 
 
 def _resolve(writes: list[Write], outcomes: Sequence[Outcome]) -> None:
-    for write, (result, error) in zip(writes, outcomes, strict=True):
-        if write.after is not None:
-            write.after(result, error)
-        future = write.future
+    for (_, future, after), (result, error) in zip(writes, outcomes, strict=True):
+        if after is not None:
+            after(result, error)
         if future.done():
             continue
         if error is None:

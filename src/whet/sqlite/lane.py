@@ -51,6 +51,7 @@ _GROUP_MAX = 256
 _LOOK_EVERY = 16  # commits; counting the log's pages after each one by a hook costs a tenth of an append
 _QUICK_COMMIT_S = 0.002
 _WRITTEN: Outcome = (None, None)
+_now_s = time.perf_counter
 
 
 def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
@@ -113,6 +114,7 @@ class Lane:
         self._connection = connection
         self._path = path
         self._held = threading.Lock()
+        self._capture = _Capture()  # used under `_held`; each commit making one of its own costs a per cent
         self._queue: queue.SimpleQueue[tuple[Sequence[Work], Deliver] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._start = threading.Lock()
@@ -144,12 +146,16 @@ class Lane:
         much as the commit. A slow disk never blocks the caller for long: one slow commit turns this off
         for a while, and another process's lock is not waited for.
         """
-        if self._closed or not self._is_quick() or not self._queue.empty():
+        if self._closed or not self._queue.empty():
             return None
-        if not self._held.acquire(blocking=False):
+        if self._pace_s > _QUICK_COMMIT_S:
+            self._pace_s *= 0.7  # it is forgotten bit by bit, and this thread tried again
+            return None
+        if not self._held.acquire(False):
             return None
         try:
-            self._wait_at_most(0)
+            if self._timeout_ms:
+                self._wait_at_most(0)
             outcomes = self._commit(works)
             self._commits += 1
             wants_checkpoint = self._commits % _LOOK_EVERY == 0 and self._wants_checkpoint()
@@ -196,12 +202,6 @@ class Lane:
             begin += len(group)
         return item is not None
 
-    def _is_quick(self) -> bool:
-        if self._pace_s <= _QUICK_COMMIT_S:
-            return True
-        self._pace_s *= 0.7
-        return False
-
     def _commit_patiently(self, works: Sequence[Work]) -> list[Outcome]:
         self._wait_at_most(self._patience_ms)
         try:
@@ -211,16 +211,17 @@ class Lane:
 
     def _commit(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit all works in one transaction; on a failure each in one of its own. Raises _NotBegun."""
-        began = time.perf_counter()
-        capture = _Capture()
+        began = _now_s()
+        capture = self._capture
         with capture:
             outcomes = self._run_all(works)
-            self._pace_s = 0.8 * self._pace_s + 0.2 * (time.perf_counter() - began)
+            self._pace_s = 0.8 * self._pace_s + 0.2 * (_now_s() - began)
             return outcomes
-        if isinstance(capture.error, _NotBegun):
-            raise capture.error
+        error, capture.error = capture.error, None
+        if isinstance(error, _NotBegun):
+            raise error
         if len(works) == 1:
-            return [(None, self._translate(capture.error))]
+            return [(None, self._translate(error))]
         return [outcome for work in works for outcome in self._commit_patiently((work,))]
 
     def _run_all(self, works: Sequence[Work]) -> list[Outcome]:

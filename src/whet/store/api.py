@@ -14,11 +14,12 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.store import rows, sessions
 from whet.store.sessions import SessionRow
 
-TokenRole: TypeAlias = Literal["owner", "chat"]
+TokenRole: TypeAlias = Literal["owner", "chat", "guest"]
 
 
 class TokenRow(msgspec.Struct, frozen=True):
-    """A token as it is listed: `owner` may do everything, `chat` converses in sessions that it began."""
+    """A token as it is listed: `owner` may do everything; `chat` converses in sessions that it began, with
+    the owner's memory; `guest` does so with a memory of its own."""
 
     id: str
     name: str

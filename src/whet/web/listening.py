@@ -24,20 +24,27 @@ BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """uvicorn that stops at SIGTERM and SIGINT with exit code 0; `on_stop` wakes those who wait."""
+    """uvicorn that stops at SIGTERM and SIGINT with exit code 0; `on_stop` wakes those who wait. Beside
+    another server of the process, signals are that one's (`takes_signals` False) and it calls `stop`."""
 
     def __init__(
-        self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        on_stop: Callable[[], None],
+        *,
+        takes_signals: bool = True,
     ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
         self._on_stop = on_stop
+        self._takes_signals = takes_signals
         self.stopping = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         """Stop at a signal; a second one does not wait for anybody."""
-        if threading.current_thread() is not threading.main_thread():
+        if not self._takes_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ CREATE TABLE api_tokens (
   id TEXT PRIMARY KEY,
   hash BLOB NOT NULL UNIQUE,               -- SHA-256 of the secret, which is nowhere
   name TEXT NOT NULL,
-  role TEXT NOT NULL,                      -- owner | chat
+  role TEXT NOT NULL,                      -- owner | chat | guest
   created TEXT NOT NULL,
   revoked TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;

@@ -1,0 +1,56 @@
+"""`whet acp`: the agent inside an editor, by the Agent Client Protocol on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import pkgutil
+import sys
+from typing import Any
+
+import click
+
+from whet.cli.commands import builtin_commands
+from whet.cli.launch import ChatOptions, load_settings
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+
+_SETTINGS = {
+    "provider": "model.provider",
+    "base_url": "model.base_url",
+    "model": "model.model",
+    "api_key_env": "model.api_key_env",
+    "format": "model.format",
+    "approvals": "approval.mode",
+    "toolsets": "tools.toolsets",
+}
+
+
+@click.command(
+    "acp",
+    epilog='Example (Zed): "agent_servers": {"Whet": {"type": "custom", "command": "whet", "args": ["acp"]}}',
+)
+@click.option("--approvals", type=click.Choice(["ask", "auto", "deny"]), help="The mode sessions begin in.")
+@click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
+@click.option("--provider", help="The provider's name.")
+@click.option("--base-url", help="The API's root.")
+@click.option("--model", help="The model's name.")
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses.")
+@click.pass_obj
+def acp(home: Home, /, **given: Any) -> None:
+    """Serve an editor that speaks the Agent Client Protocol; the editor starts this itself.
+
+    It needs the extra acp: pip install 'whet[acp]'
+    """
+    if importlib.util.find_spec("acp") is None:
+        raise ConfigError("the editor protocol is not installed", hint="pip install 'whet[acp]'")
+    if sys.stdin.isatty():
+        raise ConfigError(
+            "this is for an editor to start, not for a terminal", hint="docs/editors.md has the settings"
+        )
+    flags = {key: given[name] for name, key in _SETTINGS.items()}
+    options = ChatOptions(home=home, flags=flags)
+    # Found here: it needs the extra, and pydantic costs a quarter of a second.
+    serve = pkgutil.resolve_name("whet.editors.serve:serve")
+    asyncio.run(serve(home, lambda: load_settings(options, None), list(builtin_commands())))

@@ -1,0 +1,93 @@
+"""What goes to the editor: updates in the order in which they were made, each when the one before is sent.
+
+Text that waits is joined, so that a slow reader gets fewer, larger pieces. An editor that is gone gets
+nothing, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TypeAlias
+
+from acp import Client
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    CurrentModeUpdate,
+    TextContentBlock,
+    ToolCallProgress,
+    ToolCallStart,
+    UserMessageChunk,
+)
+
+Update: TypeAlias = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCallStart
+    | ToolCallProgress
+    | AgentPlanUpdate
+    | AvailableCommandsUpdate
+    | CurrentModeUpdate
+)
+_JOINED_CHARS = 8_000
+
+
+class Outbox:
+    """Sends updates of all sessions to one editor."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._waiting: deque[tuple[str, Update]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._is_gone = False
+
+    def put(self, session_id: str, update: Update) -> None:
+        """Send an update when those before it are sent."""
+        if self._is_gone:
+            return
+        if self._waiting and (joined := _joined(self._waiting[-1], session_id, update)) is not None:
+            self._waiting[-1] = (session_id, joined)
+            return
+        self._waiting.append((session_id, update))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._send())
+
+    async def flush(self) -> None:
+        """Return when everything was sent, or the editor is gone."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait({self._task})
+
+    async def _send(self) -> None:
+        while self._waiting:
+            session_id, update = self._waiting.popleft()
+            try:
+                await self._client.session_update(session_id, update)
+            except (ConnectionError, RuntimeError):
+                self._is_gone = True
+                self._waiting.clear()
+
+
+def _joined(last: tuple[str, Update], session_id: str, update: Update) -> Update | None:
+    """Join two pieces of the same text; None where they are none."""
+    if last[0] != session_id:
+        return None
+    before = last[1]
+    if isinstance(before, AgentMessageChunk) and isinstance(update, AgentMessageChunk):
+        block = _joined_text(before.content, update.content)
+        return block and AgentMessageChunk(session_update="agent_message_chunk", content=block)
+    if isinstance(before, AgentThoughtChunk) and isinstance(update, AgentThoughtChunk):
+        block = _joined_text(before.content, update.content)
+        return block and AgentThoughtChunk(session_update="agent_thought_chunk", content=block)
+    return None
+
+
+def _joined_text(first: object, second: object) -> TextContentBlock | None:
+    if not isinstance(first, TextContentBlock) or not isinstance(second, TextContentBlock):
+        return None
+    if len(first.text) > _JOINED_CHARS:
+        return None
+    return TextContentBlock(type="text", text=first.text + second.text)

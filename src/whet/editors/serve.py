@@ -1,0 +1,118 @@
+"""Speaks the Agent Client Protocol on this process's standard input and output, until the editor hangs up.
+
+Standard output carries the protocol and nothing else: whatever else would be printed, by a plugin or a
+program that a tool runs, goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from acp import Agent, RequestError, run_agent
+
+from whet import log
+from whet.app.build import App
+from whet.app.hosted import Hosted
+from whet.app.people import Switchboard
+from whet.app.slash import Command
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError
+from whet.editors.agent import SOURCE, EditorAgent, Program
+from whet.editors.commands import Commander
+
+_LONGEST_LINE_BYTES = 50 * 1024 * 1024
+
+
+async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Command[Any]]) -> None:
+    """Answer the editor until it closes standard input, or SIGTERM. Turns that run end as cancelled.
+
+    `read` gives the settings; an error of it is told at the first session. Called on a thread. `shared` are
+    the terminal's slash commands.
+    """
+    reader, writer = await _streams()
+
+    async def start() -> Program:
+        return await open_program(home, await asyncio.to_thread(read))
+
+    agent = EditorAgent(start, Commander(shared))
+    running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    try:
+        with suppress(asyncio.CancelledError, ConnectionError, RequestError):
+            await running
+    finally:
+        await agent.aclose()
+
+
+async def open_program(home: Home, settings: Settings) -> Program:
+    """Open the program for many sessions. Raises WhetError.
+
+    The mode is each session's own: the gate asks, and the person at the session answers by its mode.
+    """
+    log.start(home.logs)
+    mode = settings.approval.mode
+    if mode == "auto":
+        approval = msgspec.structs.replace(settings.approval, mode="ask")
+        settings = msgspec.structs.replace(settings, approval=approval)
+    people = Switchboard()
+    workspace = Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
+    app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source=SOURCE)
+    app.reviews.start()
+    app.schedules.start()
+    return Program(Hosted(app, people), mode)
+
+
+async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Take standard input and output for the protocol; what prints from here on prints to standard error."""
+    loop = asyncio.get_running_loop()
+    if not all(_is_pipe(number) for number in (0, 1)):
+        raise ConfigError(
+            "standard input and output are no pipes", hint="an editor starts whet acp; see docs/editors.md"
+        )
+    given, taken = os.dup(0), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    reader = _Lines(limit=_LONGEST_LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(given, "rb"))
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(taken, "wb")
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _is_pipe(number: int) -> bool:
+    mode = os.fstat(number).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+class _Lines(asyncio.StreamReader):
+    """Passes over lines that are no JSON object: one would end the SDK's reading."""
+
+    _goes_on = False
+
+    async def readuntil(self, separator: Any = b"\n") -> bytes:
+        """Read a line, or the rest of one that was too long for the buffer."""
+        while True:
+            try:
+                line = await super().readuntil(separator)
+            except asyncio.LimitOverrunError:
+                self._goes_on = True
+                raise
+            except asyncio.IncompleteReadError as error:
+                whole = self._goes_on or error.partial.lstrip()[:1] == b"{"
+                raise asyncio.IncompleteReadError(error.partial if whole else b"", None) from error
+            goes_on, self._goes_on = self._goes_on, False
+            if goes_on or line.lstrip()[:1] == b"{":
+                return line

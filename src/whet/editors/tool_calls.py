@@ -1,0 +1,162 @@
+"""A tool call as an editor shows it: its kind, title, the places that it touches, and what it changes.
+
+Changes are what the files really held before and after, read within the workspace only; a diff that is only
+proposed is worked out from the arguments. It sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from acp import text_block, tool_content, tool_diff_content
+from acp.schema import (
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    PlanEntry,
+    TerminalToolCallContent,
+    ToolCallLocation,
+    ToolKind,
+)
+
+from whet.contract.errors import ToolError
+from whet.tools import diffs
+from whet.tools.paths import resolve
+from whet.tools.todo import Item
+from whet.visible import visible
+
+Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
+Files: TypeAlias = dict[str, str | None]
+"""Texts by absolute path; None where there is no file."""
+
+_KINDS: dict[str, ToolKind] = {
+    "read_file": "read",
+    "skill_view": "read",
+    "recall": "read",
+    "write_file": "edit",
+    "patch": "edit",
+    "search_files": "search",
+    "session_search": "search",
+    "skills_list": "search",
+    "terminal": "execute",
+    "process": "execute",
+    "web_fetch": "fetch",
+    "todo": "think",
+    "delegate_task": "think",
+}
+_EDITS = ("write_file", "patch")
+_SUBJECTS = ("command", "path", "url", "pattern", "query", "question", "name", "action", "goal", "task")
+_LARGEST_BYTES = 1_000_000
+_TITLE_CHARS = 120
+_PLAN: dict[str, Literal["pending", "in_progress", "completed"]] = {
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "cancelled": "completed",
+}
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """Read a call's arguments; empty where they are no JSON object."""
+    try:
+        found: object = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+
+
+def kind_of(name: str) -> ToolKind:
+    """Give the kind by which an editor picks an icon."""
+    return _KINDS.get(name, "other")
+
+
+def title_of(name: str, arguments: Mapping[str, Any]) -> str:
+    """Give one line: the tool and what it is about."""
+    about = next((value for key in _SUBJECTS if isinstance(value := arguments.get(key), str) and value), "")
+    line = visible(" ".join(f"{name} {about}".split()))
+    return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1] + "…"
+
+
+def locations(arguments: Mapping[str, Any], workspace: Path) -> list[ToolCallLocation] | None:
+    """Give the file that a call is about, so that an editor can follow; None without one."""
+    path, line = arguments.get("path"), arguments.get("offset")
+    if not isinstance(path, str) or not path:
+        return None
+    number = line if isinstance(line, int) and line >= 0 else None
+    return [ToolCallLocation(path=str(workspace / path), line=number)]
+
+
+def files_before(name: str, arguments: Mapping[str, Any], workspace: Path) -> Files:
+    """Read the files that an edit names, as they are now; empty for other calls."""
+    if name not in _EDITS:
+        return {}
+    named = arguments.get("path")
+    paths = [named] if isinstance(named, str) and named else []
+    if isinstance(text := arguments.get("diff"), str) and text:
+        try:
+            paths += [one.new or one.old for one in diffs.parse(text, str(named or ""))]
+        except ToolError:
+            return {}
+    found: Files = {}
+    for path in paths:
+        try:
+            place = resolve(path, workspace, ())
+        except ToolError:
+            continue
+        found[str(place.path)] = _text(place.path)
+    return found
+
+
+def changes(before: Files) -> list[Content]:
+    """Give what became of files that were read before."""
+    found: list[Content] = []
+    for path, old in before.items():
+        new = _text(Path(path))
+        if new != old:
+            found.append(tool_diff_content(path, new or "", old))
+    return found
+
+
+def proposed(name: str, arguments: Mapping[str, Any], before: Files) -> list[Content]:
+    """Give what an edit that was not made yet would change, as far as its arguments say."""
+    if name == "write_file" and isinstance(content := arguments.get("content"), str):
+        return [tool_diff_content(path, content, old) for path, old in before.items()]
+    old_part, new_part = arguments.get("old_string"), arguments.get("new_string")
+    if isinstance(old_part, str) and isinstance(new_part, str) and old_part:
+        every = -1 if arguments.get("replace_all") is True else 1
+        return [
+            tool_diff_content(path, old.replace(old_part, new_part, every), old)
+            for path, old in before.items()
+            if old is not None and old_part in old
+        ] or [said(f"- {old_part}\n+ {new_part}")]
+    if isinstance(text := arguments.get("diff"), str) and text:
+        return [said(text)]
+    return []
+
+
+def said(text: str) -> Content:
+    """Give text as a call's content, nothing in it hidden."""
+    return tool_content(text_block(visible(text)))
+
+
+def plan(items: list[Item]) -> list[PlanEntry]:
+    """Give a todo list as the editor's plan."""
+    return [
+        PlanEntry(
+            content=visible(item.content),
+            priority="medium",
+            status=_PLAN.get(item.status or "pending", "pending"),
+        )
+        for item in items
+    ]
+
+
+def _text(path: Path) -> str | None:
+    """Read a plain text file; None where there is none, or one that is no text or too large to show."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
+            return None
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None

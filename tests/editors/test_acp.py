@@ -1,0 +1,424 @@
+"""`whet acp` with the SDK's own client over real processes: prompts, tools, permissions, cancels, history."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import PROTOCOL_VERSION, RequestError, image_block, text_block
+from acp.schema import (
+    AgentPlanUpdate,
+    AvailableCommandsUpdate,
+    EmbeddedResourceContentBlock,
+    FileEditToolCallContent,
+    McpServerStdio,
+    PermissionOption,
+    ResourceContentBlock,
+    TextResourceContents,
+    ToolCallProgress,
+    ToolCallStart,
+)
+
+from tests.cli.running import run as whet
+from tests.editors.rig import Desk, editing
+from whet.practice.ask import Call
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """One process for the tests that need none of their own."""
+    root = tmp_path_factory.mktemp("editors")
+    with PracticeServer() as server:
+        made = Desk(root, server)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def desk(shared: Desk) -> Desk:
+    shared.clear()
+    return shared
+
+
+@pytest.fixture
+def server() -> Iterator[PracticeServer]:
+    with PracticeServer() as running:
+        yield running
+
+
+def does(tool: str, **arguments: Any) -> Reply:
+    return Reply(tool_calls=(Call(tool, json.dumps(arguments)),))
+
+
+def pick(kind: str) -> Any:
+    """Answer with the first option of a kind."""
+
+    def answer(options: list[PermissionOption]) -> str:
+        return next(option.option_id for option in options if option.kind == kind)
+
+    return answer
+
+
+def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
+    desk.server.install([Reply("Hello from the editor.", reasoning="They greet.", pieces=6)])
+
+    async def story() -> None:
+        made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
+        assert made.modes.current_mode_id == "ask"
+        assert [mode.id for mode in made.modes.available_modes] == ["ask", "auto", "deny"]
+        assert await desk.ask(made.session_id, "hello") == "end_turn"
+        assert desk.editor.text() == "Hello from the editor."
+        assert desk.editor.thoughts() == "They greet."
+        await desk.editor.until(lambda: bool(desk.editor.of(AvailableCommandsUpdate, made.session_id)))
+
+    desk.run(story())
+
+
+def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
+    (desk.work / "a.txt").write_text("one\ntwo\n")
+    desk.server.install(
+        [
+            does("read_file", path="a.txt", offset=2),
+            does("patch", path="a.txt", old_string="two", new_string="three"),
+            does("write_file", path="b.txt", content="new\n"),
+            Reply("Done."),
+        ]
+    )
+    editor = desk.editor
+
+    async def story() -> None:
+        session_id = await desk.session()
+        editor.answer = pick("allow_once")
+        assert await desk.ask(session_id, "edit") == "end_turn"
+        starts = editor.of(ToolCallStart)
+        assert [one.kind for one in starts] == ["read", "edit", "edit"]
+        assert (starts[0].locations[0].path, starts[0].locations[0].line) == (str(desk.work / "a.txt"), 2)
+        assert [updates[-1].status for updates in editor.calls().values()] == ["completed"] * 3
+        diffs = [(Path(one.path).name, one.old_text, one.new_text) for one in editor.diffs()]
+        assert diffs == [("a.txt", "one\ntwo\n", "one\nthree\n"), ("b.txt", None, "new\n")]
+        proposed = [
+            (block.old_text, block.new_text)
+            for call, _ in editor.asked
+            for block in call.content or ()
+            if isinstance(block, FileEditToolCallContent)
+        ]
+        assert proposed == [("one\ntwo\n", "one\nthree\n"), (None, "new\n")]
+        assert [call.tool_call_id for call, _ in editor.asked] == [one.tool_call_id for one in starts[1:]]
+
+    desk.run(story())
+    assert (desk.work / "a.txt").read_text() == "one\nthree\n"
+
+
+@pytest.mark.parametrize("answer", ["reject_once", "closed", "made up"])
+def test_what_is_not_allowed_does_not_run(desk: Desk, answer: str) -> None:
+    desk.server.install([does("write_file", path="no.txt", content="x"), Reply("Then not.")])
+
+    async def story() -> None:
+        if answer == "reject_once":
+            desk.editor.answer = pick("reject_once")
+        elif answer == "made up":
+            desk.editor.answer = lambda options: "yes-to-everything"
+        assert await desk.ask(await desk.session(), "write") == "end_turn"
+        [call] = desk.editor.calls().values()
+        assert call[-1].status == "failed"
+
+    desk.run(story())
+    assert len(desk.editor.asked) == 1
+    assert not (desk.work / "no.txt").exists()
+
+
+def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: Desk) -> None:
+    def write(name: str) -> Reply:
+        return does("write_file", path=name, content="x")
+
+    async def story() -> None:
+        session_id = await desk.session()
+        desk.editor.answer = pick("allow_always")
+        desk.server.install([write("m1"), write("m1"), Reply("ok")])
+        await desk.ask(session_id, "write")
+        assert len(desk.editor.asked) == 1
+        await desk.connection.set_session_mode(session_id=session_id, mode_id="auto")
+        desk.server.install([write("m2"), does("terminal", command="rm -rf /tmp/x-not-there"), Reply("ok")])
+        desk.editor.answer = pick("reject_once")
+        await desk.ask(session_id, "write")
+        assert [(call.title or "").split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
+        assert "always" not in [one.option_id for one in desk.editor.asked[-1][1]]
+        await desk.connection.set_session_mode(session_id=session_id, mode_id="deny")
+        desk.server.install([does("terminal", command="touch m3"), Reply("ok")])
+        await desk.ask(session_id, "write")
+        assert len(desk.editor.asked) == 2
+        with pytest.raises(RequestError):
+            await desk.connection.set_session_mode(session_id=session_id, mode_id="root")
+
+    desk.run(story())
+    assert sorted(path.name for path in desk.work.glob("m*")) == ["m1", "m2"]
+
+
+def test_a_cancel_ends_a_turn_that_streams_and_one_that_asks(desk: Desk) -> None:
+    async def story() -> None:
+        session_id = await desk.session()
+        desk.server.install([Reply("slow", fault=Fault(stall_after=1))])
+        turn = asyncio.create_task(desk.ask(session_id, "go"))
+        await asyncio.to_thread(desk.server.wait_for_stall)
+        await desk.connection.cancel(session_id=session_id)
+        assert await turn == "cancelled"
+        desk.server.release()
+        desk.server.install([does("write_file", path="no.txt", content="x"), Reply("never")])
+        desk.editor.hold.clear()
+        turn = asyncio.create_task(desk.ask(session_id, "write"))
+        await desk.editor.until(lambda: bool(desk.editor.asked))
+        await desk.connection.cancel(session_id=session_id)
+        assert await turn == "cancelled"
+        desk.editor.hold.set()
+        desk.server.install([Reply("here again")])
+        assert await desk.ask(session_id, "still there?") == "end_turn"
+
+    desk.run(story())
+    assert not (desk.work / "no.txt").exists()
+
+
+def test_a_session_of_another_process_is_listed_loaded_and_gone_on_with(desk: Desk) -> None:
+    desk.server.install([does("terminal", command="echo hi"), Reply("It said hi."), Reply("As before.")])
+    other = desk.work / "other"
+
+    async def first() -> str:
+        async with editing(desk.home, desk.server, other, "--approvals", "auto") as (_, connection, _):
+            made = await connection.new_session(cwd=str(other), mcp_servers=[])
+            assert made.modes.current_mode_id == "auto"
+            await connection.prompt(session_id=made.session_id, prompt=[text_block("say hi")])
+            return made.session_id
+
+    async def second(session_id: str) -> None:
+        editor, connection = desk.editor, desk.connection
+        listed = await connection.list_sessions(cwd=str(other))
+        assert [(one.session_id, one.title) for one in listed.sessions] == [(session_id, "say hi")]
+        await connection.load_session(cwd=str(other), session_id=session_id, mcp_servers=[])
+        assert (editor.said(), editor.text()) == ("say hi", "It said hi.")
+        [call] = editor.of(ToolCallStart)
+        assert (call.kind, call.status) == ("execute", "completed")
+        assert "hi" in call.content[0].content.text
+        assert await desk.ask(session_id, "again") == "end_turn"
+        with pytest.raises(RequestError) as error:
+            await connection.load_session(cwd=str(other), session_id="nobody", mcp_servers=[])
+        assert "no session" in str(error.value)
+
+    session_id = asyncio.run(first())
+    desk.run(second(session_id))
+    sent = desk.server.requests[-1].parsed["messages"]
+    assert [row["role"] for row in sent][1:] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
+    items = [
+        {"id": "1", "content": "look", "status": "completed"},
+        {"id": "2", "content": "act", "status": "in_progress"},
+    ]
+    slow = Reply("first", fault=Fault(stall_after=0), when="the slow one")
+    desk.server.install([slow, does("todo", items=items), Reply("second")])
+
+    async def story() -> None:
+        one, two = await desk.session(), await desk.session()
+        turn = asyncio.create_task(desk.ask(one, "the slow one"))
+        await asyncio.to_thread(desk.server.wait_for_stall)
+        assert await desk.ask(two, "the fast one") == "end_turn"
+        assert desk.editor.text(session_id=two) == "second"
+        [plan] = desk.editor.of(AgentPlanUpdate)
+        rows = [(entry.content, entry.status) for entry in plan.entries]
+        assert rows == [("look", "completed"), ("act", "in_progress")]
+        desk.server.release()
+        assert await turn == "end_turn"
+        assert desk.editor.text(session_id=one) == "first"
+
+    desk.run(story())
+
+
+def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk: Desk) -> None:
+    desk.server.install([Reply("seen")])
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 40).decode()
+    prompt = [
+        text_block("look at "),
+        ResourceContentBlock(type="resource_link", name="a.py", uri="file:///src/a%20b.py"),
+        EmbeddedResourceContentBlock(
+            type="resource", resource=TextResourceContents(uri="file:///src/c.py", text="print(1)")
+        ),
+        image_block(picture, "image/png"),
+    ]
+
+    async def story() -> None:
+        servers = [McpServerStdio(name="files", command="/bin/true", args=[], env=[])]
+        made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=servers)
+        answer = await desk.connection.prompt(session_id=made.session_id, prompt=prompt)
+        assert answer.stop_reason == "end_turn"
+        assert "MCP servers (files) are not used" in desk.editor.thoughts()
+        for wrong in ([], [text_block("  ")]):
+            with pytest.raises(RequestError):
+                await desk.connection.prompt(session_id=made.session_id, prompt=wrong)
+        with pytest.raises(RequestError):
+            await desk.connection.new_session(cwd="relative", mcp_servers=[])
+        with pytest.raises(RequestError):
+            await desk.ask("nobody", "x")
+
+    desk.run(story())
+    parts = desk.server.requests[-1].parsed["messages"][-1]["content"]
+    text = "".join(part.get("text", "") for part in parts)
+    assert "[a.py](/src/a b.py)" in text and "print(1)" in text
+    assert any(part["type"] == "image_url" for part in parts)
+
+
+def test_slash_commands_need_no_model(desk: Desk) -> None:
+    desk.server.install([Reply("hello")])
+    before = desk.server.count
+
+    async def story() -> None:
+        session_id = await desk.session()
+        await desk.ask(session_id, "hello")
+        for command, word in (
+            ("/context", "tokens"),
+            ("/compress", "nothing to compress"),
+            ("/usage", "tokens"),
+            ("/nothing", "there is no command"),
+            ("/help", "/compress"),
+            ("/undo", "hello"),
+        ):
+            desk.editor.updates.clear()
+            assert await desk.ask(session_id, command) == "end_turn"
+            assert word in desk.editor.text(), command
+        desk.server.install([Reply("once"), Reply("twice")])
+        await desk.ask(session_id, "say it")
+        await desk.ask(session_id, "/retry")
+        assert desk.editor.text().endswith("twice")
+        offered = desk.editor.of(AvailableCommandsUpdate) or [None]
+        names = {one.name for one in offered[0].available_commands} if offered[0] else set[str]()
+        assert "new" not in names
+
+    desk.run(story())
+    assert desk.server.count == before + 3
+
+
+def test_a_failed_turn_is_an_error_in_a_line(desk: Desk) -> None:
+    desk.server.install([Reply(fault=Fault(status=401, message="bad key"))])
+
+    async def story() -> None:
+        with pytest.raises(RequestError) as error:
+            await desk.ask(await desk.session(), "hello")
+        assert "key" in str(error.value).lower() and "\n" not in str(error.value)
+
+    desk.run(story())
+
+
+def test_a_command_that_fails_shows_its_output_and_its_exit(desk: Desk) -> None:
+    desk.server.install([does("terminal", command="echo visible; exit 3"), Reply("It failed.")])
+
+    async def story() -> None:
+        await desk.ask(await desk.session("auto"), "run it")
+        [start] = desk.editor.of(ToolCallStart)
+        assert start.title == "terminal echo visible; exit 3"
+        last = desk.editor.of(ToolCallProgress)[-1]
+        assert (last.status, last.raw_output["exit_code"]) == ("failed", 3)
+        assert "visible" in last.content[0].content.text
+
+    desk.run(story())
+
+
+EDITOR = """
+import asyncio
+from pathlib import Path
+from acp import text_block
+from tests.editors.rig import editing
+class At: base_url = {url!r}
+work = Path({work!r})
+async def main():
+    async with editing(Path({home!r}), At(), work) as (_, connection, process):
+        made = await connection.new_session(cwd=str(work), mcp_servers=[])
+        print(process.pid, flush=True)
+        await connection.prompt(session_id=made.session_id, prompt=[text_block("go")])
+asyncio.run(main())
+"""
+
+
+def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
+    home: Path, tmp_path: Path, server: PracticeServer
+) -> None:
+    server.install([Reply("slow", fault=Fault(stall_after=0))])
+    (tmp_path / "work").mkdir()
+    script = EDITOR.format(url=server.base_url, work=str(tmp_path / "work"), home=str(home))
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root)
+    assert process.stdout is not None
+    pidfd = os.pidfd_open(int(process.stdout.readline()))
+    server.wait_for_stall()
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    process.stdout.close()
+    assert select.select([pidfd], [], [], 30)[0], "whet acp outlived its editor"
+    os.close(pidfd)
+    [row] = json.loads(whet(["sessions", "list", "--json"], tmp_path)[1])["sessions"]
+    code, out, _ = whet(["sessions", "show", row["id"], "--json"], tmp_path)
+    assert code == 0 and json.loads(out)["messages"][0]["content"].startswith("go")
+
+
+def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("model: {provider: nobody-knows}\n")
+
+    async def story() -> None:
+        async with editing(home, None, tmp_path / "work") as (_, connection, _):
+            answer = await connection.initialize(protocol_version=PROTOCOL_VERSION)
+            assert answer.agent_capabilities.load_session
+            with pytest.raises(RequestError) as error:
+                await connection.new_session(cwd=str(tmp_path / "work"), mcp_servers=[])
+            assert "nobody-knows" in str(error.value)
+
+    asyncio.run(story())
+    code, out, err = whet(["acp"], tmp_path)  # not an editor: there are no pipes
+    assert (code, out) == (1, "") and "no pipes" in err
+
+
+def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passed_over(
+    home: Path, tmp_path: Path, server: PracticeServer
+) -> None:
+    server.install([does("terminal", command="echo noise; echo more >&2"), Reply("ok")])
+    flags = ["--provider", "practice", "--base-url", server.base_url, "--model", "practice"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whet", "acp", "--approvals", "auto", *flags],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None and process.stdout is not None
+
+    def call(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        assert process.stdin is not None and process.stdout is not None
+        row = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        process.stdin.write(json.dumps(row).encode() + b"\n")
+        process.stdin.flush()
+        while True:
+            found = json.loads(process.stdout.readline())
+            assert found["jsonrpc"] == "2.0"
+            if found.get("id") == number:
+                return found
+
+    call(1, "initialize", {"protocolVersion": 1})
+    session_id = call(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})["result"]["sessionId"]
+    process.stdin.write(b"this is no JSON\n\x00\xff\n[]\n7\n{broken\n")
+    assert "error" in call(3, "session/nothing", {})
+    assert "error" in call(4, "session/prompt", {"sessionId": 7})
+    prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "go"}]}
+    assert call(5, "session/prompt", prompt)["result"]["stopReason"] == "end_turn"
+    process.stdin.write(b"[]")
+    process.stdin.close()
+    assert process.wait(30) == 0
+    process.stdout.close()

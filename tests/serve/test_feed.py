@@ -1,0 +1,47 @@
+"""Events that are kept for listeners: numbered, bounded, and honest about what is gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+from whet.contract.events import TextDelta
+from whet.serve.feed import Feeds
+
+
+async def first_of(feeds: Feeds, session_id: str, last_id: str) -> str:
+    """What a listener is sent at once."""
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    said = b""
+    async for piece in feeds.listen(session_id, last_id, gone, lambda: True):
+        said += piece
+        if b"data: " in said and b'"text"' in said:
+            break
+    return said.decode()
+
+
+def test_a_feed_that_had_to_go_is_told_as_a_gap_and_never_taken_for_the_old_one() -> None:
+    async def main() -> None:
+        feeds = Feeds("abc", all_bytes=2_000)
+        feeds.add("one", TextDelta("early"))
+        old_id = feeds.of("one").last_id
+        for number in range(30):
+            feeds.add("two", TextDelta(f"{number} " + "x" * 100))
+        for text in ("late", "later"):
+            feeds.add("one", TextDelta(text))
+        said = await first_of(feeds, "one", old_id)
+        assert "event: gap" in said and "late" in said and "early" not in said
+        assert "event: gap" not in await first_of(feeds, "one", feeds.of("one").last_id.replace("-2", "-1"))
+
+    asyncio.run(main())
+
+
+def test_a_feed_that_somebody_listens_to_stays() -> None:
+    async def main() -> None:
+        feeds = Feeds("abc", all_bytes=2_000)
+        feeds.add("one", TextDelta("kept"))
+        feeds.of("one").listeners += 1
+        for number in range(30):
+            feeds.add(f"other{number}", TextDelta("x" * 200))
+        assert "kept" in await first_of(feeds, "one", feeds.of("one").last_id.replace("-1", "-0"))
+
+    asyncio.run(main())
