@@ -261,7 +261,8 @@ def test_news_of_an_older_database_are_still_told_once(tmp_path: Path) -> None:
     db.execute("ALTER TABLE deliveries RENAME COLUMN event_id TO outbox_id")
     db.execute(
         "CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
-        " request_id TEXT NOT NULL, at REAL NOT NULL, attempts INTEGER NOT NULL DEFAULT 0, run_after REAL NOT NULL DEFAULT 0,"
+        " request_id TEXT NOT NULL, at REAL NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,"
+        " run_after REAL NOT NULL DEFAULT 0,"
         " leased_until REAL NOT NULL DEFAULT 0, leased_by TEXT NOT NULL DEFAULT '') STRICT"
     )
     db.execute("INSERT INTO outbox (kind, request_id, at) VALUES ('submitted', ?, 1.0)", (second.id,))
