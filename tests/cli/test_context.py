@@ -24,6 +24,8 @@ def test_the_bar_shows_what_is_used_and_the_threshold() -> None:
     assert bar(status()) == "#" * 16 + "." * 14 + "|" + "." * 9
     assert bar(status(used=10**9)) == "#" * 30 + "|" + "#" * 9
     assert bar(status(threshold=0)) == "#" * 16 + "." * 24
+    narrow = report(status(), CompactionSums(0, 0, ""), Usage(prompt_tokens=123_456), 40)
+    assert narrow[0] == "[########......|....] 40% of 100k tokens" and max(map(len, narrow)) <= 40
 
 
 def test_the_report_names_the_numbers_and_why_compaction_stopped() -> None:

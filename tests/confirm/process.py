@@ -73,7 +73,8 @@ class Served:
         """Make a token of role admin, as people do."""
         command = [*SERVE[:-1], "token", "create", "--role", "admin", "--name", "root"]
         environ = os.environ | {"WHET_HOME": str(self.home)}
-        return subprocess.run(command, check=True, capture_output=True, text=True, env=environ).stdout.strip()
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ, timeout=60)
+        return done.stdout.strip()
 
     def token(self, role: str) -> str:
         return (self.home / "confirm" / f"{role}.token").read_text().strip()

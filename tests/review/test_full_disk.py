@@ -21,10 +21,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "home"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+    if os.geteuid() or subprocess.run(mount, capture_output=True, timeout=30).returncode:
         pytest.skip("no disk of its own can be mounted here")
     yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    subprocess.run(["umount", "-l", place], check=True, timeout=30)
 
 
 def fill(place: Path) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.support import within
 from whet.cli.group import run
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -43,19 +44,21 @@ class Process:
         )
         assert self.process.stdout is not None
         self.lines: list[str] = []
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if line.startswith("working in"):
-                break
-        else:
-            raise RuntimeError("".join(self.lines))
+        try:
+            while not self.lines or not self.lines[-1].startswith("working in"):
+                self.lines.append(within(self.process.stdout.readline, f"the server; it said {self.lines}"))
+                if not self.lines[-1]:
+                    raise RuntimeError("".join(self.lines))
+        except (TimeoutError, RuntimeError):
+            self.process.kill()
+            raise
         self.url = self.lines[0].split()[3].removesuffix("/v1")
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(WAIT_S)
         assert self.process.stdout is not None
-        self.lines += self.process.stdout.readlines()
+        self.lines += within(self.process.stdout.readlines, "the end of its words")
         self.process.stdout.close()
         return code
 

@@ -79,12 +79,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if (
         os.geteuid()
         or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], capture_output=True
+            ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], capture_output=True, timeout=30
         ).returncode
     ):
         pytest.skip("no disk of its own can be mounted here")
     yield place
-    subprocess.run(["umount", place], check=True)
+    subprocess.run(["umount", "-l", place], check=True, timeout=30)
 
 
 def test_a_full_disk_is_one_line_and_the_old_template_stays(

@@ -17,7 +17,7 @@ from whet.app.build import App
 from whet.app.discover import is_needed
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
-from whet.cli.output import Column, emit_json, table
+from whet.cli.output import Column, emit_json, table, terminal_width
 from whet.cli.person import NoPerson
 from whet.cli.wording import aside, printable
 from whet.config.load import load
@@ -113,7 +113,7 @@ async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]
     facts = {"session_id": row.id, **msgspec.to_builtins(state)}
     facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens}
     facts |= {"cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
-    return facts, [f"session    {row.id}", *report(state, sums, row.usage)]
+    return facts, [f"session    {row.id}", *report(state, sums, row.usage, terminal_width())]
 
 
 async def _compact(app: App, session_id: str, focus: str) -> list[str]:

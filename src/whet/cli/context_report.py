@@ -16,31 +16,34 @@ OUTCOMES: dict[Compacted, tuple[str, ...]] = {
 """What is said after a compaction by hand, beside its event."""
 
 
-def report(status: ContextStatus, sums: CompactionSums, usage: Usage) -> list[str]:
-    """Give the lines: a bar, the numbers, what compactions saved, and why they stopped if they did."""
+def report(status: ContextStatus, sums: CompactionSums, usage: Usage, width: int = 80) -> list[str]:
+    """Give the lines: a bar that fits into `width` columns, the numbers, what compactions saved, and why they
+    stopped if they did."""
     window = max(status.window_tokens, 1)
     share = status.used_tokens / window
     about = "" if status.counted else "about "
+    of_all = f" {share:.0%} of {count(status.window_tokens)} tokens"
     lines = [
-        f"[{bar(status)}] {share:.0%} of {count(status.window_tokens)} tokens",
+        f"[{bar(status, max(10, min(_BAR, width - len(of_all) - 2)))}]{of_all}",
         f"engine     {status.engine} ({status.source})",
-        f"used       {about}{status.used_tokens:,} tokens in {status.messages} messages",
+        f"used       {about}{status.used_tokens:,} tokens",
+        f"messages   {status.messages:,}",
     ]
     threshold = f"{status.threshold_tokens:,} tokens" if status.threshold_tokens else "none"
     lines.append(f"threshold  {threshold}")
     saved = f", {sums.saved_tokens:,} tokens saved" if sums.count else ""
     lines.append(f"compacted  {sums.count} times{saved}")
-    lines.append(f"cache hit  {usage.cache_hit_ratio:.1%} of {usage.prompt_tokens:,} prompt tokens")
+    lines.append(f"cache hit  {usage.cache_hit_ratio:.1%} of {count(usage.prompt_tokens)} prompt tokens")
     if status.stopped:
         lines.append(f"automatic compaction is off: {status.stopped}")
     return lines
 
 
-def bar(status: ContextStatus) -> str:
-    """Draw the window: # is used, | the threshold."""
+def bar(status: ContextStatus, length: int = _BAR) -> str:
+    """Draw the window in `length` signs: # is used, | the threshold."""
     window = max(status.window_tokens, 1)
-    filled = min(_BAR, round(status.used_tokens / window * _BAR))
-    drawn = list("#" * filled + "." * (_BAR - filled))
+    filled = min(length, round(status.used_tokens / window * length))
+    drawn = list("#" * filled + "." * (length - filled))
     if 0 < status.threshold_tokens < window:
-        drawn[min(_BAR - 1, status.threshold_tokens * _BAR // window)] = "|"
+        drawn[min(length - 1, status.threshold_tokens * length // window)] = "|"
     return "".join(drawn)

@@ -82,7 +82,7 @@ def list_plugins(home: Home, as_json: bool) -> None:
         shape = (Column("plugin"), Column("version"), Column("state"), Column("kind", grows=True))
         click.echo(table(shape, [_cells(row) for row in rows]))
     else:
-        click.echo("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one")
+        click.echo(wrapped("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one"))
     for row in rows:
         problems += [Problem(row.name, reason) for reason in row.problems]
     for problem in problems:
@@ -144,7 +144,8 @@ def enable(home: Home, name: str) -> None:
         _write(home, "disabled", [n for n in settings.disabled if n not in (name, found.key, found.name)])
     if not {found.key, found.name} & set(settings.enabled):
         _write(home, "enabled", [*settings.enabled, found.name])
-    click.echo(f"{found.name} is on from the next start; whet plugins doctor {found.name} tries it now")
+    said = f"{found.name} is on from the next start; whet plugins doctor {found.name} tries it now"
+    click.echo(wrapped(said))
 
 
 @plugins.command("disable")
