@@ -65,6 +65,9 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
         (outcome,) = await asyncio.gather(database.turn, return_exceptions=True)
         lived = not isinstance(outcome, BaseException)
         database.at = 0
+        await r.session.log.settle_writes()
+        open_turns = "SELECT count(*) FROM turns WHERE ended = ''"
+        assert await database.read(lambda db: db.execute(open_turns).fetchone()) == (0,), f"write {at}"
         server.install([Reply("on again")])
         end = await r.turn("and now?")
         assert (end.reason, end.text) == ("answered", "on again"), (at, end)
