@@ -17,6 +17,7 @@ from benchmarks import (
     growth,
     learning,
     learning_gate,
+    mcp,
     moving,
     overhead,
     prompt,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review-kills": review.run_kills,
     "moving": moving.run,
     "api": api.run,
+    "mcp": mcp.run,
     "gateway": gateway.run,
 }
 

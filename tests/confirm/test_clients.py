@@ -178,9 +178,8 @@ def test_the_hook_denies_when_nobody_is_there():
 
 def test_the_mcp_server_with_the_official_client(server, token, url):
     pytest.importorskip("mcp")
-    from mcp.client.stdio import stdio_client
-
     from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
 
     async def go():
         environ = {**os.environ, "CONFIRMATION_TOKEN": token}
