@@ -187,9 +187,15 @@ def _growth(driver: Driver, messages: int) -> float:
         if number % 100 == 99:
             driver.answered(base + number + 1)
         if number == min(1_000, messages // 3) - 1:
-            settled = driver.rss_mb()
-    driver.answered(base + messages - messages % 100)
-    return driver.rss_mb() - settled
+            settled = _at_rest(driver, number + 1 - (number + 1) % 100, base)
+    return _at_rest(driver, messages - messages % 100, base) - settled
+
+
+def _at_rest(driver: Driver, answers: int, base: int) -> float:
+    """Give the memory when every conversation is idle and free memory was given back."""
+    driver.answered(base + answers)
+    time.sleep(35)
+    return driver.rss_mb()
 
 
 def _mind(ask: Ask) -> Reply:

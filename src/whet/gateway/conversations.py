@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import apsw
 import msgspec
@@ -216,9 +216,13 @@ class Conversation:
         self._turn = asyncio.create_task(self._run_turn(None, text, ()))
 
     async def _take_all(self) -> bool:
-        took = False
+        took = holds = False
         for row in await self._waiting():
-            took = await self._take(row) or took
+            taken = await self._take(row, holds=holds)
+            if taken == "again":
+                return True  # nothing that came later may overtake it
+            took = took or taken == "taken"
+            holds = holds or taken == "held"
         return took
 
     async def _waiting(self) -> list[InRow]:
@@ -241,28 +245,29 @@ class Conversation:
             self._taken.clear()
             done.result()
 
-    async def _take(self, row: InRow) -> bool:
-        """Do what an update asks for; False where it has to wait for the turn's end."""
+    async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
+        """Do what an update asks for. held: it has to wait for the turn's end, as messages after it have to
+        (`holds`); again: the turn that it was for has ended, so it is looked at anew."""
         update = msgspec.json.decode(row.body, type=Incoming)
         command = self._commands.parse(update)
         if command is not None:
             await self._mark(row, "done")  # first: a command that a crash cuts off is not run twice
             await self._command(*command)
-            return True
+            return "taken"
         if not update.files and self.parts.asking.replied(self.chat_id, update.text):
             await self._mark(row, "done")
-            return True
+            return "taken"
         self._collect()
-        if self._turn is not None and self.parts.settings.busy == "queue":
-            return False
+        if holds or (self._turn is not None and self.parts.settings.busy == "queue"):
+            return "held"
         self._taken.add(row.id)
         text, images = await self._read(update)
         if self._turn is not None and not await self._steered(row, text, images):
             self._taken.discard(row.id)
-            return True
+            return "again"
         if self._turn is None:
             self._turn = asyncio.create_task(self._run_turn(row, text, images))
-        return True
+        return "taken"
 
     async def _steered(self, row: InRow, text: str, images: Sequence[ImagePart]) -> bool:
         """Give a message to the turn that runs; False where that has ended meanwhile."""

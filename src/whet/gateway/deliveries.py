@@ -63,7 +63,6 @@ class Deliveries:
 
     async def recover(self) -> None:
         """Sort out what was being sent when the last process ended; before anything else is done."""
-
         now_ms = self._clock.unix_ms()
 
         def work(connection: apsw.Connection) -> tuple[int, int]:
@@ -72,7 +71,10 @@ class Deliveries:
                 unknown += chats.unknown_drafts(connection, name)
                 for row in chats.sort_out(connection, name):
                     is_recent = now_ms - row.run_after_ms < channel.limits.idempotent_s * 1000
-                    repeatable = is_recent or _read(row).edits not in ("", DRAFT)
+                    edits = _read(row).edits
+                    if edits == DRAFT:  # an edit where the draft is known, else a message of its own
+                        edits = chats.chat(connection, row.chat).draft
+                    repeatable = is_recent or bool(edits)
                     state = "queued" if repeatable else "unknown"
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
                     unknown, again = unknown + (not repeatable), again + repeatable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n`]*$")
+_FENCE = re.compile(r"^ {0,3}(`{3,20}|~{3,20})(?![`~])[^\n`]*$")
 _ROOM = 40  # for a fence that is closed, and one that is opened again
 
 
@@ -62,7 +62,7 @@ def _after(fence: str, piece: str) -> str:
         if found is None:
             continue
         if not fence:
-            fence = line.strip()[: _ROOM - 10]
+            fence = line.strip() if len(line.strip()) <= _ROOM - 10 else found[1]
         elif _closes(line, fence):
             fence = ""
     return fence

@@ -1,0 +1,80 @@
+"""Answers in pieces and in the platforms' markup, and files' names: pure functions, any input."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.confirm.vendors.telegram import BadText, parse
+from whet.gateway.files import safe_name
+from whet.gateway.markup import slack_mrkdwn, telegram_html
+from whet.gateway.pieces import pieces
+from whet.gateway.router import mentions
+
+WORDS = st.sampled_from(
+    ["a", "word", "```", "```python", "~~~", "\n", "\n\n", " ", "x" * 90, "- item", "**b**", "é\u0301", "<t>"]
+)
+
+
+@given(st.lists(WORDS, max_size=120).map("".join), st.integers(200, 400))
+def test_pieces_fit_and_lose_nothing_but_white_space(text: str, limit: int) -> None:
+    found = pieces(text, limit)
+    assert all(len(piece) <= limit for piece in found)
+    drop = str.maketrans("", "", string.whitespace + "`~")
+    rest = iter("".join(found).translate(drop))  # fences opened again add their language
+    assert all(character in rest for character in text.translate(drop))
+
+
+def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
+    code = "\n".join(f"line {n}" for n in range(80))
+    found = pieces(f"Before.\n\n```python\n{code}\n```\n\nAfter.", 300)
+    assert len(found) > 2 and found[0].startswith("Before.") and found[-1].endswith("After.")
+    for piece in found[1:-1]:
+        assert piece.startswith("```python\n") and piece.endswith("\n```")
+
+
+@given(
+    st.lists(WORDS | st.sampled_from(["**", "*", "_", "~~", "`", "[a](https://b.c)", "&", "# h\n"])).map(
+        "".join
+    )
+)
+def test_telegrams_html_never_lets_text_become_markup(text: str) -> None:
+    written = telegram_html(text)
+    assert "<t>" not in written
+    try:
+        parse(written)
+    except BadText as error:
+        assert "tag" in str(error)  # marks that overlap: then it is sent as it stands
+
+
+@pytest.mark.parametrize(
+    ("text", "html", "slack"),
+    [
+        (
+            "**b** and *i* and `c<d`",
+            "<b>b</b> and <i>i</i> and <code>c&lt;d</code>",
+            "*b* and _i_ and `c&lt;d`",
+        ),
+        ("# Title\n- one", "<b>Title</b>\n• one", "*Title*\n• one"),
+        ("```py\na < b\n```", "<pre>a &lt; b</pre>", "```\na &lt; b\n```"),
+        ("[x](https://a.b/?c=1&d)", '<a href="https://a.b/?c=1&amp;d">x</a>', "<https://a.b/?c=1&d|x>"),
+        ("snake_case_name 2*3*4", "snake_case_name 2*3*4", "snake_case_name 2*3*4"),
+    ],
+)
+def test_markdown_becomes_the_platforms_markup(text: str, html: str, slack: str) -> None:
+    assert (telegram_html(text), slack_mrkdwn(text)) == (html, slack)
+
+
+@given(st.text(max_size=300))
+def test_a_files_name_leads_nowhere(name: str) -> None:
+    safe = safe_name(name)
+    assert safe and len(safe) <= 80 and not safe.startswith(".")
+    assert not set(safe) & set("/\\\0\n\u202e") and safe not in (".", "..")
+
+
+def test_a_mention_is_the_whole_name() -> None:
+    assert mentions("hi @Whet_Bot!", ["whet_bot"]) and mentions("@whet_bot", ["whet_bot"])
+    assert not mentions("@whet_botanist", ["whet_bot"]) and not mentions("mail me@whet_bot", ["whet_bot"])
