@@ -47,7 +47,7 @@ def run(runs: int, full: bool) -> list[Row]:
         with tempfile.TemporaryDirectory() as folder:
             ours.append(_whet(Path(folder), seconds))
     rates = _rates(_middle(ours), _middle(theirs), statistics.median(commits))
-    return [*rates, *_waiting(_middle(ours)), *_hanging(2 * min(runs, 3) + 1), _verify()]
+    return [*rates, *_waiting(_middle(ours)), *_hanging(2 * min(runs, 3) + 2), _verify()]
 
 
 def _commit_rate(folder: Path) -> float:
@@ -112,8 +112,9 @@ def _hanging(slices: int) -> list[Row]:
     found: dict[bool, list[Figures]] = {False: [], True: []}
     with contextlib.ExitStack() as stack:
         served = {hangs: stack.enter_context(_with_channel(hangs)) for hangs in (False, True)}
-        for _ in range(slices):
-            for hangs, (port, pid, tokens) in served.items():
+        for number in range(slices):
+            for hangs in (False, True) if number % 2 else (True, False):
+                port, pid, tokens = served[hangs]
                 found[hangs].append(_load(port, pid, tokens, 1.0, "submit16,health1"))
     works, hung = (_middle(found[hangs])[("submit", 16)]["p99_ms"] for hangs in (False, True))
     change = hung / works - 1

@@ -1,4 +1,4 @@
-"""Reviews and plugins: a plugin's provider reviews too; its memory hears of a detached worker's writes."""
+"""Plugins beside the chat: their provider reviews too, their memory hears what workers and commands do."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def test_a_worker_of_its_own_has_the_homes_plugins(tmp_path: Path) -> None:
         (program.home / "memory-mirror.jsonl").unlink()
         done = json.loads(program.run("worker", "--drain", "--json").out)["reviews"]
         keys = [request.headers["authorization"] for request in server.requests]
+        program.run("forget", "--session", row["session_id"])
     assert [(one["job_id"], one["state"]) for one in done] == [(row["review"]["queued"][0], "saved")]
     assert set(keys) == {"Bearer company-key-1"} and len(keys) == 4
-    assert "./check --fast" in (program.home / "memories" / "MEMORY.md").read_text()
     heard = [json.loads(line) for line in (program.home / "memory-mirror.jsonl").read_text().splitlines()]
-    assert [one["event"] for one in heard] == ["add", "shutdown"]
+    assert [one["event"] for one in heard] == ["add", "shutdown", "undo", "shutdown"]
+    assert heard[2]["content"] == heard[0]["content"] and "./check --fast" in heard[0]["content"]
     assert heard[0]["metadata"]["write_origin"] == "review"
     assert heard[0]["metadata"]["parent_session_id"] == row["session_id"]

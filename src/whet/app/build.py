@@ -450,8 +450,8 @@ class App:
         """Have plugins' memories and skills take part; None where no plugin brings a memory."""
         if self.plugins is None:
             return None
-        offer_skills(self.plugins, self.learning)
-        return Told(self.plugins.memories, self.learning) if self.plugins.memories else None
+        offer_skills(self.plugins, self.learning.desk)
+        return Told(self.plugins.memories, self.learning.desk) if self.plugins.memories else None
 
     def _plugged_engines(self) -> list[EngineOffer]:
         return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []

@@ -6,17 +6,24 @@ A change is told on the event loop, whichever thread made it; closing waits for 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.learning import Learning
+from whet.app import plugged
+from whet.app.plugged import PluginNeeds
+from whet.config.paths import Home
+from whet.config.schema import Settings
 from whet.contract.errors import WhetError
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
 from whet.memory import disk, frontmatter
+from whet.memory.desk import Desk
 from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
@@ -29,11 +36,11 @@ _SETTLE_S = 3.0
 class Told:
     """Tells external memories of learned changes; made on the event loop."""
 
-    def __init__(self, memories: Memories, learning: Learning) -> None:
+    def __init__(self, memories: Memories, desk: Desk) -> None:
         self._memories = memories
         self._loop = asyncio.get_running_loop()
         self._pending: set[Future[None]] = set()
-        learning.desk.listeners.append(self.hear)
+        desk.listeners.append(self.hear)
 
     def hear(self, row: LedgerRow) -> None:
         """Pass a change on; called on any thread."""
@@ -75,7 +82,31 @@ class Told:
             await asyncio.wait(pending, timeout=limit_s)
 
 
-def offer_skills(plugins: Loaded, learning: Learning) -> None:
+@asynccontextmanager
+async def joined(plugins: Loaded | None, desk: Desk) -> AsyncGenerator[None]:
+    """Have plugins take part in a desk while it lasts: their skills on offer, their memories told of changes.
+
+    At the end what is being told is waited for, and the plugins are closed.
+    """
+    told: Told | None = None
+    try:
+        if plugins is not None:
+            offer_skills(plugins, desk)
+            told = Told(plugins.memories, desk) if plugins.memories else None
+        yield
+    finally:
+        if told is not None:
+            await told.aclose()
+        if plugins is not None:
+            plugins.close()
+
+
+def homes_plugins(home: Home, settings: Settings) -> Loaded | None:
+    """Load what a home enables, for a process that asks no model; None where that is nothing."""
+    return plugged.load(PluginNeeds(home, settings, Path.cwd(), (), plugged.no_model))
+
+
+def offer_skills(plugins: Loaded, desk: Desk) -> None:
     """Put the plugins' skills into the library; one without a description gives its own."""
     for skill in plugins.skills:
         about = skill.description
@@ -84,4 +115,4 @@ def offer_skills(plugins: Loaded, learning: Learning) -> None:
             about = about or frontmatter.name_and_description(text)[1]
         except WhetError:
             continue  # the library says why when somebody asks for it
-        learning.desk.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", about)
+        desk.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", about)

@@ -89,7 +89,7 @@ def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]
     names = {settings.model.provider, settings.fallback.provider} - {"", *SERVERS}
     plugins: Loaded | None = None
     if names and not settings.model.base_url:
-        plugins = load(PluginNeeds(home, settings, Path.cwd(), (), lambda _model: _no_model()))
+        plugins = load(PluginNeeds(home, settings, Path.cwd(), (), no_model))
     try:
         yield connect(
             settings.model, settings.fallback, secrets, others=lambda model: provider(plugins, model, secrets)
@@ -106,7 +106,8 @@ def bell(plugins: Loaded | None, settings: NotifySettings) -> Bell | None:
     return Bell(list(plugins.notifiers.values()), settings, plugins.note_failure)
 
 
-def _no_model() -> Provider:
+def no_model(model: ModelSettings) -> Provider:
+    """Stand where a plugin's way to a model would be. Raises ProviderError."""
     raise ProviderError("no model is asked here")
 
 

@@ -16,7 +16,7 @@ import msgspec
 from whet.agent.session import Limits
 from whet.app import plugged
 from whet.app.learning import Learning
-from whet.app.memories import Told, offer_skills
+from whet.app.memories import joined
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
 from whet.app.reviews import Needs, Reviews
@@ -74,9 +74,7 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
     home.ensure()
     clock, pool, practice = SystemClock(), ToolPool(), PracticeHost()
     database = Database.open(home.database, clock)
-    reviews: Reviews | None = None
     plugins: Loaded | None = None
-    told: Told | None = None
 
     def others(model: ModelSettings) -> Provider | None:
         return plugged.provider(plugins, model, secrets)
@@ -85,24 +83,20 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
         return connect(practice.reach(model), settings.fallback, secrets, others=others)
 
     try:
-        learning = Learning(database, clock, home, settings)
+        learning, standing = Learning(database, clock, home, settings), Standing(database, clock)
         plugins = plugged.load(PluginNeeds(home, settings, home.root, (), dial))
         if plugins is not None:
             learning.trust(plugins.tools)
-            offer_skills(plugins, learning)
-            told = Told(plugins.memories, learning) if plugins.memories else None
-        standing = Standing(database, clock)
-        reviews = Reviews(
-            Needs(home, settings, secrets, database, clock, learning, standing, pool, practice.reach, others)
+        needs = Needs(
+            home, settings, secrets, database, clock, learning, standing, pool, practice.reach, others
         )
-        yield reviews
+        async with joined(plugins, learning.desk):
+            reviews = Reviews(needs)
+            try:
+                yield reviews
+            finally:
+                await reviews.aclose()
     finally:
-        if reviews is not None:
-            await reviews.aclose()
-        if told is not None:
-            await told.aclose()
-        if plugins is not None:
-            plugins.close()
         pool.close()
         practice.close()
         database.close()

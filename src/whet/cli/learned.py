@@ -6,6 +6,7 @@ Reads and writes go through the desk, so that files edited by hand are noticed f
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -30,7 +31,7 @@ _WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import"
 
 
 def with_desk(home: Home, work: Callable[[Desk], Awaitable[T]]) -> T:
-    """Run `work` on the home's desk. Raises WhetError."""
+    """Run `work` on the home's desk, with the skills and memories of its plugins. Raises WhetError."""
     settings = load(home, {}, environ=os.environ).settings
     load_secrets(home, os.environ)  # from here on they are masked wherever they turn up
     home.ensure()
@@ -41,7 +42,12 @@ def with_desk(home: Home, work: Callable[[Desk], Awaitable[T]]) -> T:
         add_builtin(desk.library)
 
         async def run() -> T:
-            return await work(desk)
+            if not settings.plugins.enabled:
+                return await work(desk)
+            # Found on demand: most homes have no plugin, and this brings the way to model servers along.
+            memories = importlib.import_module("whet.app.memories")
+            async with memories.joined(memories.homes_plugins(home, settings), desk):
+                return await work(desk)
 
         return asyncio.run(run())
     finally:

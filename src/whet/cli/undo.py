@@ -104,7 +104,9 @@ def _line(step: Step, *, dry_run: bool, purged: bool) -> str:
 
 def _say(purged: Purged, session_id: str) -> None:
     """Say what is gone and where the words still are."""
-    click.echo(f"purged {len(purged.rows)} changes and {purged.texts} kept versions of files")
+    rows, texts = len(purged.rows), purged.texts
+    versions = f"{texts} kept version{'' if texts == 1 else 's'} of files"
+    click.echo(f"purged {rows} change{'' if rows == 1 else 's'} and {versions}")
     click.echo(
         wrapped(f"What was said stands in the conversation: whet sessions delete {printable(session_id)}")
     )

@@ -184,7 +184,11 @@ class Desk:
             self.journal.settle()
             return done
 
-        return await asyncio.to_thread(run)
+        steps = await asyncio.to_thread(run)
+        for step in steps:
+            if step.back is not None:
+                self._tell(step.back)
+        return steps
 
     async def purge(self, session_id: str) -> Purged:
         """Take the words of what was forgotten out of the ledger and off the disk, for good; after `forget`.

@@ -19,11 +19,13 @@ from whet.store.ledger import LedgerRow
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What happens to one change: taken back, dropped before it came into force, or kept and why."""
+    """What happens to one change: taken back (by the row `back`), dropped before it came into force, or kept
+    and why."""
 
     row: LedgerRow
     what: Literal["take back", "drop", "keep"]
     why: str = ""
+    back: LedgerRow | None = None
 
 
 def plan(connection: apsw.Connection, profile: str, session_id: str) -> list[Step]:
@@ -48,8 +50,8 @@ def carry_out(
             done.append(step)
             continue
         try:
-            undo.undo(connection, ledger.get(connection, step.row.id), origin, now)
-            done.append(step)
+            back = undo.undo(connection, ledger.get(connection, step.row.id), origin, now)
+            done.append(Step(step.row, step.what, step.why, back))
         except CannotUndo as error:
             done.append(Step(step.row, "keep", error.message))
     return done

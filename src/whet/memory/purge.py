@@ -32,7 +32,7 @@ def carry_out(connection: apsw.Connection, profile: str, session_id: str) -> Pur
     own = [
         row
         for row in ledger.select(connection, profile=profile, session_id=session_id)
-        if row.after not in standing
+        if row.after not in standing and (row.after != purge.PURGED or row.evidence or row.reason)
     ]
     words = {row.after for row in own if not row.undoes} - {"", purge.PURGED}
     for row in own:

@@ -81,9 +81,9 @@ class Gather:
         if not writes:
             return
         self._singles = self._singles + 1 if len(writes) == 1 else 0
-        is_alone = self._singles >= _SINGLES_MEAN_ALONE and not self._many_writers
-        self._at_once = _AT_ONCE if is_alone else 0
-        goes_aside = self._many_writers and len(writes) > 1  # the loop works on while the disk syncs
+        is_alone = self._singles >= _SINGLES_MEAN_ALONE
+        self._at_once = _AT_ONCE if is_alone and not self._many_writers else 0
+        goes_aside = self._many_writers and not is_alone  # the loop works on while the disk syncs
         outcomes = None if goes_aside else self._lane.try_here([work for work, _, _ in writes])
         if outcomes is not None:
             _resolve(writes, outcomes)

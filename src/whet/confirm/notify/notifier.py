@@ -35,6 +35,7 @@ _LOG = logging.getLogger(__name__)
 _BATCH = 100
 _POLL_S = 1.0  # news that another process wrote, and whatever a lost wake-up would leave lying
 _GATHER_S = 0.05  # news that come together are spread together
+_UNHURRIED_S = 0.5  # where only the log hears of them
 _MOST_TRIES = 8  # for outcomes; a pending request is tried for as long as it is pending
 _MOST_LOGGED = 2  # whole notices at once in the log; of the rest it has the ids
 
@@ -105,7 +106,7 @@ class Notifier:
             try:
                 if not await self._spread_once():
                     await asyncio.wait((future,), timeout=_POLL_S)
-                    await asyncio.sleep(_GATHER_S)
+                    await asyncio.sleep(_GATHER_S if self._seats else _UNHURRIED_S)
             except StoreError as error:
                 _LOG.error("notices can't be stored: %s", error.message)
                 await asyncio.sleep(_POLL_S)
