@@ -22,7 +22,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "not soak and not live" $(ARGS)
 
 soak: $(STAMP)
-	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 0 -o faulthandler_timeout=0 $(ARGS)
+	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 86400 -o faulthandler_timeout=0 $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks docs examples

@@ -13,9 +13,11 @@ from benchmarks import (
     confirm,
     context,
     context_host,
+    gateway,
     growth,
     learning,
     learning_gate,
+    mcp,
     moving,
     overhead,
     prompt,
@@ -50,6 +52,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review-kills": review.run_kills,
     "moving": moving.run,
     "api": api.run,
+    "mcp": mcp.run,
+    "gateway": gateway.run,
 }
 
 

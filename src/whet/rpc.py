@@ -22,9 +22,12 @@ from whet.contract.errors import WhetError
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The MCP versions that are spoken, newest first."""
+STATELESS_VERSION = "2026-07-28"
+"""The version without a handshake; our client speaks it with servers that refuse one."""
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
 _LINE_LIMIT = 2 * 1024 * 1024
 _STUCK_S = 30.0
+_GRACE_S = 1.0
 
 
 class BadCall(WhetError):
@@ -35,12 +38,16 @@ class BadCall(WhetError):
         self.code = code
 
 
+Notify = Callable[[str, dict[str, Any]], None]
+"""Sends the client a notification while a call runs."""
+
+
 class Call(msgspec.Struct, frozen=True):
-    """One call of a client; `notify` sends it a notification while the call runs."""
+    """One call of a client."""
 
     method: str
     params: dict[str, Any]
-    notify: Callable[[str, dict[str, Any]], None]
+    notify: Notify
 
     @property
     def tool(self) -> tuple[str, dict[str, Any]]:
@@ -80,7 +87,8 @@ def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
 
 
 async def serve_stdio(answer: Answer) -> None:
-    """Answer until stdin ends. A call that the client calls off is cancelled, and gets no answer."""
+    """Answer until stdin ends; calls that run then get a second more. A call that the client calls off is
+    cancelled, and gets no answer."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LINE_LIMIT)
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -88,9 +96,11 @@ async def serve_stdio(answer: Answer) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         async with asyncio.TaskGroup() as group:
-            running: dict[object, asyncio.Task[None]] = {}
+            running: dict[str, asyncio.Task[None]] = {}
             while (line := await _line(reader)) is not None:
                 _take(line, answer, out, group, running)
+            if running:
+                await asyncio.wait([*running.values()], timeout=_GRACE_S)
             for task in running.values():
                 task.cancel()
     finally:
@@ -114,39 +124,52 @@ def _take(
     answer: Answer,
     out: BinaryIO,
     group: asyncio.TaskGroup,
-    running: dict[object, asyncio.Task[None]],
+    running: dict[str, asyncio.Task[None]],
 ) -> None:
     if not line.strip():
         return
     message = read_message(line) or {}
-    method, call_id = message.get("method"), message.get("id")
-    given: object = message.get("params")
-    params = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    if method == "notifications/cancelled":
-        if task := running.get(_key(params.get("requestId"))):
+    if (off := called_off(message)) is not None:
+        if task := running.get(off):
             task.cancel()
-    elif call_id is not None or method is None:
-        task = group.create_task(_reply(str(method or ""), call_id, params, answer, out))
-        running[_key(call_id)] = task
-        task.add_done_callback(lambda _done: running.pop(_key(call_id), None))
+    elif message.get("id") is not None or message.get("method") is None:
+        key = key_of(message.get("id"))
+        running[key] = task = group.create_task(_answer_on(out, message, answer))
+        task.add_done_callback(lambda _done: running.pop(key, None))
 
 
-def _key(call_id: object) -> str:
-    return repr(call_id)
-
-
-async def _reply(method: str, call_id: object, params: dict[str, Any], answer: Answer, out: BinaryIO) -> None:
-    def notify(name: str, facts: dict[str, Any]) -> None:
-        _write(out, {"jsonrpc": "2.0", "method": name, "params": facts})
-
-    reply: dict[str, Any] = {"jsonrpc": "2.0", "id": call_id}
+async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> dict[str, Any]:
+    """Give the whole reply to a message that is a call, or should have been one."""
+    method, given = str(message.get("method") or ""), message.get("params")
+    params = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
     try:
         if not method:
             raise BadCall(INVALID_REQUEST, "this is no JSON-RPC call")
         reply["result"] = {} if method == "ping" else await answer(Call(method, params, notify))
     except BadCall as error:
         reply["error"] = {"code": error.code, "message": error.message}
-    _write(out, reply)
+    return reply
+
+
+def called_off(message: dict[str, Any]) -> str | None:
+    """Give the key of the call that a message calls off; None for any other message."""
+    params = message.get("params")
+    if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
+        return None
+    return key_of(cast("dict[str, Any]", params).get("requestId"))
+
+
+def key_of(call_id: object) -> str:
+    """Give what tells calls apart; 1 is not "1"."""
+    return repr(call_id)
+
+
+async def _answer_on(out: BinaryIO, message: dict[str, Any], answer: Answer) -> None:
+    def notify(name: str, facts: dict[str, Any]) -> None:
+        _write(out, {"jsonrpc": "2.0", "method": name, "params": facts})
+
+    _write(out, await reply_to(message, answer, notify))
 
 
 def _write(out: BinaryIO, message: dict[str, Any]) -> None:

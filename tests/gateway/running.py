@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +15,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.confirm.vendors.discord import TOKEN as DISCORD_TOKEN
+from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN
 from tests.confirm.vendors.telegram import TOKEN
 from whet.app.build import App
 from whet.app.hosted import Hosted
@@ -27,6 +31,7 @@ from whet.gateway.server import Gateway
 from whet.gateway.settings import open_channels, read_gateway
 from whet.practice.server import PracticeServer
 
+SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 TELEGRAM = """\
 [[channel]]
 kind = "telegram"
@@ -36,6 +41,13 @@ base_url = "{url}"
 telegram = 7
 owner = true
 """
+
+
+def free_port() -> int:
+    """Give a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class GatewayProcess:
@@ -52,10 +64,19 @@ class GatewayProcess:
             f"approval:\n  mode: {mode}\ngateway:\n"
             + "".join(f"  {name}: {value}\n" for name, value in settings.items())
         )
+        self.model = model
         self.process: subprocess.Popen[bytes] | None = None
 
     def environ(self) -> Mapping[str, str]:
-        return {**os.environ, "WHET_HOME": str(self.home), "TELEGRAM_BOT_TOKEN": TOKEN}
+        return {
+            **os.environ,
+            "WHET_HOME": str(self.home),
+            "TELEGRAM_BOT_TOKEN": TOKEN,
+            "DISCORD_BOT_TOKEN": DISCORD_TOKEN,
+            "SLACK_BOT_TOKEN": BOT_TOKEN,
+            "SLACK_APP_TOKEN": APP_TOKEN,
+            "GATEWAY_WEBHOOK_SECRET": SECRET,
+        }
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:
         work = self.home / "work"

@@ -90,6 +90,9 @@ def call(message):
         return {**answer, "result": {"content": [], "structuredContent": {"n": "seven"}}}
     if FAULT == "environment":
         return {**answer, "result": {"content": [{"type": "text", "text": json.dumps(dict(os.environ))}]}}
+    if FAULT == "modern" and text == "ask me":
+        wanted = {"a": {"method": "elicitation/create", "params": {"message": "Your password?"}}}
+        return {**answer, "result": {"resultType": "input_required", "inputRequests": wanted}}
     if FAULT == "asks":
         write(
             {
@@ -116,7 +119,18 @@ def main():
         message = json.loads(line)
         JOURNAL.write(line)
         method = message.get("method")
-        if method == "initialize":
+        if FAULT == "modern" and method != "initialize":
+            meta = message["params"]["_meta"]
+            assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+            assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+        if FAULT in ("modern", "refuses") and method == "initialize":
+            error = {"code": -32022, "message": "too old", "data": {"supported": ["2026-07-28"]}}
+            write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+        elif method == "server/discover":
+            versions = ["2026-07-28"] if FAULT == "modern" else ["2031-01-01"]
+            facts = {"supportedVersions": versions, "capabilities": {"tools": {}}, "resultType": "complete"}
+            write({"jsonrpc": "2.0", "id": message["id"], "result": facts})
+        elif method == "initialize":
             version = "1999-01-01" if FAULT == "version" else message["params"]["protocolVersion"]
             write(
                 {

@@ -105,9 +105,10 @@ def _port() -> tuple[socket.socket, int]:
 
 @contextmanager
 def sdk_over_http(
-    make: Callable[..., MCPServer], logins: Logins | None = None, **more: Any
+    make: Callable[..., MCPServer], logins: Logins | None = None, *, handshake: bool = True, **more: Any
 ) -> Generator[str]:
-    """Serve the SDK's app on a thread and give its URL; with `logins` it wants one."""
+    """Serve the SDK's app on a thread and give its URL; with `logins` it wants one. Without `handshake` a
+    gate before it lets only the protocol pass that has none."""
     listener, port = _port()
     extra: dict[str, Any] = {}
     if logins is not None:
@@ -124,7 +125,8 @@ def sdk_over_http(
                 validate_token_resource=False,
             ),
         }
-    app = make(**extra).streamable_http_app(**more)
+    app: Any = make(**extra).streamable_http_app(**more)
+    app = app if handshake else _only_stateless(app)
     config = uvicorn.Config(app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
@@ -138,6 +140,21 @@ def sdk_over_http(
         server.should_exit = True
         thread.join(10)
         listener.close()
+
+
+def _only_stateless(app: Any) -> Any:
+    async def gate(scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope.get("headers", ()))
+        if scope["type"] != "http" or headers.get(b"mcp-protocol-version") == b"2026-07-28":
+            return await app(scope, receive, send)
+        message = msgspec.json.decode((await receive())["body"])
+        error = {"code": -32022, "message": "Unsupported protocol version"}
+        body = msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "error": error})
+        kind = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 400, "headers": kind})
+        await send({"type": "http.response.body", "body": body})
+
+    return gate
 
 
 class Request(msgspec.Struct):

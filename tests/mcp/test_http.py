@@ -24,7 +24,9 @@ def event(request: Request, text: str, event_id: str = "") -> bytes:
     return (f"id: {event_id}\n" if event_id else "").encode() + f"data: {message}\n\n".encode()
 
 
-@pytest.mark.parametrize("more", [{}, {"json_response": True}, {"stateless_http": True}])
+@pytest.mark.parametrize(
+    "more", [{}, {"json_response": True}, {"stateless_http": True}, {"handshake": False}]
+)
 def test_the_sdks_server_is_used(home: Path, more: dict[str, bool]) -> None:
     async def test(url: str) -> None:
         async with bench(home, {"web": McpServer(url=url)}) as b:

@@ -65,6 +65,8 @@ def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
             logins.tokens.clear()
             logins.refresh.clear()
             assert "wants a login" in (await b.call("mcp__web__add", a=1, b=1)).text
+            write_tokens(Home(home), "web", await login(url))  # type: ignore[arg-type]
+            assert (await b.call("mcp__web__add", a=3, b=1)).text.endswith("\n4")
 
     with sdk_over_http(make, logins) as url:
         asyncio.run(test(url))

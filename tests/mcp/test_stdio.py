@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.mcp.rig import SDK, Session, bench, odd, until
+from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.contract.errors import ConfigError
+from whet.mcp import remote
+from whet.mcp.kept import keep_failure, read_kept
 
 
 def test_the_sdks_server_is_used(home: Path) -> None:
@@ -63,11 +66,20 @@ def test_another_command_is_another_server(home: Path, tmp_path: Path) -> None:
     assert asyncio.run(names("pages")) == ["mcp__odd__tool0", "mcp__odd__tool1", "mcp__odd__tool2"]
 
 
-def test_a_hanging_call_ends_and_the_server_is_started_anew(home: Path, tmp_path: Path) -> None:
+def test_a_hanging_call_ends_and_the_server_is_started_anew(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_PING_S", 0.1)
+    journal = tmp_path / "journal"
+
     async def test() -> None:
-        async with bench(home, {"odd": odd("hangs", timeout_s=0.2)}) as b:
+        async with bench(home, {"odd": odd("hangs", journal, timeout_s=0.2)}) as b:
             out = await b.call("mcp__odd__echo", text="hi")
             assert out.error_kind == "timeout" and "0.2 s" in out.text
+            await until(lambda: bool(b.told))
+            assert "does not answer any more" in b.told[0]
+            await b.call("mcp__odd__echo", text="hi")
+            assert journal.read_text().count('"initialize"') == 2
 
     asyncio.run(test())
 
@@ -109,7 +121,7 @@ def test_a_server_that_died_once_is_back_at_the_next_call(home: Path, tmp_path: 
         async with bench(home, {"odd": odd("dies_once", tmp_path / "journal")}) as b:
             assert "exit code 3" in (await b.call("mcp__odd__echo", text="hi")).text
             assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
-            assert b.waits == []
+            assert b.waits == [] and b.servers.remotes["odd"].failures == 0
 
     asyncio.run(test())
 
@@ -233,6 +245,7 @@ def test_a_servers_environment_holds_no_keys(home: Path, monkeypatch: pytest.Mon
     ("server", "said"),
     [
         (odd("version"), "speaks protocol version '1999-01-01'"),
+        (odd("refuses"), "speaks none of the protocol versions that are known here (2026-07-28"),
         (odd("never_ready", start_timeout_s=0.3), "did not get ready within 0.3 s"),
         (McpServer(command="/no/such/program"), "can't be started: /no/such/program: No such file"),
         (odd("good", env={"KEY": "${NOT_THERE}"}), "env.KEY needs NOT_THERE, which is not set"),
@@ -249,6 +262,34 @@ def test_a_server_that_can_not_be_reached_is_told_and_holds_up_one_start(
     assert said in asyncio.run(told())
     again = asyncio.run(told())
     assert said in again and "tried a short while ago" in again
+
+
+def test_a_server_of_the_newer_protocol_is_spoken_to_without_a_handshake(home: Path) -> None:
+    async def test() -> None:
+        async with bench(home, {"odd": odd("modern")}) as b:
+            assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
+            asked = await b.call("mcp__odd__echo", text="ask me")
+            assert "can't go on: this host does not let servers ask its person" in asked.text
+            assert b.told == ["MCP server odd asked to put a question to you; refused"]
+
+    asyncio.run(test())
+
+
+def test_a_server_that_fails_later_keeps_the_tools_that_are_known(home: Path) -> None:
+    async def test() -> None:
+        server = odd("good")
+        async with bench(home, {"odd": server}):
+            pass
+        keep_failure(Home(home), "odd", server, "it fell over", 0)
+        async with bench(home, {"odd": server}) as b:
+            assert [tool.name for tool in b.servers.tools()] == ["mcp__odd__echo"] and b.told == []
+            kept = read_kept(Home(home), "odd", server)
+            assert kept and kept.failure == "it fell over"
+            assert (await b.call("mcp__odd__echo", text="hi")).error_kind == ""
+            kept = read_kept(Home(home), "odd", server)
+            assert kept and kept.failure == "" and len(kept.tools) == 1
+
+    asyncio.run(test())
 
 
 def test_a_server_without_tools_is_no_failure(home: Path) -> None:

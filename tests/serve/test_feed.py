@@ -35,6 +35,40 @@ def test_a_feed_that_had_to_go_is_told_as_a_gap_and_never_taken_for_the_old_one(
     asyncio.run(main())
 
 
+def test_events_that_are_no_longer_kept_are_told_as_a_gap() -> None:
+    async def main() -> None:
+        feeds = Feeds("abc")
+        feeds.add("one", TextDelta("first"))
+        first_id = feeds.of("one").last_id
+        for number in range(4_100):
+            feeds.add("one", TextDelta(str(number)))
+        assert "event: gap" in await first_of(feeds, "one", first_id)
+        assert "event: gap" not in await first_of(feeds, "one", first_id.replace("-1", "-200"))
+
+    asyncio.run(main())
+
+
+def test_a_listener_that_is_too_slow_is_told_so_and_a_busy_one_is_looked_at_too() -> None:
+    async def main() -> None:
+        feeds = Feeds("abc", beat_s=0.02)
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        looks: list[bool] = []
+
+        def may_go_on() -> bool:
+            looks.append(True)
+            return len(looks) < 3
+
+        said: list[bytes] = []
+        async for piece in feeds.listen("one", "", gone, may_go_on):
+            said.append(piece)
+            for number in range(4_100):  # more than is kept, each time it looks; there is never a silence
+                feeds.add("one", TextDelta(str(number)))
+        assert len(looks) == 3 and b": beat\n\n" not in said
+        assert said[1].startswith(b"event: gap")
+
+    asyncio.run(main())
+
+
 def test_a_feed_that_somebody_listens_to_stays() -> None:
     async def main() -> None:
         feeds = Feeds("abc", all_bytes=2_000)

@@ -266,7 +266,8 @@ def check_servers(home: Home, settings: Settings) -> Iterator[Finding]:
         else:
             listing = read_listing(name, server, kept.tools)
             left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
-            yield Finding(label, "ok", f"{len(listing.offered)} tools{left_out}")
+            count = len(listing.offered)
+            yield Finding(label, "ok", f"{count} tool{'' if count == 1 else 's'}{left_out}")
 
 
 def check_folders(home: Home) -> Iterator[Finding]:

@@ -153,7 +153,7 @@ async def _model(chat: ChatControl, rest: str) -> None:
 
 async def _tools(chat: ChatControl, rest: str) -> None:
     names = list(chat.session.tools.values())
-    wide = max((len(tool.name) for tool in names), default=0)
+    wide = min(max((len(tool.name) for tool in names), default=0), max(16, chat.width() // 3))
     for tool in names:
         line = f"  {tool.name:<{wide}}  {tool.spec.description}"
         chat.say(wording.cut(wording.printable(line), chat.width()))

@@ -57,11 +57,22 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
+    if settings.mcp.servers and sys.stderr.isatty():
+        _say_what_takes_long(options.home, settings)
     log.start(options.home.logs)  # or a plugin's stack would go to the terminal
     app = await App.start(options.home, settings, secrets, person, workspace)
     gc.freeze()  # what the imports and the start have made stays to the end, and need not be looked through
     gc.set_threshold(50_000, 20, 50)
     return app
+
+
+def _say_what_takes_long(home: Home, settings: Settings) -> None:
+    """Name the MCP servers that must be asked before the first session."""
+    read_kept = pkgutil.resolve_name("whet.mcp.kept:read_kept")
+    servers = settings.mcp.servers.items()
+    unknown = [name for name, server in servers if server.enabled and read_kept(home, name, server) is None]
+    if unknown:
+        sys.stderr.write(f"asking {', '.join(unknown)} for their tools, once ...\n")
 
 
 def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Settings:

@@ -24,9 +24,9 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import McpServer, Settings
 from whet.config.secrets import is_secret_name, load_secrets
-from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.contract.errors import ConfigError, NotFound, ToolError, WhetError
 from whet.log import mask
-from whet.mcp.kept import Kept, config_digest, forget_kept, read_kept, write_kept
+from whet.mcp.kept import forget_kept, keep_failure, read_kept
 from whet.mcp.listing import SERVER_NAME, Listing, read_listing
 from whet.mcp.remote import Reach, Remote, check_server
 from whet.tools.guardian import Guardian
@@ -139,11 +139,13 @@ def _row(home: Home, name: str, server: McpServer) -> _Row:
     if kept is None:
         return _Row(name, kind, target, server.enabled, state, None)
     since = _iso(kept.at_ms)
-    if kept.failure:
-        failed = "failed" if server.enabled else "off"
-        return _Row(name, kind, target, server.enabled, failed, None, known_since=since, problem=kept.failure)
+    if kept.failure and server.enabled:
+        state = "failed"
+    if kept.failure and not kept.tools:
+        return _Row(name, kind, target, server.enabled, state, None, known_since=since, problem=kept.failure)
     listing = read_listing(name, server, kept.tools)
-    return _Row(name, kind, target, server.enabled, state, len(listing.offered), len(listing.left_out), since)
+    counts = len(listing.offered), len(listing.left_out)
+    return _Row(name, kind, target, server.enabled, state, *counts, since, kept.failure)
 
 
 def _iso(at_ms: int) -> str:
@@ -250,7 +252,7 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     servers = {name: _one(home, name) for name in names} or {
         name: server for name, server in _servers(home).items() if server.enabled
     }
-    reports = [asyncio.run(_test(home, name, server)) for name, server in servers.items()]
+    reports = asyncio.run(_test_all(home, servers))
     if as_json:
         emit_json({"ok": all(report.ok for report in reports), "servers": reports})
     elif not reports:
@@ -260,6 +262,10 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
             _print(report)
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
+
+
+async def _test_all(home: Home, servers: dict[str, McpServer]) -> list[_Report]:
+    return await asyncio.gather(*(_test(home, name, server) for name, server in servers.items()))
 
 
 async def _test(home: Home, name: str, server: McpServer) -> _Report:
@@ -278,8 +284,8 @@ async def _test(home: Home, name: str, server: McpServer) -> _Report:
         listing = read_listing(name, server, tools)
         return _report(name, listing, about, connection.version if connection else "", noticed)
     except WhetError as error:
-        kept = Kept(config_digest(server), clock.unix_ms(), failure=mask(error.message))
-        write_kept(home, name, kept)
+        if not isinstance(error, ToolError):
+            keep_failure(home, name, server, mask(error.message), clock.unix_ms())
         return _Report(name, False, problem=mask(error.message), hint=mask(error.hint))
     finally:
         await remote.aclose()

@@ -31,8 +31,9 @@ _NO = (Button("Deny", "n", "bad"), "no")
 class _Question:
     """A question that waits: what each button stands for; `open_ended` ones also take the next message."""
 
-    def __init__(self, chat_id: int, answers: dict[str, str], *, open_ended: bool) -> None:
+    def __init__(self, chat_id: int, text: str, answers: dict[str, str], *, open_ended: bool) -> None:
         self.chat_id = chat_id
+        self.text = text
         self.answers = answers
         self.open_ended = open_ended
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -48,6 +49,16 @@ class Asking:
         """Give the conversation whose question a button belongs to; 0 where it is over."""
         question = self._open.get(data.partition(":")[0])
         return question.chat_id if question else 0
+
+    def shown(self, data: str) -> str:
+        """Give the text of the question that a button belongs to; empty where it is over."""
+        question = self._open.get(data.partition(":")[0])
+        return question.text if question and not question.answer.done() else ""
+
+    def is_decided(self, data: str) -> bool:
+        """Whether a button's question has its answer and is about to go."""
+        question = self._open.get(data.partition(":")[0])
+        return question is not None and question.answer.done()
 
     def pressed(self, chat_id: int, data: str, *, may: bool) -> str:
         """Take a press in and say what came of it; `may`: whoever pressed may decide."""
@@ -87,7 +98,7 @@ class Asking:
         """Put a question and wait for its answer, however long. Each button comes with what it stands for."""
         word = secrets.token_urlsafe(9)
         marks = {button.data: stands_for for button, stands_for in buttons}
-        question = self._open[word] = _Question(chat_id, marks, open_ended=open_ended)
+        question = self._open[word] = _Question(chat_id, text, marks, open_ended=open_ended)
         shown = tuple(Button(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons)
         try:
             await post([Outgoing(text, shown)])

@@ -71,14 +71,15 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a platform takes: characters in a message, seconds between two edits in a chat and in a group, and
-    whether a repeated send with the same key is one message."""
+    """What a platform takes: characters in a message, seconds between two edits in a chat and in a group
+    (`can_edit`: whether at all), and for how long a repeated send with the same key is one message (0: not
+    at all)."""
 
     message_chars: int
     edit_every_s: float
     group_edit_every_s: float
-    idempotent: bool = False
-    file_bytes: int = 20_000_000
+    idempotent_s: float = 0.0
+    can_edit: bool = True
 
 
 Take = Callable[[Sequence[Incoming]], Awaitable[None]]
@@ -90,6 +91,10 @@ class Memo(Protocol):
 
     async def get(self, name: str = "") -> str:
         """Give it; empty at first."""
+        ...
+
+    async def all(self) -> dict[str, str]:
+        """Give everything, by name."""
         ...
 
     async def set(self, value: str, name: str = "") -> None:

@@ -64,12 +64,15 @@ class Deliveries:
     async def recover(self) -> None:
         """Sort out what was being sent when the last process ended; before anything else is done."""
 
+        now_ms = self._clock.unix_ms()
+
         def work(connection: apsw.Connection) -> tuple[int, int]:
             unknown = again = 0
             for name, channel in self._channels.items():
                 unknown += chats.unknown_drafts(connection, name)
                 for row in chats.sort_out(connection, name):
-                    repeatable = channel.limits.idempotent or bool(_read(row).edits not in ("", DRAFT))
+                    is_recent = now_ms - row.run_after_ms < channel.limits.idempotent_s * 1000
+                    repeatable = is_recent or _read(row).edits not in ("", DRAFT)
                     state = "queued" if repeatable else "unknown"
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
                     unknown, again = unknown + (not repeatable), again + repeatable
@@ -147,7 +150,8 @@ class Deliveries:
             await self._settled(chat.id)
             draft = (await self._database.read(lambda db: chats.chat(db, chat.id))).draft
             message = msgspec.structs.replace(message, edits=draft if draft != chats.SENDING else "")
-        await self._database.append(lambda db: chats.begin_sending(db, row.id))
+        now_ms = self._clock.unix_ms()
+        await self._database.append(lambda db: chats.begin_sending(db, row.id, now_ms))
         try:
             ref = await self._hand_over(channel, chat, row, message)
         except SendFailed as error:
@@ -174,7 +178,7 @@ class Deliveries:
 
     async def _failed(self, channel: Channel, row: OutRow, message: Outgoing, error: SendFailed) -> None:
         now_ms, attempts = self._clock.unix_ms(), row.attempts + 1
-        repeatable = channel.limits.idempotent or bool(message.edits)
+        repeatable = channel.limits.idempotent_s > 0 or bool(message.edits)
         if is_doubtful(error) and not repeatable:
             log.warning("a message may not have arrived: %s", error.reason)
             await self._end(row, "unknown", error.reason)

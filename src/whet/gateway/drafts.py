@@ -82,7 +82,7 @@ class Draft:
     def start(self) -> None:
         """Begin to show it."""
         self._tasks = [asyncio.create_task(self._type())]
-        if self._first_after_s > 0:
+        if self._first_after_s > 0 and self._channel.limits.can_edit:
             self._tasks.append(asyncio.create_task(self._show()))
 
     async def stop(self) -> None:

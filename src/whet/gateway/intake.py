@@ -96,10 +96,17 @@ class Intake:
         chats.post(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
         return chat_id
 
+    async def _close(self, chat_id: int, press: Incoming, text: str) -> None:
+        """Say under a question how it was decided and take its buttons away."""
+        body = msgspec.json.encode(Outgoing(text, edits=press.ref)).decode()
+        now_ms = self._parts.clock.unix_ms()
+        await self._parts.database.append(lambda db: chats.post(db, chat_id, [body], now_ms))
+        self._parts.deliveries.wake(chat_id)
+
     async def _press(self, update: Incoming) -> None:
         """Decide by a button. A press that a crash cuts off comes again, to a question that is over."""
         parts, place = self._parts, update.place
-        chat_id = parts.asking.chat_of(update.text)
+        chat_id, asked = parts.asking.chat_of(update.text), parts.asking.shown(update.text)
 
         def read(connection: apsw.Connection) -> tuple[bool, bool, bool]:
             person = parts.router.person(connection, place)
@@ -113,7 +120,9 @@ class Intake:
             text = "You may not decide this."
         elif same:
             text = parts.asking.pressed(chat_id, update.text, may=may)
-        channel = parts.channels[update.place.channel]
+        channel = parts.channels[place.channel]
+        if asked and update.ref and channel.limits.can_edit and parts.asking.is_decided(update.text):
+            await self._close(chat_id, update, f"{asked}\n\n**{text}** {visible(update.user_name, 60)}")
         await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
 

@@ -44,6 +44,7 @@ log = logging.getLogger("whet.gateway")
 _KEEP_S = 14 * 86_400
 _PRUNE_EVERY_S = 3_600.0
 _SEND_S = 5.0
+_STORE_CACHE_BYTES = 12_000_000
 Say = Callable[[str], None]
 Beside = Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -58,6 +59,10 @@ class StoredMemo:
     async def get(self, name: str = "") -> str:
         """Give it; empty at first."""
         return await self._database.read(lambda db: chats.cursor(db, self._channel, name))
+
+    async def all(self) -> dict[str, str]:
+        """Give everything, by name."""
+        return await self._database.read(lambda db: chats.cursors(db, self._channel))
 
     async def set(self, value: str, name: str = "") -> None:
         """Keep it; durable on return."""
@@ -197,6 +202,7 @@ async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | N
     Turns that do not end in time are left as a crash would leave them, and go on at the next start.
     """
     home, settings, seats = setup.home, setup.settings, setup.seats
+    apsw.soft_heap_limit(_STORE_CACHE_BYTES)  # a process that lives for months must not fill every page cache
     locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
     people = Switchboard()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")

@@ -7,6 +7,7 @@ a request to the model (sampling) are refused in words. It does not know how mes
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
-from whet.mcp.transport import ServerFailed, Transport
-from whet.rpc import METHOD_NOT_FOUND, VERSIONS
+from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
+from whet.rpc import METHOD_NOT_FOUND, STATELESS_VERSION, VERSIONS
 
 log = logging.getLogger("whet.mcp")
 _REFUSED = {
@@ -25,6 +26,7 @@ _REFUSED = {
     "elicitation/create": "this host does not let servers ask its person questions (elicitation)",
     "roots/list": "this host shows servers no folders (roots)",
 }
+_TOLD = ("sampling/createMessage", "elicitation/create")
 _PAGES = 50
 _GOODBYE_S = 2.0
 
@@ -67,14 +69,12 @@ class Connection:
         hello = {
             "protocolVersion": VERSIONS[0],
             "capabilities": {},
-            "clientInfo": {"name": "whet", "version": version_of("whet")},
+            "clientInfo": _client(),
         }
         try:
             answer = await self.request("initialize", hello)
         except RpcFailed as error:
-            raise ServerFailed(
-                f"the MCP server {self.name} refused the handshake: {error.message}"
-            ) from error
+            return await self._discover(error)
         version = str(answer.get("protocolVersion"))
         if version not in VERSIONS:
             raise ServerFailed(
@@ -83,10 +83,26 @@ class Connection:
                 hint="update the server or Whet",
             )
         self.version = version
-        info: object = answer.get("serverInfo")
-        self.server_info = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
-        self.transport.speaks(version)
+        self.server_info = _part(answer, "serverInfo")
         await self.notify("notifications/initialized", {})
+
+    async def _discover(self, refusal: RpcFailed) -> None:
+        """Begin without a handshake, as the newer protocol has it; any refusal may mean that. Raises
+        ServerFailed."""
+        self.version = STATELESS_VERSION
+        try:
+            answer = await self.request("server/discover", {})
+        except RpcFailed as error:
+            said = f"the MCP server {self.name} refused the handshake: {refusal.message}"
+            raise ServerFailed(said) from error
+        known: object = answer.get("supportedVersions")
+        if not isinstance(known, list) or STATELESS_VERSION not in cast("list[object]", known):
+            raise ServerFailed(
+                f"the MCP server {self.name} speaks none of the protocol versions that are known here"
+                f" ({', '.join((STATELESS_VERSION, *VERSIONS))})",
+                hint="update the server or Whet",
+            )
+        self.server_info = _part(_part(answer, "_meta"), "io.modelcontextprotocol/serverInfo")
 
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Call a method and give its result. Raises RpcFailed, ServerFailed. A cancel tells the server."""
@@ -96,9 +112,9 @@ class Connection:
         call_id = self._next_id
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[call_id] = answer
-        body = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
+        body = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": self._enveloped(params)}
         try:
-            await self.transport.send(msgspec.json.encode(body), answer)
+            await self.transport.send(msgspec.json.encode(body), answer, self._headers(method, params))
             return self._result(await answer)
         except asyncio.CancelledError:
             if method != "initialize" and not self._is_closed:
@@ -111,8 +127,8 @@ class Connection:
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification. Raises ServerFailed."""
-        body = {"jsonrpc": "2.0", "method": method, "params": params}
-        await self.transport.send(msgspec.json.encode(body), None)
+        body = {"jsonrpc": "2.0", "method": method, "params": self._enveloped(params)}
+        await self.transport.send(msgspec.json.encode(body), None, self._headers(method, params))
 
     async def list_tools(self) -> list[object]:
         """Give the server's tools as it describes them, all pages. Raises RpcFailed, ServerFailed."""
@@ -156,6 +172,23 @@ class Connection:
                 params = {"requestId": call_id, "reason": "cancelled"}
                 await asyncio.shield(self.notify("notifications/cancelled", params))
 
+    def _enveloped(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Give a call's parameters with what the newer protocol wants said in each."""
+        if self.version != STATELESS_VERSION:
+            return params
+        facts = {"protocolVersion": self.version, "clientInfo": _client(), "clientCapabilities": {}}
+        return {**params, "_meta": {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}}
+
+    def _headers(self, method: str, params: dict[str, Any]) -> dict[str, str]:
+        if not self.version:
+            return {}
+        headers = {VERSION_HEADER: self.version}
+        if self.version == STATELESS_VERSION:
+            headers["mcp-method"] = method
+            if isinstance(name := params.get("name"), str):
+                headers["mcp-name"] = _header_value(name)
+        return headers
+
     def _result(self, message: dict[str, Any]) -> dict[str, Any]:
         error: object = message.get("error")
         if error is not None:
@@ -166,7 +199,15 @@ class Connection:
         result: object = message.get("result")
         if not isinstance(result, dict):
             raise ServerFailed(f"the MCP server {self.name} answered with {type(result).__name__}, no object")
-        return cast("dict[str, Any]", result)
+        found = cast("dict[str, Any]", result)
+        if found.get("resultType") == "input_required":
+            asked = [str(_fields(one).get("method")) for one in _part(found, "inputRequests").values()]
+            for method in asked:
+                if method in _TOLD:
+                    self._hears.refused(method)
+            reasons = "; ".join(_REFUSED.get(method, f"it asks for {method[:80]}") for method in asked)
+            raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
+        return found
 
     def _received(self, message: dict[str, Any]) -> None:
         if "whet/too_large" in message:
@@ -192,7 +233,7 @@ class Connection:
         else:
             reason = _REFUSED.get(method, f"this host has no method {method[:80]}")
             body["error"] = {"code": METHOD_NOT_FOUND, "message": reason}
-            if method in _REFUSED and method != "roots/list":
+            if method in _TOLD:
                 self._hears.refused(method)
         with contextlib.suppress(ToolError):
             await self.transport.send(msgspec.json.encode(body), None)
@@ -211,6 +252,25 @@ class Connection:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(failure)
+
+
+def _client() -> dict[str, str]:
+    return {"name": "whet", "version": version_of("whet")}
+
+
+def _fields(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _part(value: dict[str, Any], name: str) -> dict[str, Any]:
+    return _fields(value.get(name))
+
+
+def _header_value(text: str) -> str:
+    """Give a text as a header holds it: as it is where it is printable ASCII, else in base64."""
+    if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
 def late(name: str, doing: str, limit_s: float) -> ToolTimeout:

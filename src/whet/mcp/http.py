@@ -23,6 +23,7 @@ from whet.mcp.login import Login
 from whet.mcp.remote import Reach
 from whet.mcp.transport import (
     LARGEST_MESSAGE_BYTES,
+    VERSION_HEADER,
     Ended,
     LoginNeeded,
     Received,
@@ -47,8 +48,8 @@ class HttpTransport:
         self._name = name
         self._url = url
         self._headers = dict(headers)
-        self._session_id = ""
         self._version = ""
+        self._session_id = ""
         self._received: Received = lambda _message: None
         local = urlsplit(url).hostname in _LOOPBACK
         limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
@@ -62,18 +63,18 @@ class HttpTransport:
         if urlsplit(self._url).scheme not in ("http", "https") or not urlsplit(self._url).hostname:
             raise ServerFailed(f"the MCP server {self._name} has the url {self._url[:200]!r}, which is none")
 
-    def speaks(self, version: str) -> None:
-        """Name the version in every request from now on."""
-        self._version = version
-
     def explain(self) -> str:
         """Nothing is known beyond what each failure says."""
         return ""
 
-    async def send(self, message: bytes, answer: Waiting | None) -> None:
+    async def send(
+        self, message: bytes, answer: Waiting | None, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Post a message and read on until its answer has come. Raises ServerFailed."""
+        given = headers or {}
+        self._version = given.get(VERSION_HEADER, self._version)
         try:
-            await self._post(message, answer, is_second=False)
+            await self._post(message, answer, given, is_second=False)
         except (httpx2.TransportError, httpx2.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:
             raise self._unreachable(error) from error
         except WireError as error:
@@ -87,9 +88,10 @@ class HttpTransport:
                     await self._http.delete(self._url, headers=await self._all_headers())
         await self._http.aclose()
 
-    async def _post(self, message: bytes, answer: Waiting | None, *, is_second: bool) -> None:
-        headers = await self._all_headers()
-        headers["content-type"] = "application/json"
+    async def _post(
+        self, message: bytes, answer: Waiting | None, given: Mapping[str, str], *, is_second: bool
+    ) -> None:
+        headers = {**given, **await self._all_headers(), "content-type": "application/json"}
         async with self._http.stream("POST", self._url, content=message, headers=headers) as response:
             if response.status_code == 401 and not is_second and await self._login.renewed():
                 again = True
@@ -97,14 +99,14 @@ class HttpTransport:
                 again = False
                 await self._read(response, answer)
         if again:
-            await self._post(message, answer, is_second=True)
+            await self._post(message, answer, given, is_second=True)
 
     async def _all_headers(self) -> dict[str, str]:
         headers = {"accept": "application/json, text/event-stream", "user-agent": "whet"}
         if self._session_id:
             headers["mcp-session-id"] = self._session_id
         if self._version:
-            headers["mcp-protocol-version"] = self._version
+            headers[VERSION_HEADER] = self._version
         token = await self._login.token()
         if token:
             headers["authorization"] = f"Bearer {token}"
@@ -112,7 +114,8 @@ class HttpTransport:
 
     async def _read(self, response: httpx2.Response, answer: Waiting | None) -> None:
         if response.status_code >= 300:
-            raise await self._refusal(response)
+            await self._refuse(response, answer)
+            return
         self._session_id = response.headers.get("mcp-session-id") or self._session_id
         if answer is None:
             return
@@ -186,7 +189,19 @@ class HttpTransport:
             if isinstance(one, dict):
                 self._received(cast("dict[str, Any]", one))
 
-    async def _refusal(self, response: httpx2.Response) -> ServerFailed:
+    async def _refuse(self, response: httpx2.Response, answer: Waiting | None) -> None:
+        """Take an error that is the call's own answer, or raise what else the status means."""
+        status = response.status_code
+        body = await self._first_bytes(response)
+        lost = status == 404 and bool(self._session_id)
+        if answer is not None and status in (400, 404) and not lost and b'"jsonrpc"' in body:
+            with contextlib.suppress(ServerFailed):
+                self._take(body)
+            if answer.done():
+                return
+        raise self._refusal(response, body)
+
+    def _refusal(self, response: httpx2.Response, body: bytes) -> ServerFailed:
         status, server = response.status_code, f"the MCP server {self._name}"
         if status == 401:
             return LoginNeeded(
@@ -201,7 +216,7 @@ class HttpTransport:
                 f"{server} sends on to {place or 'another address'}, which is not followed",
                 hint="set its url to that address if it is right",
             )
-        said = _said(await self._first_bytes(response))
+        said = _said(body)
         hints = {
             403: "the login or key lacks the right to this",
             404: f"is {self._url} the address of its MCP endpoint?",

@@ -23,7 +23,8 @@ RETRY_AFTER_MS = 5 * 60 * 1000
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server's list as it came, or why there is none: `failure` with the time it happened."""
+    """A server's list as it last came, and the time. `failure`: why it could not be reached since, or at all;
+    the list from before then stays."""
 
     config: str
     at_ms: int
@@ -54,6 +55,14 @@ def read_kept(home: Home, name: str, settings: McpServer) -> Kept | None:
     except (OSError, msgspec.DecodeError, RecursionError):
         return None
     return kept if kept.config == config_digest(settings) else None
+
+
+def keep_failure(home: Home, name: str, settings: McpServer, failure: str, now_ms: int) -> None:
+    """Keep why a server can't be reached, beside the list that is there."""
+    before = read_kept(home, name, settings)
+    if before is None:
+        before = Kept(config_digest(settings), now_ms)
+    write_kept(home, name, msgspec.structs.replace(before, at_ms=now_ms, failure=failure))
 
 
 def write_kept(home: Home, name: str, kept: Kept) -> bool:

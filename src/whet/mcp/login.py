@@ -96,19 +96,17 @@ class Login:
     async def renewed(self) -> bool:
         """Get a new access token; False where that is not possible and a person must log in again.
 
-        Another process may have done it already; its tokens are then taken.
+        Another process may have done it already, or a person logged in since; those tokens are then taken.
         """
         used = self._tokens
-        if used is None:
-            return False
         async with self._lock:
             if self._tokens is not used:
                 return self._tokens is not None
             stored = read_tokens(self._reach.home, self._name, self._url)
-            if stored is not None and stored.access_token != used.access_token:
+            if stored is not None and (used is None or stored.access_token != used.access_token):
                 self._tokens = stored
                 return True
-            if not used.refresh_token:
+            if used is None or not used.refresh_token:
                 return False
             fresh = await self._refresh(used)
             if fresh is None:

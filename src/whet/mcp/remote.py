@@ -22,7 +22,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.contract.errors import ConfigError, ToolError
 from whet.mcp.connection import Connection, Hears, RpcFailed, late
-from whet.mcp.kept import Kept, config_digest, write_kept
+from whet.mcp.kept import Kept, config_digest, keep_failure, write_kept
 from whet.mcp.stdio import Launch, StdioTransport, server_environment
 from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
@@ -67,7 +67,7 @@ class Remote:
         self._listed = listed
         self._tools: list[Any] | None = None
         self._lock = asyncio.Lock()
-        self._failures = 0
+        self.failures = 0
         self._failed_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -103,7 +103,7 @@ class Remote:
             if error.hint:
                 raise
             raise ServerFailed(error.message, hint="whether it did what was asked is unknown") from error
-        self._failures = 0
+        self.failures = 0
         return result
 
     async def aclose(self) -> None:
@@ -122,13 +122,16 @@ class Remote:
                     return current
                 await self._drop(current)
             await self._wait_turn()
-            connection = Connection(self.name, self._transport(), self._hears())
+            connection: Connection | None = None
             try:
+                connection = Connection(self.name, self._transport(), self._hears())
                 tools = await self._open(connection)
             except BaseException as error:
                 if isinstance(error, ToolError):
                     self._failed()
-                await asyncio.shield(connection.aclose())
+                    self._keep(error)
+                if connection is not None:
+                    await asyncio.shield(connection.aclose())
                 raise
             self.connection = connection
             self._take(tools, connection)
@@ -153,13 +156,13 @@ class Remote:
 
     async def _wait_turn(self) -> None:
         """Wait until the server may be started again. Raises ServerFailed where that takes long."""
-        if self._failures < 2:
+        if self.failures < 2:
             return
-        pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self._failures - 2))
+        pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self.failures - 2))
         left_s = self._failed_s + pause_s - self._reach.clock.monotonic_s()
         if left_s > _WAITED_FOR_S:
             raise ServerFailed(
-                f"the MCP server {self.name} has failed {self._failures} times in a row;"
+                f"the MCP server {self.name} has failed {self.failures} times in a row;"
                 f" it is not started again for another {left_s:.0f} s",
                 hint=f"go on without it; whet mcp test {self.name} shows what is wrong",
             )
@@ -204,8 +207,12 @@ class Remote:
         self._failed()
         self._told(f"{_capital(failure.message)}; its tools fail until their next call starts it again")
 
+    def _keep(self, error: ToolError) -> None:
+        now_ms = self._reach.clock.unix_ms()
+        keep_failure(self._reach.home, self.name, self.settings, masking.mask(error.message), now_ms)
+
     def _failed(self) -> None:
-        self._failures += 1
+        self.failures += 1
         self._failed_s = self._reach.clock.monotonic_s()
 
     async def _check(self, connection: Connection) -> None:

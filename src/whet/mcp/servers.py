@@ -20,7 +20,7 @@ from whet.config.schema import McpServer, McpSettings
 from whet.contract.errors import ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.log import mask
-from whet.mcp.kept import RETRY_AFTER_MS, Kept, config_digest, read_kept, write_kept
+from whet.mcp.kept import RETRY_AFTER_MS, read_kept
 from whet.mcp.listing import SERVER_NAME, Listing, Offered, read_listing
 from whet.mcp.remote import Reach, Remote, check_server
 from whet.mcp.results import as_output
@@ -100,7 +100,7 @@ class Servers:
 
     async def _learn(self, name: str, remote: Remote) -> None:
         kept = read_kept(self._reach.home, name, remote.settings)
-        if kept is not None and not kept.failure:
+        if kept is not None and (kept.tools or not kept.failure):
             self.listings[name] = read_listing(name, remote.settings, kept.tools)
             self._known.add(name)
             return
@@ -114,10 +114,7 @@ class Servers:
             self.listings[name] = read_listing(name, remote.settings, tools)
             self._known.add(name)
         except ToolError as error:
-            failure = mask(f"{error.message}; {error.hint}" if error.hint else error.message)
-            digest = config_digest(remote.settings)
-            write_kept(self._reach.home, name, Kept(digest, now_ms, failure=failure))
-            self._failed(name, failure)
+            self._failed(name, mask(f"{error.message}; {error.hint}" if error.hint else error.message))
 
     def _failed(self, name: str, failure: str) -> None:
         self.failures[name] = failure

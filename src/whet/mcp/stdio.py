@@ -147,9 +147,14 @@ class StdioTransport:
                 hint=f"whet mcp test {self._name}",
             ) from error
 
-    async def send(self, message: bytes, answer: asyncio.Future[dict[str, Any]] | None) -> None:
+    async def send(
+        self,
+        message: bytes,
+        answer: asyncio.Future[dict[str, Any]] | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """Write one line; waits while the server does not read."""
-        del answer
+        del answer, headers
         writer = self._writer
         if writer is None or writer.is_closing():
             raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}")
@@ -158,9 +163,6 @@ class StdioTransport:
             await writer.drain()
         except (OSError, RuntimeError) as error:
             raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}") from error
-
-    def speaks(self, version: str) -> None:
-        """Nothing depends on it here."""
 
     def explain(self) -> str:
         """Say what it printed that was no message, and its last line on stderr."""

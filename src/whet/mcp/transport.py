@@ -6,7 +6,7 @@ A transport moves JSON-RPC messages; it does not know what they mean. Stdio and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from whet.contract.errors import ToolError
@@ -16,6 +16,7 @@ Received = Callable[[dict[str, Any]], None]
 Ended = Callable[[ToolError], None]
 """Told once when the server is gone for good."""
 LARGEST_MESSAGE_BYTES = 16 * 1024 * 1024
+VERSION_HEADER = "mcp-protocol-version"
 
 
 class ServerFailed(ToolError):
@@ -37,14 +38,15 @@ class Transport(Protocol):
         """Reach the server or start it. Raises ServerFailed."""
         ...
 
-    async def send(self, message: bytes, answer: asyncio.Future[dict[str, Any]] | None) -> None:
-        """Send one message. Where an `answer` is awaited, it may come through `received` before this
-        returns. Raises ServerFailed.
+    async def send(
+        self,
+        message: bytes,
+        answer: asyncio.Future[dict[str, Any]] | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send one message, with `headers` where the transport has such. Where an `answer` is awaited, it may
+        come through `received` before this returns. Raises ServerFailed.
         """
-        ...
-
-    def speaks(self, version: str) -> None:
-        """Take note of the protocol version that was agreed on."""
         ...
 
     def explain(self) -> str:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Event, TurnEnd
-from whet.serve.wire import ApiError, Json, Stream, as_api_error, hung_up
+from whet.serve.wire import ApiError, Json, Pulse, Stream, as_api_error, hung_up
 
 SESSION_HEADER = "x-whet-session"
 Work = Callable[[Emit, Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
@@ -70,18 +70,19 @@ class Answering:
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             news: asyncio.Queue[Event] = asyncio.Queue()
             turn = asyncio.ensure_future(work(news.put_nowait, _naming(response.headers)))
-            is_begun = False
+            looking, silence, is_begun = Pulse(self._beat_s), Pulse(self._beat_s), False
             try:
                 while not turn.done() or not news.empty():
                     found = await self._next(news, turn, gone)
                     if gone.done():
                         return
+                    if looking.is_due() and not may_go_on():
+                        yield codec.failed(ApiError(401, "this token was revoked", code="invalid_api_key"))
+                        return
                     piece = b"".join(codec.event(event) for event in found)
-                    if not found and not turn.done():
-                        if not may_go_on():
-                            error = ApiError(401, "this token was revoked", code="invalid_api_key")
-                            yield codec.failed(error)
-                            return
+                    if piece:
+                        silence.restart()
+                    elif silence.is_due():
                         piece = b": beat\n\n"
                     if piece:
                         is_begun = True

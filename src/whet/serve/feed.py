@@ -14,10 +14,12 @@ from collections.abc import AsyncGenerator, Callable
 import msgspec
 
 from whet.contract.events import Event
+from whet.serve.wire import Pulse
 
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
 _ALL_FEEDS, _ALL_BYTES = 1_000, 64_000_000
 _ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
+_GAP = b'event: gap\ndata: {"type":"gap"}\n\n'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -72,9 +74,11 @@ class Feed:
         return max(wanted, oldest), wanted < oldest
 
     def since(self, number: int) -> tuple[bytes, int]:
-        """Give the events from `number` on as they are sent, and the number that comes next."""
-        skip = max(number - (self._next - len(self._pieces)), 0)
-        return b"".join(list(self._pieces)[skip:]), self._next
+        """Give the events from `number` on as they are sent, and the number that comes next. A listener that
+        was too slow for them is told of the gap."""
+        oldest = self._next - len(self._pieces)
+        found = b"".join(self._pieces[at] for at in range(max(number - oldest, 0), len(self._pieces)))
+        return (_GAP + found if number < oldest else found), self._next
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
         """Wait for an event, the listener's end or the next beat; False for the beat."""
@@ -142,19 +146,21 @@ class Feeds:
     async def listen(
         self, session_id: str, last_id: str, gone: asyncio.Future[None], may_go_on: Callable[[], bool]
     ) -> AsyncGenerator[bytes]:
-        """Give what is sent to a listener, until it or the server goes or `may_go_on` says no at a beat."""
+        """Give what is sent to a listener, until it or the server goes, or `may_go_on`, asked at every beat,
+        says no."""
         feed = self.of(session_id)
         number, is_gap = feed.after(last_id)
         feed.listeners += 1
+        looking = Pulse(self.beat_s)
         try:
-            yield b"retry: 1000\n\n" + (b'event: gap\ndata: {"type":"gap"}\n\n' if is_gap else b"")
+            yield b"retry: 1000\n\n" + (_GAP if is_gap else b"")
             while not (self.is_closed or gone.done()):
+                if looking.is_due() and not may_go_on():
+                    return
                 pieces, number = feed.since(number)
                 if pieces:
                     yield pieces
                 elif not await feed.wait(gone, self.beat_s):
-                    if not may_go_on():
-                        return
                     yield b": beat\n\n"
         finally:
             feed.listeners -= 1

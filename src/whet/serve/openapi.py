@@ -59,6 +59,7 @@ def _paths() -> dict[str, Any]:
         **_sessions(),
         "/api/approvals": {"get": _call("List the questions that wait for the owner", "object")},
         "/api/approvals/{id}": {"post": _call("Answer one", "object", _path("id"), body="Answering")},
+        "/mcp": {"post": _call("Speak MCP: one JSON-RPC message", "object", streams=True)},
         "/health": {"get": {**_call("Say that it runs", "object"), "security": []}},
         "/openapi.json": {"get": {**_call("Give this document", "object"), "security": []}},
     }

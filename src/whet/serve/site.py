@@ -23,6 +23,7 @@ from whet.serve.answering import Answering
 from whet.serve.compat import Compat
 from whet.serve.door import Door
 from whet.serve.feed import Feeds
+from whet.serve.hosts import Hosts
 from whet.serve.native import Native
 from whet.serve.openapi import document
 from whet.serve.questions import Questions
@@ -54,6 +55,7 @@ class Site:
         self.talks = Talks(app.database, self.turns)
         self._compat = Compat(app, self.door, self.talks, Answering(pace.beat_s))
         self._native = Native(app, self.door, self.talks, self.turns)
+        self._hosts = Hosts(hosted, self.door, pace.beat_s)
 
     def asgi(
         self, where: Place, pages: Sequence[BaseRoute] = (), say: Callable[[int, str], Response] | None = None
@@ -75,6 +77,7 @@ class Site:
         return [
             *self._compat.routes(),
             *self._native.routes(),
+            *self._hosts.routes(),
             Route("/openapi.json", self._document, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
         ]

@@ -143,6 +143,26 @@ async def hung_up(receive: Receive) -> None:
         pass
 
 
+class Pulse:
+    """Says when something is due that happens every so often, however busy it is meanwhile."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s * 0.99  # a timer may fire a clock tick early
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from now."""
+        self._since_s = asyncio.get_running_loop().time()
+
+    def is_due(self) -> bool:
+        """Whether it is due now; the next one is counted from here."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._since_s < self._every_s:
+            return False
+        self._since_s = now_s
+        return True
+
+
 STREAM_HEADERS = {
     "content-type": "text/event-stream",
     "cache-control": "no-store",

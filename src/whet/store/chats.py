@@ -93,6 +93,15 @@ def chat_of_session(connection: apsw.Connection, session_id: str) -> Chat | None
     return _chat(found) if found else None
 
 
+def at(connection: apsw.Connection, channel: str, name: str) -> Chat | None:
+    """Give the conversation of a platform's chat, its main one of several threads; None without one."""
+    found = connection.execute(
+        f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
+        (channel, name),
+    ).fetchone()
+    return _chat(found) if found else None
+
+
 def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
     """Have a conversation go on in this session."""
     connection.execute("UPDATE gateway_chats SET session_id = ? WHERE id = ?", (session_id, chat_id))
@@ -202,10 +211,12 @@ def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow 
     return OutRow(*found) if found and found[4] == "queued" else None
 
 
-def begin_sending(connection: apsw.Connection, row_id: int) -> None:
-    """Say that a message is about to go out: from here on a crash makes its fate unknown."""
+def begin_sending(connection: apsw.Connection, row_id: int, now_ms: int) -> None:
+    """Say that a message is about to go out: from here on a crash makes its fate unknown. `run_after_ms`
+    keeps when that was."""
     connection.execute(
-        "UPDATE gateway_outbox SET state = 'sending', attempts = attempts + 1 WHERE id = ?", (row_id,)
+        "UPDATE gateway_outbox SET state = 'sending', attempts = attempts + 1, run_after_ms = ? WHERE id = ?",
+        (now_ms, row_id),
     )
 
 
@@ -247,6 +258,13 @@ def cursor(connection: apsw.Connection, channel: str, name: str = "") -> str:
         "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?", (channel, name)
     ).fetchone()
     return found[0] if found else ""
+
+
+def cursors(connection: apsw.Connection, channel: str) -> dict[str, str]:
+    """Give all that a channel keeps, by name."""
+    return dict(
+        connection.execute("SELECT name, value FROM gateway_cursors WHERE channel = ?", (channel,)).fetchall()
+    )
 
 
 def set_cursor(connection: apsw.Connection, channel: str, value: str, name: str = "") -> None:

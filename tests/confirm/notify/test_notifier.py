@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -248,3 +249,36 @@ def test_a_channel_that_hangs_moves_submit_by_little(tmp_path: Path) -> None:
     free, hanging = min(run[0] for run in runs), min(run[1] for run in runs)
     print(f"submit p99: {free:.2f} ms alone, {hanging:.2f} ms beside a hanging channel")
     assert hanging < free * 3  # a figure of this machine's quiet hours stands in the benchmarks
+
+
+def test_news_of_an_older_database_are_still_told_once(tmp_path: Path) -> None:
+    """Its outbox was a table; what lay there is told, what had been spread is not told again."""
+    desk = Desk(tmp_path)
+    first, second = (asyncio.run(desk.submit(f"action-{number}")) for number in range(2))
+    desk.close()
+    db = apsw.Connection(str(tmp_path / "c.db"))
+    db.execute("DROP TABLE second_factors; DELETE FROM facts WHERE name = 'told_to'")
+    db.execute("ALTER TABLE deliveries RENAME COLUMN event_id TO outbox_id")
+    db.execute(
+        "CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
+        " request_id TEXT NOT NULL, at REAL NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,"
+        " run_after REAL NOT NULL DEFAULT 0,"
+        " leased_until REAL NOT NULL DEFAULT 0, leased_by TEXT NOT NULL DEFAULT '') STRICT"
+    )
+    db.execute("INSERT INTO outbox (kind, request_id, at) VALUES ('submitted', ?, 1.0)", (second.id,))
+    db.execute(
+        "INSERT INTO deliveries (outbox_id, kind, request_id, channel, status, updated_at)"
+        " VALUES (3, 'submitted', ?, 'log', 'sent', 1.0)",
+        (first.id,),
+    )
+    db.pragma("user_version", 2)
+    db.close()
+    again = Desk(tmp_path)
+
+    async def play() -> None:
+        async with again.notifying():
+            await again.until(lambda: again.deliveries(second))
+        assert [len(again.deliveries(one)) for one in (first, second)] == [1, 1]
+
+    asyncio.run(play())
+    again.close()

@@ -79,8 +79,11 @@ class TelegramChat(TelegramServer):
     def again(self, update_id: int) -> None:
         """Bring an update a second time, as if its acknowledgement had been lost."""
         with self.changed:
-            kept = next(one for one in self.history if one["update_id"] == update_id)
-            self._updates.insert(0, kept)
+            kept = next((one for one in self.history if one["update_id"] == update_id), None)
+            if kept is None:
+                return  # it waits for its first time
+            if kept not in self._updates:
+                self._updates = sorted([*self._updates, kept], key=lambda one: one["update_id"])
             self.changed.notify_all()
 
     @property

@@ -81,12 +81,25 @@ class _Place(msgspec.Struct):
 
 
 OnInteraction = Callable[[Interaction], Awaitable[None]]
+OnEvent = Callable[[str, bytes], Awaitable[None]]
 
 
 class Gateway:
-    """One bot's link to the gateway. It asks for no intents: presses come without any."""
+    """One bot's link to the gateway. Without `intents` only presses come; `on_event` hears of every event by
+    its name, the READY of a new session included."""
 
-    def __init__(self, name: str, token: str, http: VendorHttp, on_interaction: OnInteraction) -> None:
+    def __init__(
+        self,
+        name: str,
+        token: str,
+        http: VendorHttp,
+        on_interaction: OnInteraction,
+        *,
+        intents: int = 0,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self._intents = intents
+        self._on_event = on_event
         self._name = name
         self._token = token
         self._http = http
@@ -146,7 +159,10 @@ class Gateway:
             resume = {"token": self._token, "session_id": self._session_id, "seq": self._sequence}
             return {"op": _RESUME, "d": resume}
         properties = {"os": "linux", "browser": "whet", "device": "whet"}
-        return {"op": _IDENTIFY, "d": {"token": self._token, "intents": 0, "properties": properties}}
+        return {
+            "op": _IDENTIFY,
+            "d": {"token": self._token, "intents": self._intents, "properties": properties},
+        }
 
     async def _beat(self, socket: Socket, interval_s: float) -> None:
         while True:
@@ -182,6 +198,8 @@ class Gateway:
             event = read(data, Interaction)
             if event is not None and event.type == _COMPONENT:
                 await self._on_interaction(event)
+        if self._on_event is not None:
+            await self._on_event(kind, data)
 
     def _forget(self) -> None:
         self._session_id = self._resume_url = ""

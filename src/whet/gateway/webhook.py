@@ -1,0 +1,208 @@
+"""A signed webhook: any program can be a channel. In: a POST to us; out: a POST to its address.
+
+Both ways are signed as Standard Webhooks 1.0 says, with one secret. A message is answered with 202 after it
+was stored; the same `webhook-id` again is the same message. What goes out keeps its id when it is repeated,
+so that the receiver can drop what it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import hmac
+import logging
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from whet.confirm.notify.one_way import signed, webhook_key
+from whet.confirm.notify.vendor_http import VendorHttp, refused
+from whet.contract.errors import ConfigError, StoreError
+from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
+from whet.gateway.settings import ChannelText
+from whet.store.chats import Place
+from whet.web.listening import Server, listen, make_config
+
+_TOLERANCE_S = 300
+_MOST_BYTES = 8_000_000
+_LOG = logging.getLogger("whet.gateway")
+
+
+class _File(msgspec.Struct):
+    base64: str
+    name: str = ""
+    type: str = ""
+
+
+class _Data(msgspec.Struct):
+    conversation: str
+    user: str
+    text: str = ""
+    thread: str = ""
+    name: str = ""
+    message: str = ""
+    group: bool = False
+    mentions_us: bool = True
+    files: list[_File] = msgspec.field(default_factory=list[_File])
+
+
+class _Body(msgspec.Struct):
+    data: _Data
+    type: Literal["message", "press", "edit"] = "message"
+
+
+class _Quiet(Server):
+    """A server beside others: the process's signals are not its business."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave them alone."""
+        yield
+
+
+class Webhook:
+    """One program at the other end."""
+
+    limits = Limits(60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False)
+
+    def __init__(self, name: str, secret: str, text: ChannelText) -> None:
+        self.name = name
+        self._key = webhook_key(name, secret)
+        self._http = VendorHttp("the webhook", text.url)
+        host, _, port = text.listen.rpartition(":")
+        if not port.isdecimal() or not host or not text.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"channel {name} needs listen and url", hint='listen = "127.0.0.1:6090", url = "https://..."'
+            )
+        self._at = (host.strip("[]"), int(port))
+        self._take: Take | None = None
+
+    async def listen(self, take: Take, memo: Memo) -> None:
+        """Serve until cancelled. Raises SendFailed where the address can't be had."""
+        self._take = take
+        try:
+            listener = listen(*self._at)
+        except ConfigError as error:
+            raise SendFailed(error.message, is_final=True) from error
+        site = Starlette(routes=[Route("/", self._receive, methods=["POST"])])
+        config = make_config(site, "auto", 1.0)
+        server = _Quiet(config, lambda: None, lambda: None)
+        try:
+            await server.serve([listener])
+        finally:
+            server.stop()
+            listener.close()
+
+    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+        """Post a message. Raises SendFailed unless it is answered with 2xx."""
+        data: dict[str, Any] = {
+            "id": key,
+            "conversation": place.chat,
+            "thread": place.thread,
+            "user": place.user,
+            "text": message.text,
+            "quiet": message.quiet,
+            "buttons": [{"label": button.label, "data": button.data} for button in message.buttons],
+        }
+        if message.file:
+            try:
+                content = await asyncio.to_thread(Path(message.file).read_bytes)
+            except OSError as error:
+                raise SendFailed(f"{message.file_name}: {error.strerror}", is_final=True) from None
+            data["file"] = {"name": message.file_name, "base64": base64.b64encode(content).decode()}
+        at_s = int(time.time())
+        body = msgspec.json.encode({"type": "message", "timestamp": at_s, "data": data})
+        headers = {"content-type": "application/json", **signed(self._key, f"msg_{key}", at_s, body)}
+        answer = await self._http.raw("POST", "", body, headers, 30.0)
+        if not 200 <= answer.status < 300:
+            raise refused("the webhook", answer, "")
+        return key
+
+    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+        """Refuse: messages of a webhook are not changed."""
+        raise SendFailed("a webhook's message can't be changed", is_final=True)
+
+    async def typing(self, place: Place) -> None:
+        """Do nothing."""
+
+    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+        """Give a file that came with its message."""
+        try:
+            data = base64.b64decode(file.where, validate=True)
+        except binascii.Error:
+            raise SendFailed("it is no base64", is_final=True) from None
+        if len(data) > most_bytes:
+            raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
+        return data
+
+    async def answer(self, press: Incoming, text: str) -> None:
+        """Do nothing: the press was answered with 202."""
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def _receive(self, request: Request) -> JSONResponse:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _MOST_BYTES:
+                return _no(413, f"more than {_MOST_BYTES:,} bytes")
+        headers = request.headers
+        message_id = headers.get("webhook-id", "")
+        if not self._is_signed(message_id, headers, bytes(body)):
+            return _no(401, "the signature is missing, wrong or too old")
+        try:
+            said = msgspec.json.decode(bytes(body), type=_Body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _no(400, str(error)[:200])
+        if not said.data.conversation or not said.data.user:
+            return _no(400, "conversation and user may not be empty")
+        assert self._take is not None  # it is set before the socket listens
+        try:
+            await self._take([self._incoming(message_id, said)])
+        except StoreError as error:
+            _LOG.warning("channel %s: %s", self.name, error.message)
+            return _no(503, "it could not be stored; try again")
+        return JSONResponse({"stored": True}, 202)
+
+    def _is_signed(self, message_id: str, headers: Any, body: bytes) -> bool:
+        stamp = headers.get("webhook-timestamp", "")
+        if not message_id or len(message_id) > 200 or not stamp.isdecimal() or len(stamp) > 12:
+            return False
+        if abs(time.time() - int(stamp)) > _TOLERANCE_S:
+            return False
+        expected = signed(self._key, message_id, int(stamp), body)["webhook-signature"]
+        given = headers.get("webhook-signature", "").split()
+        return any(hmac.compare_digest(expected.encode(), one.encode()) for one in given[:10])
+
+    def _incoming(self, message_id: str, said: _Body) -> Incoming:
+        data = said.data
+        return Incoming(
+            Place(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
+            message_id,
+            said.type,
+            data.name[:200],
+            data.text,
+            tuple(FileRef(file.base64, file.name, file.type) for file in data.files),
+            mentions_us=data.mentions_us,
+            ref=data.message or message_id,
+        )
+
+
+def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Webhook:
+    """Make the channel."""
+    return Webhook(name, tokens[0], text)
+
+
+def _no(status: int, why: str) -> JSONResponse:
+    return JSONResponse({"error": why}, status)

@@ -1,0 +1,91 @@
+"""Whet as an MCP server over HTTP: the tools of `app/mcp_server.py` at /mcp, for tokens of role owner.
+
+Each POST is one message. A tool's call is answered with a stream: news of its progress, a beat while it is
+silent, its result. There is no session to keep and no standing stream. A client that hangs up or calls off
+cancels its call, durably.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from whet.app.hosted import Hosted
+from whet.app.mcp_server import McpServer
+from whet.rpc import called_off, key_of, reply_to
+from whet.serve.door import Door, need_owner
+from whet.serve.wire import Json, Stream, read_json
+
+Message = dict[str, Any]
+
+
+class Hosts:
+    """The endpoint. `beat_s`: how long a stream may be silent."""
+
+    def __init__(self, hosted: Hosted, door: Door, beat_s: float) -> None:
+        self._server = McpServer(hosted)
+        self._door = door
+        self._beat_s = beat_s
+        self._running: dict[tuple[str, str], asyncio.Task[Message]] = {}
+
+    def routes(self) -> list[Route]:
+        """Give the route."""
+        return [Route("/mcp", self.post, methods=["POST"])]
+
+    async def post(self, request: Request) -> Response:
+        """Take one message."""
+        caller = self._door.caller(request)
+        need_owner(caller)
+        message = await read_json(request, Message)
+        off = called_off(message)
+        if off is not None and (task := self._running.get((caller.token_id, off))):
+            task.cancel()
+        if message.get("id") is None or message.get("method") is None:
+            return Response(status_code=202)
+        if message["method"] != "tools/call":
+            return Json(await reply_to(message, self._server.answer, lambda _name, _facts: None))
+        return Stream(lambda gone: self._answer(message, caller.token_id, gone))
+
+    async def _answer(
+        self, message: Message, token_id: str, gone: asyncio.Future[None]
+    ) -> AsyncGenerator[bytes]:
+        news: asyncio.Queue[Message] = asyncio.Queue()
+
+        def notify(name: str, facts: Message) -> None:
+            news.put_nowait({"jsonrpc": "2.0", "method": name, "params": facts})
+
+        key = (token_id, key_of(message["id"]))
+        task = asyncio.create_task(reply_to(message, self._server.answer, notify))
+        self._running[key] = task
+        waiting = asyncio.create_task(news.get())
+        try:
+            while not task.done():
+                await asyncio.wait(
+                    {task, waiting, gone}, timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if gone.done():
+                    return
+                if waiting.done():
+                    yield _event(waiting.result())
+                    waiting = asyncio.create_task(news.get())
+                elif not task.done():
+                    yield b": still at it\n\n"
+            if not task.cancelled():
+                while not news.empty():
+                    yield _event(news.get_nowait())
+                yield _event(task.result())
+        finally:
+            waiting.cancel()
+            task.cancel()
+            await asyncio.wait({task})
+            self._running.pop(key, None)
+
+
+def _event(message: Message) -> bytes:
+    return b"event: message\ndata: " + msgspec.json.encode(message) + b"\n\n"

@@ -1,0 +1,276 @@
+"""The gateway on Discord, Slack and behind a signed webhook, against servers that speak their protocols."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tests.agent.rig import calls
+from tests.confirm.vendors.discord import too_many
+from tests.confirm.vendors.discord_chat import BOT, DiscordChat
+from tests.confirm.vendors.host import Host
+from tests.confirm.vendors.slack import too_many as slack_too_many
+from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
+from tests.confirm.vendors.slack_chat import SlackChat
+from tests.gateway.running import GatewayProcess, free_port, served
+from whet.confirm.notify.one_way import signed
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+
+RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
+DISCORD = '[[channel]]\nkind = "discord"\nbase_url = "{url}"\n\n[people.ann]\ndiscord = 7\nowner = true\n'
+SLACK = '[[channel]]\nkind = "slack"\nbase_url = "{url}"\n\n[people.ann]\nslack = "U7"\nowner = true\n'
+
+
+@contextmanager
+def on(
+    vendor: Any, file: str, folder: Path, script: list[Reply], **settings: object
+) -> Iterator[GatewayProcess]:
+    with vendor, PracticeServer(script=script) as model:
+        one = GatewayProcess(folder / "home", file.format(url=vendor.url), model, **settings)
+        with served(one):
+            yield one
+
+
+def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    script = [
+        Reply(text="**Hello** there @everyone."),
+        Reply(tool_calls=RISKY),
+        Reply(text="Made."),
+        Reply(text="In the server."),
+        Reply(text="x" * 4500),
+    ]
+    with on(discord, DISCORD, tmp_path, script, mode="ask") as one:
+        discord.connected()
+        discord.write("hello")
+        assert discord.wait_said("Hello") == ["**Hello** there @everyone."]
+        assert next(iter(discord.messages.values()))["allowed_mentions"] == {"parse": []}
+        discord.write("make it")
+        discord.wait_said("touch made")
+        query = discord.press_at("Allow once", user="9")
+        assert "may not" in discord.answer(query)
+        assert discord.answer(discord.press_at("Allow once")) == "Allowed once."
+        discord.wait_said("Made.")
+        assert (one.home / "work" / "made").exists()
+        discord.write("not for you", chat="600", guild="1")
+        discord.write(f"<@{BOT}> what about here", chat="600", guild="1")
+        assert discord.wait_said("In the server.", chat="600") == ["In the server."]
+        discord.write("much")
+        discord.wait(lambda: sum(text.count("x") for text in discord.said()) >= 4500, "all of it")
+        assert max(map(len, discord.said())) <= 2000 and discord.typing
+
+
+def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    with discord, PracticeServer(script=[Reply(text=f"Answer {n}.") for n in range(4)]) as model:
+        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
+        with served(one):
+            discord.connected()
+            discord.write("first")
+            discord.wait_said("Answer 0.")
+        discord.write("while nobody was there")
+        discord.write("and this")
+        discord.fail_next("post", too_many(0.2), (503, {"message": "unavailable"}, {}))
+        with served(one):
+            discord.wait_said("Answer 2.")
+            assert discord.said() == ["Answer 0.", "Answer 1.", "Answer 2."]
+            discord.cut(4000)
+            discord.wait(lambda: discord.resumed, "a resumed session")
+            discord.write("after the cut")
+            discord.wait_said("Answer 3.")
+
+
+def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    script = [
+        Reply(text="One.", fault=Fault(stall_after=0)),
+        Reply(text="Two."),
+        Reply(text="Seen."),
+        calls(("send_file", '{"path": "received/a.txt", "caption": "here"}')),
+        Reply(text="Back."),
+    ]
+    with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
+        discord.connected()
+        discord.write("one")
+        one.model.wait_for_stall()
+        wrong, gone = discord.write("two, wrong"), discord.write("three, not meant")
+        discord.change(wrong, "two, right")
+        discord.change(gone, "")
+        discord.write("/context")  # in order after the others, so they were taken in
+        discord.wait_said("/context waits")
+        one.model.release()
+        discord.wait_said("Two.")
+        assert b"two, right" in one.model.requests[-1].body
+        discord.files["a.txt"] = b"alpha"
+        attachment = {"url": f"{discord.url}/cdn/a.txt", "filename": "..\\a.txt", "size": 5}
+        discord.write("look", attachments=[attachment])
+        discord.wait_said("Seen.")
+        assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
+        discord.write("give it back")
+        discord.wait_said("Back.")
+        assert discord.wait(lambda: discord.uploads, "an upload") == [("a.txt", b"alpha")]
+        assert all(b"not meant" not in request.body for request in one.model.requests)
+
+
+def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
+    slack = SlackChat()
+    script = [
+        Reply(text="**Hello** <there> & [you](https://example.org)."),
+        Reply(tool_calls=RISKY),
+        Reply(text="Made."),
+        Reply(text="In the thread."),
+        Reply(text="Got it."),
+        calls(("send_file", '{"path": "received/a.txt"}')),
+        Reply(text="Back."),
+    ]
+    with on(slack, SLACK, tmp_path, script, mode="ask") as one:
+        slack.write("hello &amp; welcome")
+        assert slack.wait_said("Hello") == ["*Hello* &lt;there&gt; &amp; <https://example.org|you>."]
+        assert b"hello & welcome" in one.model.requests[-1].body
+        slack.wait(lambda: not slack.pending, "everything acknowledged")
+        slack.write("make it")
+        slack.wait_said("touch made")
+        slack.press_at("Allow once", user="U9")
+        assert "may not" in slack.whisper()
+        slack.press_at("Allow once")
+        assert slack.whisper(1) == "Allowed once."
+        slack.wait_said("Made.")
+        slack.write("not for you", chat="C1")
+        stamp = slack.write(f"<@{SLACK_BOT}> and here?", chat="C1")
+        slack.wait_said("In the thread.", chat="C1")
+        assert [m["thread_ts"] for m in slack.messages.values() if m["channel"] == "C1"] == [stamp]
+        slack.write("!title")
+        slack.wait_said("hello & welcome".replace("&", "&amp;"))
+        slack.bring(
+            {
+                "type": "slash_commands",
+                "payload": {"text": "usage", "user_id": "U7", "channel_id": "D1", "trigger_id": "t1"},
+            }
+        )
+        slack.wait_said("tokens")
+        slack.files["a.txt"] = b"alpha"
+        file = {"url_private_download": f"{slack.url}/private/a.txt", "name": "a.txt", "size": 5}
+        slack.write("look", subtype="file_share", files=[file])
+        slack.wait_said("Got it.")
+        slack.write("back please")
+        slack.wait_said("Back.")
+        slack.wait(lambda: slack.shared, "a shared file")
+        assert list(slack.uploads.values()) == [b"alpha"]
+
+
+def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
+    slack = SlackChat()
+    script = [Reply(text="Once."), Reply(text="Twice."), Reply(text="Thrice.")]
+    with on(slack, SLACK, tmp_path, script, busy="queue"):
+        stamp = slack.write("hello")
+        slack.wait_said("Once.")
+        slack.write("hello", ts=stamp)  # the same message in another envelope
+        slack.ask_to_reconnect()
+        slack.wait(lambda: slack.connections >= 2, "a new connection")
+        slack.fail_next(
+            "chat.postMessage", slack_too_many(0), (200, {"ok": False, "error": "fatal_error"}, {})
+        )
+        slack.write("second")
+        slack.write("third")
+        slack.wait_said("Thrice.")
+        assert slack.said() == ["Once.", "Twice.", "Thrice."]
+
+
+class Receiver(Host):
+    """The program at the other end of a webhook."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.got: list[dict[str, Any]] = []
+        self.wrong = 0
+
+    def app(self) -> ASGIApp:
+        return Starlette(routes=[Route("/in", self._in, methods=["POST"])])
+
+    async def _in(self, request: Request) -> Response:
+        body = await request.body()
+        id_, stamp = request.headers["webhook-id"], int(request.headers["webhook-timestamp"])
+        if signed(b"k" * 32, id_, stamp, body)["webhook-signature"] != request.headers["webhook-signature"]:
+            self.wrong += 1
+            return Response(status_code=401)
+        fault = self.next_fault("in")
+        if fault is not None:
+            return Response(status_code=fault)
+        data = msgspec.json.decode(body)["data"]
+        if not any(one["id"] == data["id"] for one in self.got):
+            self.note(lambda: self.got.append(data))
+        return Response(status_code=204)
+
+    def wait_said(self, text: str) -> list[str]:
+        def there() -> list[str] | None:
+            texts = [one["text"] for one in self.got]
+            return texts if any(text in one for one in texts) else None
+
+        return self.wait(there, text)
+
+
+def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
+    port = free_port()
+    file = (
+        f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
+        '[people.ann]\nwebhook = "ann"\nowner = true\n'
+    )
+    receiver = Receiver()
+
+    def post(
+        id_: str, data: dict[str, Any], *, key: bytes = b"k" * 32, at: float = 0.0, kind: str = "message"
+    ) -> int:
+        body = msgspec.json.encode({"type": kind, "data": {"conversation": "c", "user": "ann", **data}})
+        headers = signed(key, id_, int(at or time.time()), body)
+        return httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code
+
+    script = [
+        Reply(text="Hello."),
+        Reply(text="Long one."),
+        Reply(text="Got it."),
+        Reply(tool_calls=RISKY),
+        Reply(text="Made."),
+    ]
+    with on(receiver, file, tmp_path, script, mode="ask") as one:
+        receiver.wait(lambda: _listens(port), "the webhook listening")
+        receiver.fail_next("in", 503)
+        assert post("a1", {"text": "hi"}) == 202
+        assert post("a1", {"text": "hi"}) == 202  # brought again: the same message
+        receiver.wait_said("Hello.")
+        assert post("a2", {"text": "forged"}, key=b"x" * 32) == 401
+        assert post("a3", {"text": "old"}, at=time.time() - 1000) == 401
+        assert httpx2.post(f"http://127.0.0.1:{port}/", content=b"{}").status_code == 401
+        assert post("a4", {"text": "y" * 65_536}) == 202
+        receiver.wait_said("Long one.")
+        assert b"y" * 60_000 in one.model.requests[-1].body
+        assert httpx2.post(f"http://127.0.0.1:{port}/", content=b"z" * 8_100_000).status_code == 413
+        attached = {"name": "a.txt", "base64": base64.b64encode(b"alpha").decode()}
+        assert post("a5", {"text": "file", "files": [attached]}) == 202
+        receiver.wait_said("Got it.")
+        assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
+        assert post("a6", {"text": "make it"}) == 202
+        receiver.wait_said("touch made")
+        press = receiver.got[-1]["buttons"][0]["data"]
+        assert post("a7", {"text": press}, kind="press") == 202
+        assert receiver.wait_said("Made.").count("Hello.") == 1
+        assert receiver.wrong == 0
+
+
+def _listens(port: int) -> bool:
+    try:
+        return httpx2.get(f"http://127.0.0.1:{port}/").status_code == 405
+    except httpx2.HTTPError:
+        return False
