@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import httpx2
 import pytest
 from httpx2.websockets import HTTPXWSException
+from wsproto.utilities import ProtocolError
 
 PROGRAM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
@@ -237,12 +238,13 @@ class Browser:
             yield made
 
     def skip_if_sick(self) -> None:
-        """Skip the test, and all that come, where even an empty page gets no answer now."""
+        """Skip the test where even an empty page gets no answer now; the next one gets a new Chromium."""
         with contextlib.ExitStack() as stack:
             try:
                 self._tab(stack)
             except Sick as why:
-                self._give_up(str(why))
+                self._stop()
+                pytest.skip(f"chromium stopped answering: {why}")
 
     def close(self) -> None:
         """End it, whatever it does."""
@@ -256,16 +258,16 @@ class Browser:
             self._start()
             client = stack.enter_context(httpx2.Client(trust_env=False, timeout=_ANSWER_S))
             version = client.get(f"http://127.0.0.1:{self._port}/json/version").json()
-            root = stack.enter_context(
-                client.websocket(version["webSocketDebuggerUrl"], max_message_size_bytes=1 << 20)
+            root = _enter(
+                stack, client.websocket(version["webSocketDebuggerUrl"], max_message_size_bytes=1 << 20)
             )
             context = _ask(root, "Target.createBrowserContext")["browserContextId"]
             stack.callback(_forget, root, context)
             made = _ask(root, "Target.createTarget", url="about:blank", browserContextId=context)
             url = f"ws://127.0.0.1:{self._port}/devtools/page/{made['targetId']}"
-            session = stack.enter_context(client.websocket(url, max_message_size_bytes=1 << 26))
+            session = _enter(stack, client.websocket(url, max_message_size_bytes=1 << 26))
             _ask(session, "Runtime.evaluate", expression="1 + 1")
-        except (HTTPXWSException, httpx2.HTTPError, OSError, ValueError, KeyError) as error:
+        except (HTTPXWSException, httpx2.HTTPError, OSError, ValueError, KeyError, ProtocolError) as error:
             raise Sick(f"{type(error).__name__}: {error}") from error
         return session
 
@@ -308,6 +310,18 @@ class Browser:
         pytest.skip(f"chromium does not work here: {why}")
 
 
+def _enter(stack: contextlib.ExitStack, connection: Any) -> Any:
+    """Open a connection; at the stack's end it is closed, also where the browser is gone."""
+    session = connection.__enter__()
+
+    def leave() -> None:
+        with contextlib.suppress(HTTPXWSException, httpx2.HTTPError, OSError, ProtocolError):
+            connection.__exit__(None, None, None)
+
+    stack.callback(leave)
+    return session
+
+
 def _ask(session: Any, method: str, **params: Any) -> Any:
     """Make the one call of a session and give its result. Raises Sick where none comes."""
     session.send_text(json.dumps({"id": 1_000_000, "method": method, "params": params}))
@@ -324,7 +338,7 @@ def _ask(session: Any, method: str, **params: Any) -> Any:
 
 def _forget(root: Any, context: str) -> None:
     """Close a private context; a browser that is gone has none."""
-    with contextlib.suppress(Sick, HTTPXWSException, httpx2.HTTPError, OSError, KeyError):
+    with contextlib.suppress(Sick, HTTPXWSException, httpx2.HTTPError, OSError, KeyError, ProtocolError):
         _ask(root, "Target.disposeBrowserContext", browserContextId=context)
 
 

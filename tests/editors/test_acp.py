@@ -31,6 +31,7 @@ from acp.schema import (
 
 from tests.cli.running import run as whet
 from tests.editors.rig import Desk, editing
+from tests.support import within
 from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
@@ -360,7 +361,7 @@ def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
     root = Path(__file__).parents[2]
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root)
     assert process.stdout is not None
-    pidfd = os.pidfd_open(int(process.stdout.readline()))
+    pidfd = os.pidfd_open(int(within(process.stdout.readline, "the process id of whet acp")))
     server.wait_for_stall()
     process.send_signal(signal.SIGKILL)
     process.wait(10)
@@ -445,7 +446,7 @@ def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passe
         process.stdin.write(json.dumps(row).encode() + b"\n")
         process.stdin.flush()
         while True:
-            found = json.loads(process.stdout.readline())
+            found = json.loads(within(process.stdout.readline, f"the answer to {method}"))
             assert found["jsonrpc"] == "2.0"
             if found.get("id") == number:
                 return found

@@ -25,6 +25,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 
+from tests.listening import listening
+
 
 class Logins:
     """An authorization server's memory. Everybody who comes to its page is let in, unless `refuse` is set."""
@@ -231,8 +233,5 @@ async def raw(handler: Handler) -> AsyncGenerator[tuple[str, list[Request]]]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", requests
-    finally:
-        server.close()
+    async with listening(serve) as port:
+        yield f"http://127.0.0.1:{port}/mcp", requests

@@ -12,6 +12,7 @@ import httpx2
 
 from tests.confirm.vendors.telegram import TOKEN
 from tests.confirm.vendors.telegram_chat import TelegramChat
+from tests.support import within
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 
@@ -37,10 +38,9 @@ def test_the_gateway_serves_them_too_and_ends_them_with_itself(tmp_path: Path) -
         )
         assert process.stdout is not None
         said: list[str] = []
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("dashboard: http"):
-                break
+        while not said or not said[-1].startswith("dashboard: http"):
+            said.append(within(process.stdout.readline, f"the gateway; it said {said}"))
+            assert said[-1], said
         url = said[-1].split()[-1]
         token = (home / "serve" / "owner.token").read_text().strip()
         with httpx2.Client(base_url=url, trust_env=False, timeout=WAIT_S) as http:
@@ -52,7 +52,7 @@ def test_the_gateway_serves_them_too_and_ends_them_with_itself(tmp_path: Path) -
             assert signed_in.status_code == 303
             assert answer.headers["x-whet-session"] in http.get("/").text
         process.send_signal(signal.SIGTERM)
-        rest = process.stdout.read()
+        rest = within(process.stdout.read, "the gateway's end")
         assert process.wait(WAIT_S) == 0, rest
         process.stdout.close()
         assert "Traceback" not in rest
