@@ -12,6 +12,7 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
 from tests.support import ended
+from whet.confirm import tokens
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.http.protocol import LimitedProtocol
 
@@ -126,6 +127,21 @@ def test_a_live_stream_shows_a_submitter_only_its_own(server):
         thread.join(10)
     assert [event["request_id"] for event in mine[1][0]] == [own["id"]]
     assert [event["request_id"] for event in everybodys[1][0]] == [foreign["id"], own["id"]]
+
+
+def test_a_stream_ends_with_its_token_also_in_busy_times(server):
+    secret = server.token("audit", "leaver")
+    headers = {"authorization": f"Bearer {secret}"}
+    agent = server.client("submit", "agent")
+    with server.client().stream("GET", "/events", headers=headers) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        asked(agent)
+        token_id = server.service.authenticate(secret).token_id
+        server.run(server.service.change(lambda tx: tokens.revoke(tx, token_id, by="test")))
+        asked(agent)
+        seen = [line for line in lines if line.startswith("event: ")]  # it ends
+    assert "event: token_revoked" not in seen
 
 
 def test_old_events_come_from_the_database(server):

@@ -299,6 +299,9 @@ def test_slash_commands_need_no_model(desk: Desk) -> None:
         await desk.ask(session_id, "say it")
         await desk.ask(session_id, "/retry")
         assert desk.editor.text().endswith("twice")
+        desk.editor.updates.clear()
+        await desk.connection.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
+        assert (desk.editor.said(), desk.editor.text()) == ("say it", "twice")
         offered = desk.editor.of(AvailableCommandsUpdate) or [None]
         names = {one.name for one in offered[0].available_commands} if offered[0] else set[str]()
         assert "new" not in names
@@ -369,6 +372,35 @@ def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
     assert code == 0 and json.loads(out)["messages"][0]["content"].startswith("go")
 
 
+def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: Desk) -> None:
+    other = desk.work / "killed"
+    call = does("terminal", command="echo ran >> log.txt")
+    desk.server.install([call, Reply("half", fault=Fault(stall_after=0)), Reply("And on.")])
+
+    async def killed() -> str:
+        async with editing(desk.home, desk.server, other, "--approvals", "auto") as (_, connection, process):
+            made = await connection.new_session(cwd=str(other), mcp_servers=[])
+            session_id: str = made.session_id
+            prompt = [text_block("log it")]
+            turn = asyncio.create_task(connection.prompt(session_id=session_id, prompt=prompt))
+            await asyncio.to_thread(desk.server.wait_for_stall)
+            process.kill()
+            await process.wait()
+            await asyncio.gather(turn, return_exceptions=True)
+            return session_id
+
+    async def again(session_id: str) -> None:
+        await desk.connection.load_session(cwd=str(other), session_id=session_id, mcp_servers=[])
+        assert desk.editor.said() == "log it"
+        assert await desk.ask(session_id, "go on") == "end_turn"
+        assert desk.editor.text() == "And on."
+
+    session_id = asyncio.run(killed())
+    desk.server.release()
+    desk.run(again(session_id))
+    assert (other / "log.txt").read_text() == "ran\n"
+
+
 def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("model: {provider: nobody-knows}\n")
@@ -389,6 +421,13 @@ def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> No
 def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passed_over(
     home: Path, tmp_path: Path, server: PracticeServer
 ) -> None:
+    noisy = home / "plugins" / "noisy"
+    noisy.mkdir(parents=True)
+    (noisy / "plugin.yaml").write_text("name: noisy\n")
+    (noisy / "__init__.py").write_text(
+        "import os\ndef register(ctx):\n    print('noise')\n    os.system('echo more')\n"
+    )
+    (home / "config.yaml").write_text("plugins: {enabled: [noisy]}\n")
     server.install([does("terminal", command="echo noise; echo more >&2"), Reply("ok")])
     flags = ["--provider", "practice", "--base-url", server.base_url, "--model", "practice"]
     process = subprocess.Popen(

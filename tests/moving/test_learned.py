@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from benchmarks.hermes_db import HermesDb, fill
 
-from tests.cli.running import run
+from tests.stories.program import Program, together
 from whet.moving import notes
 from whet.moving.skills import bundled, folders, read
 
@@ -30,6 +29,13 @@ The API key is sk-live-abcdefghijklmnop0123456789
 """
 USER = "Mara writes in German, answers should be German too"
 SKILL = "---\nname: {name}\ndescription: How to {name}. Use it for that.\n---\n\n{body}\n"
+
+
+def run(arguments: list[str], folder: Path) -> tuple[int, str, str]:
+    """Run the program and give exit code, standard output and standard error."""
+    root = folder / f"run-{len(list(folder.glob('run-*')))}"
+    done = Program(root, environ={"WHET_HOME": os.environ["WHET_HOME"]}).run(*arguments)
+    return done.code, done.out, done.err
 
 
 def skill(folder: Path, name: str, body: str = "1. Look.\n2. Act.") -> Path:
@@ -219,13 +225,9 @@ def test_a_newer_database_is_read_as_far_as_it_is_known(tmp_path: Path, theirs: 
 
 
 def test_two_imports_at_once_save_each_note_once(tmp_path: Path, home: Path, theirs: Path) -> None:
-    async def both() -> list[int]:
-        command = ["import", "hermes", str(theirs), "--only", "memory", "--only", "skills"]
-        return [
-            code
-            for code, _, _ in await asyncio.gather(*(asyncio.to_thread(run, command, tmp_path) for _ in "ab"))
-        ]
-
-    assert asyncio.run(both()) == [0, 0]
+    program = Program(tmp_path / "both", environ={"WHET_HOME": str(home)})
+    command = ["import", "hermes", str(theirs), "--only", "memory", "--only", "skills"]
+    done = together([program.start(*command) for _ in range(2)])
+    assert [one.code for one in done] == [0, 0]
     kept = (home / "memories" / "MEMORY.md").read_text()
     assert kept.count("ssh tunnel") == 1

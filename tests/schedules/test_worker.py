@@ -16,13 +16,14 @@ import pytest
 from tests.support import FixedClock
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
+from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
 from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
-from whet.schedules import timing
+from whet.schedules import channel, timing
 from whet.schedules.worker import Finished, Worker
-from whet.store import schedules, sessions
+from whet.store import chats, schedules, sessions
 from whet.store.database import Database
 from whet.store.schedules import Run, Schedule
 from whet.store.transcript import SessionLog
@@ -270,6 +271,26 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
     asyncio.run(stop())
     assert [run.result for run in bench.runs(made)] == ["stopped"]
     assert bench.drain() == []
+
+
+def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("a " * 1_500), Reply(fault=Fault(status=500))])
+    with pytest.raises(ConfigError):
+        bench.database.read_now(lambda db: channel.check(db, "telegram:7"))
+    chat = bench.database.write_now(lambda db: chats.chat_at(db, chats.Place("telegram", "7", user="7")))
+    bench.database.read_now(lambda db: channel.check(db, "telegram:7"))
+    bench.add(target="telegram:7")
+    bench.clock.advance(10 * MINUTE_S)
+    bench.drain()
+    bench.clock.advance(10 * MINUTE_S)
+    bench.drain()
+    rows = bench.database.read_now(
+        lambda db: db.execute("SELECT chat, body FROM gateway_outbox ORDER BY id").fetchall()
+    )
+    texts = [json.loads(body)["text"] for _, body in rows]
+    assert {at for at, _ in rows} == {chat.id}
+    assert len(texts) == 3 and "".join(texts[:2]).count("a") == 1_500
+    assert texts[2].startswith("reports: failed.")
 
 
 def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -> None:

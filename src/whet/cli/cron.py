@@ -23,7 +23,7 @@ from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
-from whet.schedules import timing
+from whet.schedules import channel, timing
 from whet.schedules.perform import NOTIFY
 from whet.schedules.worker import Finished, Worker
 from whet.store import claims, schedules, sessions
@@ -56,7 +56,9 @@ def cron() -> None:
     "--session", default=_NEW, metavar="new|ID", help="A new session each time, or always this one."
 )
 @click.option("--workspace", metavar="DIR", help="The folder to work in; this one otherwise.")
-@click.option("--to", "target", default="", metavar="FILE|notify", help="Where each answer goes besides.")
+@click.option(
+    "--to", "target", default="", metavar="FILE|notify|CHAT", help="Where each answer goes besides."
+)
 @click.option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1), metavar="SECONDS", help="A run's limit.")
 @_as_json
@@ -72,6 +74,7 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
     clock = SystemClock()
     made, due = _made(home, (expression or "", at or ""), given, clock)
     with _opened(home, clock) as database:
+        database.read_now(lambda db: channel.check(db, made.target))
         if made.session_id:
             found = database.read_now(lambda db: sessions.resolve(db, made.session_id))
             made = msgspec.structs.replace(made, session_id=found)
@@ -259,7 +262,7 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
 
 
 def _target(text: str) -> str:
-    if text in ("", NOTIFY):
+    if text in ("", NOTIFY) or channel.is_chat(text):
         return text
     path = Path(text).expanduser().absolute()
     if path.is_dir() or text.endswith(("/", os.sep)):

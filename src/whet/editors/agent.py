@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
+import apsw
 import msgspec
 from acp import PROTOCOL_VERSION, Client, RequestError, update_agent_message_text
 from acp.helpers import update_available_commands
@@ -51,6 +52,7 @@ from whet.editors.outbox import Outbox
 from whet.editors.person import EditorPerson, Mode
 from whet.editors.view import TurnView
 from whet.log import mask
+from whet.store import replay as stored
 from whet.store import search, sessions
 from whet.store.rows import SEQ_LIMIT
 
@@ -150,12 +152,10 @@ class EditorAgent:
         """Open a stored session; all that was said is sent before the answer."""
         with _told():
             folder, program = _folder(cwd), await self._opened()
-            stored = await program.hosted.app.database.read(lambda db: sessions.get(db, session_id))
-            said = await program.hosted.app.database.read(
-                lambda db: search.around(db, session_id, 0, 0, _EVERYTHING)
-            )
-        own = Path(stored.workspace)
-        self._enter(session_id, own if stored.workspace and own.is_dir() else folder, program, mcp_servers)
+            row = await program.hosted.app.database.read(lambda db: sessions.get(db, session_id))
+            said = await program.hosted.app.database.read(lambda db: _said(db, session_id))
+        own = Path(row.workspace)
+        self._enter(session_id, own if row.workspace and own.is_dir() else folder, program, mcp_servers)
         for update in replay.updates(said):
             self._out.put(session_id, update)
         await self._out.flush()
@@ -300,6 +300,14 @@ class EditorAgent:
             return ""
 
         return find
+
+
+def _said(connection: apsw.Connection, session_id: str) -> list[tuple[int, Message]]:
+    """Give all that was said and not undone, also what a compaction took from the model's view."""
+    turns = stored.turns(connection, session_id, 0, _EVERYTHING)
+    undone = {number for number, turn in turns.items() if turn.is_undone}
+    entries = stored.entries(connection, session_id, 1, _EVERYTHING)
+    return [(entry.seq, entry.message) for entry in entries if entry.turn not in undone]
 
 
 def _folder(cwd: str) -> Path:

@@ -29,6 +29,7 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import Event, TurnEnd
 from whet.log import mask
 from whet.schedules import timing
+from whet.schedules.channel import is_chat
 from whet.store import schedules, sessions, turns
 from whet.store.schedules import Run, RunResult, Schedule
 
@@ -79,7 +80,7 @@ async def perform(home: Home, schedule: Schedule, run: Run) -> Came:
 
 def target_path(schedule: Schedule, now: datetime) -> Path | None:
     """Give the file that an answer goes to, {date} and {time} filled in; None where it goes to none."""
-    if schedule.target in ("", NOTIFY):
+    if schedule.target in ("", NOTIFY) or is_chat(schedule.target):
         return None
     local = now.astimezone(timing.zone(schedule.time_zone))
     name = schedule.target.replace("{date}", local.strftime("%Y-%m-%d"))

@@ -20,7 +20,7 @@ from whet.agent.model_call import shielded
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
-from whet.schedules import timing
+from whet.schedules import channel, timing
 from whet.schedules.perform import Came, perform
 from whet.store import claims, jobs, schedules
 from whet.store.database import Database
@@ -185,6 +185,9 @@ class Worker:
         def work(connection: apsw.Connection) -> Run | None:
             if not schedules.finish(connection, begun.job, came.row, self._clock):
                 return None
+            if came.result != "stopped":
+                text = came.text or f"{begun.schedule.name}: {came.result}. {came.note}"
+                channel.post(connection, begun.schedule.target, text, self._clock.unix_ms())
             return schedules.get_run(connection, begun.job.id)
 
         run = await self._write(work)

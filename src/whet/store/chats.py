@@ -93,6 +93,15 @@ def chat_of_session(connection: apsw.Connection, session_id: str) -> Chat | None
     return _chat(found) if found else None
 
 
+def at(connection: apsw.Connection, channel: str, name: str) -> Chat | None:
+    """Give the conversation of a platform's chat, its main one of several threads; None without one."""
+    found = connection.execute(
+        f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
+        (channel, name),
+    ).fetchone()
+    return _chat(found) if found else None
+
+
 def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
     """Have a conversation go on in this session."""
     connection.execute("UPDATE gateway_chats SET session_id = ? WHERE id = ?", (session_id, chat_id))

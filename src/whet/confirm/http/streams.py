@@ -1,7 +1,8 @@
 """GET /events: the audit log as server-sent events, from where the client left off.
 
 A submitter's stream holds what concerns its own requests. A client that reads slowly is waited for; what it
-misses meanwhile comes from the database. The token is looked at again every fifteen seconds.
+misses meanwhile comes from the database. The token is looked at again every fifteen seconds, and whenever a
+token is revoked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from whet.confirm.records import Event, Principal
 from whet.confirm.service import Service
 
 BEAT_S = 15.0
+_TOKENS = frozenset({"token_revoked", "token_expires"})
 _HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
@@ -41,6 +43,8 @@ async def stream(service: Service, guard: Guard, who: Principal, call: tuple[Sco
             found = service.newer(after_id)
             if found:
                 after_id = found[-1].id
+                if bell.is_late() or any(event.kind in _TOKENS for event in found):
+                    await guard.principal(scope)
                 body = b"".join(_chunk(event) for event in found if wanted(event))
                 if body:
                     await _write(send, body)
@@ -55,12 +59,22 @@ async def stream(service: Service, guard: Guard, who: Principal, call: tuple[Sco
 
 
 class Bell:
-    """What a stream waits for: an event, its client's end, the next beat."""
+    """What a stream waits for: an event, its client's end, the next beat. A beat that busy times leave no
+    room for is late."""
 
     def __init__(self, service: Service) -> None:
         self._hub = service.hub
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
+        self._beat_s = self._loop.time() + BEAT_S
+
+    def is_late(self) -> bool:
+        """Whether a beat has been due since; counts as one."""
+        now_s = self._loop.time()
+        is_late = now_s >= self._beat_s
+        if is_late:
+            self._beat_s = now_s + BEAT_S
+        return is_late
 
     async def next(self) -> bool:
         """Wait for an event or the client's end; False where the beat came first."""
