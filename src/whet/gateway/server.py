@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import itertools
 import logging
 import os
@@ -152,6 +153,7 @@ class Gateway:
         trim = _trimmer()
         for minute in itertools.count():
             await asyncio.sleep(_TRIM_EVERY_S if minute else 0.0)
+            gc.collect()  # sessions are cycles, and a command line's thresholds leave those for hours
             trim()
             if minute % _PRUNE_EVERY:
                 continue
