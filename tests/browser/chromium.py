@@ -125,14 +125,16 @@ class Page:
             " if (v) return v instanceof Node || v; await new Promise(r => setTimeout(r, 20)); }"
             " return null; })()"
         )
-        try:
-            found = self.eval(watch, timeout_s + _ANSWER_S)
-        except RuntimeError as error:
-            if "navigated" not in str(error) and "context" not in str(error):
-                raise
-            found = self.eval(
-                watch, timeout_s + _ANSWER_S
-            )  # the page went elsewhere meanwhile; the new one is watched
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                found = self.eval(watch, timeout_s + _ANSWER_S)
+                break
+            except RuntimeError as error:
+                # The page went elsewhere meanwhile, perhaps more than once; the new one is watched.
+                moved = "navigated" in str(error) or "context" in str(error)
+                if not moved or time.monotonic() > deadline:
+                    raise
         if not found:
             raise TimeoutError(f"never true: {code}\n{self.text()[:2000]}")
         return found
