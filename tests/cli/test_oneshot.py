@@ -127,7 +127,7 @@ def test_a_session_goes_on(folder: Path, echo: PracticeServer) -> None:
     first = json.loads(run(["chat", "-q", "one", "--json", *flags(echo)], folder)[1])
     by_id = ["chat", "-q", "two", "--json", "--session", first["session_id"], *flags(echo)]
     second = json.loads(run(by_id, folder)[1])
-    third = json.loads(run(["chat", "-q", "three", "--json", "--continue", *flags(echo)], folder)[1])
+    third = json.loads(run(["--continue", "-q", "three", "--json", *flags(echo)], folder)[1])
     assert second["session_id"] == third["session_id"] == first["session_id"]
     bodies = [json.loads(request.body) for request in echo.requests]
     asked = [m["content"] for m in bodies[-1]["messages"] if m["role"] == "user"]

@@ -43,6 +43,22 @@ class CommandTable(click.Group):
                 f"`whet {cmd_name}` is not part of this installation", hint="whet --help"
             ) from error
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; one that is not of the table begins the default command: `whet --continue`."""
+        own = {
+            name: option for option in self.get_params(ctx) for name in (*option.opts, *option.secondary_opts)
+        }
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            name, _, value = args[at].partition("=")
+            if name not in own:
+                if not any(long.startswith(name) for long in own):  # nor the beginning of one
+                    args = [*args[:at], DEFAULT_COMMAND, *args[at:]]
+                break
+            option = own[name]
+            at += 2 if isinstance(option, click.Option) and not option.is_flag and not value else 1
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
