@@ -24,19 +24,16 @@ _PAGING = frozenset(
 _OF_A_COMMAND = _PAGING | {"command", "workdir", "stdin", "pty"}
 _NEVER = frozenset(("process", "todo", "memory", "clarify", "delegate_task", "session_search", "recall"))
 _TARGETS = ("path", "file_path", "url", "name", "file", "uri")
-_OBJECTION = re.compile(
+_OBJECTION = (
     r"^\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
     r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more))[,.!:; ]"
     r"|that(?:'s| is| was) (?:not|wrong|incorrect)|this is (?:not|wrong)|not what i"
     r"|i (?:said|told you|asked)\b.*\bnot\b|i did(?:n't| not) (?:ask|want|say)"
     r"|you (?:should not|shouldn't|were not supposed|broke|deleted the wrong)"
     r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
-    r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う)",
-    re.I,
+    r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う)"
 )
-_TAKES_BACK = re.compile(
-    r"\bgit\s+(?:checkout\s+(?:--\s+)?|restore\s+(?!--staged)|stash\b|reset\s+--hard|revert\b)"
-)
+_TAKES_BACK = r"\bgit\s+(?:checkout\s+(?:--\s+)?|restore\s+(?!--staged)|stash\b|reset\s+--hard|revert\b)"
 
 
 class Judged(msgspec.Struct, gc=False):
@@ -92,7 +89,7 @@ class Judge:
         """A new message: it may object to the turn before it; a message typed during a turn does not."""
         if not self._turn or self._turn[-1].call.turn == said.turn:
             return
-        if _OBJECTION.match(said.text[:300]):
+        if re.match(_OBJECTION, said.text[:300], re.I):
             for one in self._turn:
                 if one.outcome == "ok":
                     one.outcome, one.reason = "objected", "the person objected"
@@ -130,7 +127,7 @@ class Judge:
 
     def _take_back(self, new: Judged) -> None:
         command = str(new.arguments.get("command", ""))
-        found = _TAKES_BACK.search(command)
+        found = re.search(_TAKES_BACK, command)
         if found is None:
             return
         rest = command[found.end() :]

@@ -30,13 +30,15 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# The long expressions are text: `re` compiles each when a call first needs it, and few turns need them all.
 # Programs whose exit code 1 is an answer.
 _ANSWERS_1 = _words(
     "grep egrep fgrep zgrep rg ag diff cmp test [ [[ pgrep expr which type false systemctl pidof let"
     " colordiff sdiff look"
 )
-_GIT_1 = re.compile(
-    r"\bgit\b[^|;&]*\s(?:grep|diff\b.*--(?:exit-code|quiet|no-index)|merge-base\s+--is-ancestor|check-ignore)\b"
+_GIT_1 = (
+    r"\bgit\b[^|;&]*\s(?:grep|diff\b.*--(?:exit-code|quiet|no-index)"
+    r"|merge-base\s+--is-ancestor|check-ignore)\b"
 )
 # Programs that show what they find: error words in their output are somebody else's.
 _SHOWS = _words(
@@ -44,29 +46,26 @@ _SHOWS = _words(
     " cut tac nl strings find ls echo printf man history docker kubectl"
 )
 _WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
-_RUNNERS = re.compile(
+_RUNNERS = (
     r"\b(?:pytest|py\.test|unittest|nose2?|tox|jest|vitest|mocha|ctest|phpunit|rspec)\b"
     r"|\b(?:npm|yarn|pnpm|cargo|go|mvn|gradle|make|bun|deno|dotnet|swift)\s+(?:run\s+)?\S*(?:test|check)\b"
 )
-_TESTS_RAN = re.compile(
+_TESTS_RAN = (
     r"\b[1-9]\d* failed\b|FAILED \((?:[^)]*\b)?failures=\d+|^--- FAIL: |\bTests?:\s+[1-9]\d* failed"
     r"|test result: FAILED\. \d+ passed; [1-9]|\b[1-9]\d* (?:failing|failures?)\b|^not ok \d+"
-    r"|Failures: [1-9]",
-    re.M,
+    r"|Failures: [1-9]"
 )
-_TESTS_BROKEN = re.compile(
+_TESTS_BROKEN = (
     r"\b[1-9]\d* errors?\b|errors=[1-9]|ERROR collecting|no tests ran|ImportError|ModuleNotFoundError"
-    r"|error\[E\d+\]|cannot find (?:module|package)|SyntaxError|usage: ",
-    re.I,
+    r"|error\[E\d+\]|cannot find (?:module|package)|SyntaxError|usage: "
 )
-_SHELL_TROUBLE = re.compile(
+_SHELL_TROUBLE = (
     r"^(?:bash|sh|zsh|dash|/bin/\w+)(?:: line \d+)?: .*(?:not found|No such file|Permission denied"
     r"|syntax error|unbound variable|cannot|ambiguous)"
     r"|^\S{1,60}: (?:command not found|cannot (?:access|open|stat|create|remove|find)\b.*|Permission denied)"
     r"|^\S{1,80}: .{1,200}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$"
     r"|^fatal: |^make(?:\[\d+\])?: \*\*\* |^npm (?:ERR!|error) |^curl: \(\d+\) |^\S+: error: "
-    r"|^(?:error|ERROR): |^E: |^panic: |^Segmentation fault|^Killed$",
-    re.M,
+    r"|^(?:error|ERROR): |^E: |^panic: |^Segmentation fault|^Killed$"
 )
 # One of these must be there for the expression above to match; looking for them is quicker.
 _HINTS = (
@@ -127,16 +126,16 @@ def _own_words(program: str, text: str) -> str:
 
 def _exited(command: str, code: int, text: str) -> tuple[Outcome, str]:
     last = next(reversed(list(programs_of(command))), "")
-    answers = last in _ANSWERS_1 or (last == "git" and _GIT_1.search(command) is not None)
-    if code == 1 and answers and not _SHELL_TROUBLE.search(text):
+    answers = last in _ANSWERS_1 or (last == "git" and re.search(_GIT_1, command) is not None)
+    if code == 1 and answers and not re.search(_SHELL_TROUBLE, text, re.M):
         return "ok", f"{last} answers no with exit 1"
     if code == 1 and last == "command" and "command -v" in command:
         return "ok", "command answers no with exit 1"
     if (
         code in (1, 101)
-        and _RUNNERS.search(command)
-        and _TESTS_RAN.search(text)
-        and not _TESTS_BROKEN.search(text)
+        and re.search(_RUNNERS, command)
+        and re.search(_TESTS_RAN, text, re.M)
+        and not re.search(_TESTS_BROKEN, text, re.I)
     ):
         return "ok", "the tests ran and report failures"
     return "failed", f"exit {code}"
@@ -186,7 +185,7 @@ def phrase_of_trouble(text: str) -> str:
             break
     else:
         return ""
-    found = _SHELL_TROUBLE.search(edges)
+    found = re.search(_SHELL_TROUBLE, edges, re.M)
     if found is None:
         return ""
     start = edges.rfind("\n", 0, found.start()) + 1
