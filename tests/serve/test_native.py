@@ -155,7 +155,7 @@ def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx
         listed = {row["id"] for row in http.get("/api/sessions").json()["sessions"]}
         assert {mine, own} <= listed
         api.revoke("phone")
-        assert phone.get("/api/sessions").status_code in (401, 429)  # another test's wrong tokens count too
+        assert phone.get("/api/sessions").status_code == 401
 
 
 def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import logging
 import resource
 import signal
 import socket
@@ -32,6 +31,7 @@ from whet.confirm.upkeep import Upkeep, follow
 from whet.confirm.web.app import make_page
 from whet.contract.errors import ConfigError
 from whet.web.guard import Place, place
+from whet.web.listening import log_bugs
 
 DRAIN_S = 10.0
 _BACKLOG = 4096
@@ -150,7 +150,7 @@ async def serve(
             raise
     ports = [int(sock.getsockname()[1]) for sock in sockets]
     _raise_file_limit()
-    _log_bugs()
+    log_bugs()
     # Whoever listens everywhere is called by many names; a token still can't be sent by a rebound page.
     anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
     guard = Guard(service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open)
@@ -225,13 +225,6 @@ def background(
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
     return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
-
-
-def _log_bugs() -> None:
-    """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
-    caught = logging.getLogger("uvicorn.error")
-    caught.handlers = [*logging.getLogger("whet").handlers]
-    caught.propagate = False
 
 
 def _raise_file_limit() -> None:

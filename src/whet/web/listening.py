@@ -119,7 +119,9 @@ def make_config(site: Any, protocol: Any, drain_s: float) -> uvicorn.Config:
 def log_bugs() -> None:
     """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
     caught = logging.getLogger("uvicorn.error")
-    caught.handlers = logging.getLogger("whet").handlers
+    caught.handlers = [
+        *logging.getLogger("whet").handlers
+    ]  # a list of its own: loggers change theirs in place
     caught.propagate = False
 
 
