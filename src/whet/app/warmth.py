@@ -5,6 +5,7 @@ What a warm start needs is imported when one is asked for: a cold session pays f
 
 from __future__ import annotations
 
+import asyncio
 import pkgutil
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -86,7 +87,7 @@ class Warmth(msgspec.Struct, frozen=True):
         return pkgutil.resolve_name("whet.warm.prime:PrimedLink")(link, opening), text
 
     def watch(self, session: Session) -> None:
-        """Judge the calls of each turn when it has ended, behind the writes."""
+        """Judge the calls of each turn once its end was shown, behind the writes."""
         after: Callable[[TurnEnd], Awaitable[None]] = session.after_turn
         seen = [session.log.session.tool_calls]
 
@@ -94,8 +95,10 @@ class Warmth(msgspec.Struct, frozen=True):
             await after(end)
             if session.log.session.tool_calls > seen[0]:
                 seen[0] = session.log.session.tool_calls
-                pkgutil.resolve_name("whet.warm.label:label_soon")(
-                    self.database, session.id, iso(self.clock.now())
-                )
+                asyncio.get_running_loop().call_soon(judge)
+
+        def judge() -> None:
+            label_soon = pkgutil.resolve_name("whet.warm.label:label_soon")
+            label_soon(self.database, session.id, iso(self.clock.now()))
 
         session.after_turn = then
