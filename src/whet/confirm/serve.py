@@ -6,18 +6,11 @@ It knows how the parts are put together and nothing of what they do.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import resource
-import signal
-import socket
-import threading
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvicorn
 
 from whet.confirm.callbacks import Callbacks, load_secret
 from whet.confirm.http.app import Api, ASGIApp
@@ -31,10 +24,10 @@ from whet.confirm.upkeep import Upkeep, follow
 from whet.confirm.web.app import make_page
 from whet.contract.errors import ConfigError
 from whet.web.guard import Place, place
-from whet.web.listening import log_bugs
+from whet.web.listening import Server, listen, log_bugs, make_config, raise_file_limit
 
 DRAIN_S = 10.0
-_BACKLOG = 4096
+_PORTS = "--port and --web-port"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -51,71 +44,6 @@ class Settings(msgspec.Struct, frozen=True):
     public_url: str = ""
     channels: Path | None = None
     secrets: dict[str, str] = {}
-
-
-class Server(uvicorn.Server):
-    """uvicorn that ends with exit code 0 when told to stop, and wakes those who wait first."""
-
-    def __init__(self, config: uvicorn.Config, service: Service, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._service = service
-        self._on_ready = on_ready
-        self.stopping = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Stop at SIGTERM and SIGINT; a second signal does not wait for anybody."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        handled = (signal.SIGTERM, signal.SIGINT)
-        for number in handled:
-            loop.add_signal_handler(number, self.stop)
-        try:
-            yield
-        finally:
-            for number in handled:
-                loop.remove_signal_handler(number)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say so."""
-        await super().startup(sockets)
-        self._on_ready()
-
-    async def main_loop(self) -> None:
-        """Serve until told to stop; the Date header is renewed every second."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), 1.0)
-
-    def stop(self) -> None:
-        """Answer what is under way and end; called again, end at once."""
-        self.force_exit = self.should_exit
-        self.should_exit = True
-        self.stopping.set()
-        self._service.hub.close()
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket. Raises ConfigError that says how to find who has the port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle off only where the protocol is named; without that each answer waits 40 ms.
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-        sock.listen(_BACKLOG)
-    except OSError as error:
-        sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(
-                f"port {port} on {host} is taken",
-                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose --port and --web-port",
-            ) from error
-        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
-    sock.setblocking(False)
-    return sock
 
 
 def check(settings: Settings) -> None:
@@ -141,15 +69,15 @@ async def serve(
     `stop` ends it as SIGTERM does. `beside` runs next to the listeners instead of what `background` gives.
     """
     check(settings)
-    sockets = [listen(settings.host, settings.port)]
+    sockets = [listen(settings.host, settings.port, _PORTS)]
     if settings.web_port >= 0:
         try:
-            sockets.append(listen(settings.host, settings.web_port))
+            sockets.append(listen(settings.host, settings.web_port, _PORTS))
         except ConfigError:
             sockets[0].close()
             raise
     ports = [int(sock.getsockname()[1]) for sock in sockets]
-    _raise_file_limit()
+    raise_file_limit()
     log_bugs()
     # Whoever listens everywhere is called by many names; a token still can't be sent by a rebound page.
     anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
@@ -157,22 +85,8 @@ async def serve(
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
     api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
-    config = uvicorn.Config(
-        api,
-        loop="none",
-        http=LimitedProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # who is calling is who connects; a header can say anything
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(DRAIN_S),
-        backlog=_BACKLOG,
-    )
-    server = Server(config, service, lambda: on_ready(ports))
+    config = make_config(api, LimitedProtocol, DRAIN_S)
+    server = Server(config, lambda: on_ready(ports), service.hub.close)
     works = [*background(service, where, settings), people.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work()) for work in works]
@@ -225,14 +139,6 @@ def background(
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
     return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
-
-
-def _raise_file_limit() -> None:
-    """Allow as many connections as the system lets us: each that waits is an open file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
 
 
 def first_lines(settings: Settings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:

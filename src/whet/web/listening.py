@@ -20,7 +20,7 @@ import uvicorn
 
 from whet.contract.errors import ConfigError
 
-BACKLOG = 2048
+BACKLOG = 4096
 
 
 class Server(uvicorn.Server):
@@ -76,8 +76,9 @@ class Server(uvicorn.Server):
         self._on_stop()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket. Raises ConfigError that says how to find who has the port."""
+def listen(host: str, port: int, options: str = "--port") -> socket.socket:
+    """Open a listening socket. Raises ConfigError that says how to find who has the port, and which options
+    choose another."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle off only where the protocol is named; without that each answer waits 40 ms.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -90,7 +91,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
                 f"port {port} on {host} is taken",
-                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose --port",
+                hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose {options}",
             ) from error
         raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
     sock.setblocking(False)
@@ -119,9 +120,8 @@ def make_config(site: Any, protocol: Any, drain_s: float) -> uvicorn.Config:
 def log_bugs() -> None:
     """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
     caught = logging.getLogger("uvicorn.error")
-    caught.handlers = [
-        *logging.getLogger("whet").handlers
-    ]  # a list of its own: loggers change theirs in place
+    ours = logging.getLogger("whet").handlers
+    caught.handlers = [*ours]  # a list of its own: each logger changes its list in place
     caught.propagate = False
 
 
