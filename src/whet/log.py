@@ -75,7 +75,8 @@ def start(folder: Path, *, level: int = logging.INFO) -> None:
     logger.setLevel(level)
     logger.propagate = False
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for made in (folder.parent, folder):  # `parents` would make the home for all to read
+            made.mkdir(parents=True, exist_ok=True, mode=0o700)
         handler = RotatingFileHandler(
             folder / "whet.log", maxBytes=5_000_000, backupCount=2, encoding="utf-8", delay=True
         )

@@ -95,6 +95,13 @@ def test_a_home_that_is_a_file_is_named(tmp_path: Path, server: PracticeServer) 
     program.ask("hello").assert_error(str(program.home))
 
 
+def test_a_new_home_is_its_owners_alone(tmp_path: Path, server: PracticeServer) -> None:
+    program = Program(tmp_path, server)
+    assert program.ask("hello").code == 0
+    for folder in (program.home, program.home / "logs"):
+        assert folder.stat().st_mode & 0o777 == 0o700, folder
+
+
 @pytest.mark.parametrize(
     "bytes_", [b"this is no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 8000]
 )
