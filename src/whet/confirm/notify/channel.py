@@ -12,18 +12,6 @@ import msgspec
 
 from whet.confirm.notify.notice import Notice
 
-CALL_TIMEOUT_S = 15.0
-
-
-class SendFailed(Exception):
-    """A message did not get through. Final: trying again can't help. People see the reason."""
-
-    def __init__(self, reason: str, *, is_final: bool = False, retry_after_s: float | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.is_final = is_final
-        self.retry_after_s = retry_after_s
-
 
 class Press(msgspec.Struct, frozen=True):
     """A button somebody pressed: on which channel, who (the vendor's user id and shown name), which."""

@@ -13,26 +13,19 @@ from typing import Any
 import msgspec
 
 from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.channel import OnPress, Press, Reply, SendFailed
-from whet.confirm.notify.discord_gateway import Gateway, Interaction
+from whet.confirm.notify.channel import OnPress, Press, Reply
 from whet.confirm.notify.notice import AGENT_MARK, Notice
-from whet.confirm.notify.vendor_http import VendorHttp, read, refused
+from whet.vendors.discord import COMPONENT, DiscordApi, Gateway, Interaction
+from whet.vendors.http import SendFailed, read
 
-BASE_URL = "https://discord.com/api/v10"
 _LOG = logging.getLogger(__name__)
 _STYLES = {"approve": 3, "deny": 4}
 _COLORS = {"pending": 0xD97706, "approved": 0x15803D, "denied": 0xB91C1C}
 _GREY = 0x6B7280
-_EPHEMERAL = 64
 
 
 class _Message(msgspec.Struct):
     id: str
-
-
-class _Problem(msgspec.Struct):
-    message: str = ""
-    retry_after: float | None = None
 
 
 class Discord:
@@ -40,36 +33,37 @@ class Discord:
 
     can_update = True
 
-    def __init__(self, name: str, token: str, chat: str, buttons: Buttons, base_url: str = BASE_URL) -> None:
+    def __init__(self, name: str, token: str, chat: str, buttons: Buttons, base_url: str = "") -> None:
         self.name = name
         self._chat = chat
-        self._token = token
         self._buttons = buttons
-        self._http = VendorHttp("Discord", base_url, {"authorization": f"Bot {token}"})
+        self._api = DiscordApi(token, base_url)
 
     async def send(self, notice: Notice) -> str:
         """Post the message; give its number. Raises SendFailed."""
         # With the nonce a retry after a lost answer gives back the first message instead of a second one.
         body = {**self._message(notice), "nonce": notice.request_id[:25], "enforce_nonce": True}
-        sent = read(await self._call("POST", f"/channels/{self._chat}/messages", body), _Message)
+        sent = read(await self._api.call("POST", f"/channels/{self._chat}/messages", body), _Message)
         return f"{self._chat}/{sent.id}" if sent else ""
 
     async def update(self, where: str, notice: Notice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
         chat, _, number = where.partition("/")
-        await self._call("PATCH", f"/channels/{chat}/messages/{number}", self._message(notice))
+        await self._api.call("PATCH", f"/channels/{chat}/messages/{number}", self._message(notice))
 
     async def listen(self, on_press: OnPress) -> None:
         """Hear presses until cancelled. Raises SendFailed when Discord refuses the bot for good."""
 
-        async def handle(event: Interaction) -> None:
-            await self._answer(event, on_press)
+        async def event(kind: str, data: bytes) -> None:
+            press = read(data, Interaction) if kind == "INTERACTION_CREATE" else None
+            if press is not None and press.type == COMPONENT:
+                await self._answer(press, on_press)
 
-        await Gateway(self.name, self._token, self._http, handle).run()
+        await Gateway(self.name, self._api, event).run()
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._http.aclose()
+        await self._api.aclose()
 
     async def _answer(self, event: Interaction, on_press: OnPress) -> None:
         user = event.who
@@ -78,25 +72,10 @@ class Discord:
         try:
             reply = await on_press(press)
         finally:
-            body: dict[str, Any] = {
-                "type": 4,
-                "data": {
-                    "content": plain(reply.text)[:1900],
-                    "flags": _EPHEMERAL,
-                    "allowed_mentions": {"parse": []},
-                },
-            }
             try:
-                await self._call("POST", f"/interactions/{event.id}/{event.token}/callback", body)
+                await self._api.respond(f"{event.id}/{event.token}", plain(reply.text))
             except SendFailed as error:
                 _LOG.warning("channel %s could not answer a press: %s", self.name, error.reason)
-
-    async def _call(self, method: str, path: str, body: object) -> bytes:
-        answer = await self._http.call(method, path, body)
-        if 200 <= answer.status < 300:
-            return answer.body
-        said = answer.read(_Problem) or _Problem()
-        raise refused("Discord", answer, said.message, said.retry_after)
 
     def _message(self, notice: Notice) -> dict[str, Any]:
         buttons: list[dict[str, Any]] = [

@@ -19,7 +19,7 @@ import msgspec
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.channel import CALL_TIMEOUT_S, Channel, SendFailed
+from whet.confirm.notify.channel import Channel
 from whet.confirm.notify.deliveries import Delivery
 from whet.confirm.notify.notice import Notice
 from whet.confirm.notify.one_way import Log
@@ -30,6 +30,8 @@ from whet.confirm.quorum import groups_in
 from whet.confirm.records import Plan, Request
 from whet.confirm.service import Service
 from whet.contract.errors import StoreError
+from whet.vendors.http import CALL_TIMEOUT_S, SendFailed
+from whet.web.beat import in_step
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
@@ -102,10 +104,10 @@ class Notifier:
 
     async def _spread(self) -> None:
         while True:
-            future = self._service.hub.next_event()
+            future = self._service.hub.next_event(is_background=True)
             try:
                 if not await self._spread_once():
-                    await asyncio.wait((future,), timeout=_POLL_S)
+                    await asyncio.wait((future,), timeout=in_step(_POLL_S))
                     await asyncio.sleep(_GATHER_S if self._seats else _UNHURRIED_S)
             except StoreError as error:
                 _LOG.error("notices can't be stored: %s", error.message)
@@ -176,7 +178,7 @@ class Notifier:
             return
         wake.clear()
         due_s = self._service.database.read(lambda db: deliveries.next_due(db, name))
-        wait_s = _POLL_S if due_s is None else due_s - self._service.timeline.now_s()
+        wait_s = in_step(_POLL_S) if due_s is None else due_s - self._service.timeline.now_s()
         try:
             async with asyncio.timeout(min(max(wait_s, 0.001), _POLL_S)):
                 await wake.wait()

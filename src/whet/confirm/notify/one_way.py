@@ -5,27 +5,24 @@ They carry the page's link, or everything a program needs; nobody can decide in 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import importlib
 import logging
 import time
 import warnings
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from whet.confirm.notify import plain
-from whet.confirm.notify.channel import CALL_TIMEOUT_S, OnPress, SendFailed
+from whet.confirm.notify.channel import OnPress
 from whet.confirm.notify.notice import Notice
-from whet.confirm.notify.vendor_http import VendorHttp, refused
 from whet.contract.errors import ConfigError
 from whet.lanes import Lane, LaneTimeout
+from whet.vendors.http import CALL_TIMEOUT_S, SendFailed, VendorHttp, refused
+from whet.vendors.signing import signed, webhook_key
 
 _LOG = logging.getLogger(__name__)
-_SECRET_PREFIX = "whsec_"
 
 
 class OneWay:
@@ -138,27 +135,3 @@ class Webhook(OneWay):
         answer = await self._http.raw("POST", "", body, headers, CALL_TIMEOUT_S)
         if not 200 <= answer.status < 300:
             raise refused("the webhook", answer, "")
-
-
-def signed(key: bytes, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
-    """Give the three headers of a signed message."""
-    mac = hmac.digest(key, f"{message_id}.{at_s}.".encode() + body, hashlib.sha256)
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": str(at_s),
-        "webhook-signature": f"v1,{b64encode(mac).decode()}",
-    }
-
-
-def webhook_key(name: str, secret: str) -> bytes:
-    """Read a `whsec_` secret of 24 to 64 bytes. Raises ConfigError."""
-    try:
-        key = b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
-    except ValueError:
-        key = b""
-    if not secret.startswith(_SECRET_PREFIX) or not 24 <= len(key) <= 64:
-        raise ConfigError(
-            f"channel {name}: the webhook's secret is not usable",
-            hint="`whsec_` and 24 to 64 bytes in base64, e.g. whsec_$(openssl rand -base64 32)",
-        )
-    return key

@@ -7,23 +7,17 @@ or commands of it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import html
-import logging
 from typing import Any
 
 import msgspec
 
 from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.channel import OnPress, Press, Reply, SendFailed
+from whet.confirm.notify.channel import OnPress, Press, Reply
 from whet.confirm.notify.notice import AGENT_MARK, Notice
-from whet.confirm.notify.vendor_http import VendorHttp, read, refused
-
-BASE_URL = "https://api.telegram.org"
-_POLL_S = 50
-_RETRY_S = 5.0
-_LOG = logging.getLogger(__name__)
+from whet.vendors.http import SendFailed, read
+from whet.vendors.telegram import TelegramApi
 
 
 class _Chat(msgspec.Struct):
@@ -52,32 +46,21 @@ class _Update(msgspec.Struct):
     callback_query: _Query | None = None
 
 
-class _Parameters(msgspec.Struct):
-    retry_after: float | None = None
-
-
-class _Answer(msgspec.Struct):
-    ok: bool = False
-    description: str = ""
-    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
-    result: msgspec.Raw = msgspec.Raw(b"null")
-
-
 class Telegram:
     """One bot in one chat."""
 
     can_update = True
 
-    def __init__(self, name: str, token: str, chat: str, buttons: Buttons, base_url: str = BASE_URL) -> None:
+    def __init__(self, name: str, token: str, chat: str, buttons: Buttons, base_url: str = "") -> None:
         self.name = name
         self._chat = chat
         self._buttons = buttons
-        self._http = VendorHttp("Telegram", f"{base_url.rstrip('/')}/bot{token}")
+        self._api = TelegramApi(name, token, base_url)
 
     async def send(self, notice: Notice) -> str:
         """Send the message; give its number. Raises SendFailed."""
         body = {"chat_id": self._chat, **self._message(notice)}
-        sent = read(await self._call("sendMessage", body), _Message)
+        sent = read(await self._api.call("sendMessage", body), _Message)
         return f"{sent.chat.id}/{sent.message_id}" if sent else ""
 
     async def update(self, where: str, notice: Notice) -> None:
@@ -85,36 +68,26 @@ class Telegram:
         chat, _, number = where.partition("/")
         body = {"chat_id": chat, "message_id": int(number), **self._message(notice)}
         try:
-            await self._call("editMessageText", body)
+            await self._api.call("editMessageText", body)
         except SendFailed as error:
             if "message is not modified" not in error.reason:
                 raise
 
     async def listen(self, on_press: OnPress) -> None:
         """Poll for presses until cancelled. A failure waits and tries again; a wrong token ends it."""
-        offset = 0
-        while True:
-            try:
-                answer = await self._call(
-                    "getUpdates",
-                    {"offset": offset, "timeout": _POLL_S, "allowed_updates": ["callback_query"]},
-                    timeout_s=_POLL_S + 10.0,
-                )
-            except SendFailed as error:
-                if error.is_final and "409" not in error.reason:
-                    raise
-                _LOG.warning("channel %s hears no presses: %s", self.name, error.reason)
-                await asyncio.sleep(error.retry_after_s or _RETRY_S)
-                continue
-            for update in read(answer, list[_Update]) or []:
-                # Confirmed by the next poll: a press that a crash interrupts comes again and decides once.
-                offset = max(offset, update.update_id + 1)
-                if update.callback_query is not None:
+
+        async def take(updates: list[bytes]) -> None:
+            # Acknowledged afterwards: a press that a crash interrupts comes again and decides once.
+            for one in updates:
+                update = read(one, _Update)
+                if update is not None and update.callback_query is not None:
                     await self._answer(update.callback_query, on_press)
+
+        await self._api.hear(["callback_query"], take)
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._http.aclose()
+        await self._api.aclose()
 
     async def _answer(self, query: _Query, on_press: OnPress) -> None:
         user = query.user
@@ -126,14 +99,7 @@ class Telegram:
             # Always, or the button spins for the person; too old a query can't be answered, which is no harm.
             with contextlib.suppress(SendFailed):
                 body = {"callback_query_id": query.id, "text": reply.text[:200], "show_alert": True}
-                await self._call("answerCallbackQuery", body)
-
-    async def _call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
-        answer = await self._http.call("POST", f"/{method}", body, timeout_s=timeout_s)
-        said = answer.read(_Answer) or _Answer()
-        if answer.status == 200 and said.ok:
-            return bytes(said.result)
-        raise refused("Telegram", answer, said.description, said.parameters.retry_after)
+                await self._api.call("answerCallbackQuery", body)
 
     def _message(self, notice: Notice) -> dict[str, Any]:
         row = [{"text": b.label, "callback_data": b.data} for b in self._buttons.of(notice)]

@@ -1,4 +1,4 @@
-"""A websocket that a channel keeps open to its vendor, so that presses come in without a listener of ours.
+"""A websocket that a channel keeps open to its vendor, so that events come in without a listener of ours.
 
 Imported only for channels that use it: it needs wsproto, which the extras `discord` and `slack` bring.
 """

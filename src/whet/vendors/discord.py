@@ -1,4 +1,4 @@
-"""Discord's gateway: identify, keep the heartbeat, resume after a cut, hand on each interaction."""
+"""Discord: its calls, and its gateway: identify, keep the heartbeat, resume after a cut, hand on events."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from whet.confirm.notify.channel import SendFailed
-from whet.confirm.notify.vendor_http import VendorHttp, read, refused
-from whet.confirm.notify.vendor_socket import Socket, SocketClosed, converse
+from whet.vendors.http import SendFailed, VendorAnswer, VendorHttp, read, refused
+from whet.vendors.sockets import Socket, SocketClosed, converse
 
+BASE_URL = "https://discord.com/api/v10"
 _VERSION = "?v=10&encoding=json"
 _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _RECONNECT, _INVALID, _HELLO, _ACK = 0, 1, 2, 6, 7, 9, 10, 11
 _FINAL = {
@@ -24,15 +24,17 @@ _FINAL = {
 }
 _RETRY_S = 5.0
 _RESUME_S = 0.5
-_COMPONENT = 3
+COMPONENT = 3
+_EPHEMERAL = 64
 _LOG = logging.getLogger(__name__)
 
 
 class User(msgspec.Struct):
-    """Who pressed."""
+    """Somebody on Discord."""
 
     id: str = ""
     username: str = ""
+    bot: bool = False
 
 
 class _Member(msgspec.Struct):
@@ -43,15 +45,22 @@ class _Component(msgspec.Struct):
     custom_id: str = ""
 
 
+class _Stands(msgspec.Struct):
+    id: str = ""
+
+
 class Interaction(msgspec.Struct):
     """A press: in a server's channel it has a member, in a private one a user."""
 
     id: str
     token: str
     type: int
+    channel_id: str = ""
+    guild_id: str = ""
     data: _Component = msgspec.field(default_factory=_Component)
     member: _Member | None = None
     user: User | None = None
+    message: _Stands = msgspec.field(default_factory=_Stands)
 
     @property
     def who(self) -> User:
@@ -77,33 +86,61 @@ class _Ready(msgspec.Struct):
 
 class _Place(msgspec.Struct):
     url: str = ""
+
+
+class _Problem(msgspec.Struct):
     message: str = ""
+    retry_after: float | None = None
 
 
-OnInteraction = Callable[[Interaction], Awaitable[None]]
 OnEvent = Callable[[str, bytes], Awaitable[None]]
+
+
+class DiscordApi:
+    """One bot's calls."""
+
+    def __init__(self, token: str, base_url: str = "") -> None:
+        self.token = token
+        self.http = VendorHttp("Discord", base_url or BASE_URL, {"authorization": f"Bot {token}"})
+
+    async def call(self, method: str, path: str, body: object = None) -> bytes:
+        """Make a call with a JSON body and give the answer. Raises SendFailed."""
+        return self._checked(await self.http.call(method, path, body))
+
+    async def upload(self, path: str, content: bytes, kind: str) -> bytes:
+        """Post a form and give the answer. Raises SendFailed."""
+        return self._checked(await self.http.raw("POST", path, content, {"content-type": kind}, 120.0))
+
+    async def respond(self, press: str, text: str) -> None:
+        """Tell the presser alone; `press` is the interaction's id and token, with a / between. Raises
+        SendFailed."""
+        data: dict[str, object] = {
+            "content": text[:1900],
+            "flags": _EPHEMERAL,
+            "allowed_mentions": {"parse": []},
+        }
+        await self.call("POST", f"/interactions/{press}/callback", {"type": 4, "data": data})
+
+    def _checked(self, answer: VendorAnswer) -> bytes:
+        if 200 <= answer.status < 300:
+            return answer.body
+        said = answer.read(_Problem) or _Problem()
+        raise refused("Discord", answer, said.message, said.retry_after)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self.http.aclose()
 
 
 class Gateway:
     """One bot's link to the gateway. Without `intents` only presses come; `on_event` hears of every event by
     its name, the READY of a new session included."""
 
-    def __init__(
-        self,
-        name: str,
-        token: str,
-        http: VendorHttp,
-        on_interaction: OnInteraction,
-        *,
-        intents: int = 0,
-        on_event: OnEvent | None = None,
-    ) -> None:
+    def __init__(self, name: str, api: DiscordApi, on_event: OnEvent, *, intents: int = 0) -> None:
         self._intents = intents
         self._on_event = on_event
         self._name = name
-        self._token = token
-        self._http = http
-        self._on_interaction = on_interaction
+        self._api = api
         self._sequence: int | None = None
         self._session_id = ""
         self._resume_url = ""
@@ -113,27 +150,26 @@ class Gateway:
         """Stay connected until cancelled. Raises SendFailed when Discord refuses the bot for good."""
         while True:
             try:
-                await converse(self._http.client, await self._url() + _VERSION, self._talk)
+                await converse(self._api.http.client, await self._url() + _VERSION, self._talk)
             except SocketClosed as error:
                 if error.code in _FINAL:
                     raise SendFailed(f"Discord: {_FINAL[error.code]}", is_final=True) from error
                 if error.code in (0, 4007, 4009):  # the session is over, or its server is: begin anew
                     self._forget()
-                _LOG.warning("channel %s hears no presses: %s", self._name, error)
+                _LOG.warning("channel %s hears nothing: %s", self._name, error)
             except SendFailed as error:
                 if error.is_final:
                     raise
-                _LOG.warning("channel %s hears no presses: %s", self._name, error.reason)
+                _LOG.warning("channel %s hears nothing: %s", self._name, error.reason)
                 await asyncio.sleep(error.retry_after_s or 0.0)
             await asyncio.sleep(_RESUME_S if self._session_id else _RETRY_S)
 
     async def _url(self) -> str:
         if self._resume_url:
             return self._resume_url.rstrip("/") + "/"
-        answer = await self._http.call("GET", "/gateway/bot")
-        said = answer.read(_Place) or _Place()
-        if answer.status != 200 or not said.url:
-            raise refused("Discord", answer, said.message)
+        said = read(await self._api.call("GET", "/gateway/bot"), _Place)
+        if said is None or not said.url:
+            raise SendFailed("Discord gave no address for its gateway")
         return said.url.rstrip("/") + "/"
 
     async def _talk(self, socket: Socket) -> None:
@@ -156,12 +192,12 @@ class Gateway:
 
     def _opening(self) -> dict[str, Any]:
         if self._session_id:
-            resume = {"token": self._token, "session_id": self._session_id, "seq": self._sequence}
+            resume = {"token": self._api.token, "session_id": self._session_id, "seq": self._sequence}
             return {"op": _RESUME, "d": resume}
         properties = {"os": "linux", "browser": "whet", "device": "whet"}
         return {
             "op": _IDENTIFY,
-            "d": {"token": self._token, "intents": self._intents, "properties": properties},
+            "d": {"token": self._api.token, "intents": self._intents, "properties": properties},
         }
 
     async def _beat(self, socket: Socket, interval_s: float) -> None:
@@ -194,12 +230,7 @@ class Gateway:
         if kind == "READY":
             ready = read(data, _Ready) or _Ready()
             self._session_id, self._resume_url = ready.session_id, ready.resume_gateway_url
-        elif kind == "INTERACTION_CREATE":
-            event = read(data, Interaction)
-            if event is not None and event.type == _COMPONENT:
-                await self._on_interaction(event)
-        if self._on_event is not None:
-            await self._on_event(kind, data)
+        await self._on_event(kind, data)
 
     def _forget(self) -> None:
         self._session_id = self._resume_url = ""

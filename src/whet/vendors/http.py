@@ -12,11 +12,38 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from whet.confirm.notify.channel import CALL_TIMEOUT_S, SendFailed
 from whet.log import mask
 
 T = TypeVar("T")
+CALL_TIMEOUT_S = 15.0
 _MOST_BYTES = 1_000_000
+_NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.InvalidURL)
+
+
+class SendFailed(Exception):
+    """A call did not do what it was for. People see the reason.
+
+    `is_final`: trying again can't help. `maybe_sent`: it may have been done all the same. `is_barred`: the
+    platform does not take our token (any more). `status`: HTTP's, 0 where there was none.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        is_final: bool = False,
+        retry_after_s: float | None = None,
+        maybe_sent: bool = False,
+        is_barred: bool = False,
+        status: int = 0,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_final = is_final
+        self.retry_after_s = retry_after_s
+        self.maybe_sent = maybe_sent
+        self.is_barred = is_barred
+        self.status = status
 
 
 class VendorAnswer(msgspec.Struct, frozen=True):
@@ -38,7 +65,7 @@ class VendorHttp:
         self._vendor = vendor
         self._base_url = base_url.rstrip("/")
         self._host = urlsplit(base_url).hostname or base_url
-        self._headers = {"user-agent": "whet (confirmation service)", **(headers or {})}
+        self._headers = {"user-agent": "whet", **(headers or {})}
         self._client: httpx2.AsyncClient | None = None
 
     async def call(
@@ -62,9 +89,15 @@ class VendorHttp:
                 timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, 10.0)),
             )
         except httpx2.TimeoutException as error:
-            raise SendFailed(f"{self._vendor}: {self._host} did not answer in time") from error
+            raise SendFailed(
+                f"{self._vendor}: {self._host} did not answer in time",
+                maybe_sent=not isinstance(error, _NOTHING_SENT),
+            ) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise SendFailed(f"{self._vendor}: can't reach {self._host} ({type(error).__name__})") from error
+            raise SendFailed(
+                f"{self._vendor}: can't reach {self._host} ({type(error).__name__})",
+                maybe_sent=not isinstance(error, _NOTHING_SENT),
+            ) from error
         return VendorAnswer(
             response.status_code,
             response.content[:_MOST_BYTES],
@@ -86,12 +119,20 @@ class VendorHttp:
 
 
 def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float | None = None) -> SendFailed:
-    """Say why the vendor did not take it. Final but for 429, 408 and its own trouble."""
+    """Say why the vendor did not take it. Final but for 429, 408 and its own trouble; behind a 502 or 504 of
+    something between it may have taken it."""
     status = answer.status
     is_final = 400 <= status < 500 and status not in (408, 429)
     after_s = retry_after_s if retry_after_s is not None else answer.retry_after_s
     text = mask(str(reason))[:200] or "no reason given"
-    return SendFailed(f"{vendor} answered {status}: {text}", is_final=is_final, retry_after_s=after_s)
+    return SendFailed(
+        f"{vendor} answered {status}: {text}",
+        is_final=is_final,
+        retry_after_s=after_s,
+        maybe_sent=status in (502, 504),
+        is_barred=status == 401,
+        status=status,
+    )
 
 
 def read(body: bytes | str, shape: type[T]) -> T | None:

@@ -1,0 +1,1 @@
+"""The platforms' own protocols: calls, sockets, polling, signatures, refusals. Knows no product."""

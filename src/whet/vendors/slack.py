@@ -1,0 +1,181 @@
+"""Slack: the Web API's calls, and Socket Mode: connect, hand on each envelope, connect anew when asked to.
+
+Slack says most errors with status 200.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from whet.vendors.http import SendFailed, VendorHttp, read, refused
+from whet.vendors.sockets import Socket, SocketClosed, converse
+
+BASE_URL = "https://slack.com/api"
+_RETRY_S = 5.0
+# Of the first two Slack says that "some aspect of the operation" may have "succeeded before the error".
+_MAYBE_DONE = frozenset(("fatal_error", "internal_error"))
+_TRANSIENT = _MAYBE_DONE | {"ratelimited", "rate_limited", "service_unavailable", "request_timeout"}
+_BARRED = frozenset(
+    (
+        "invalid_auth",
+        "not_authed",
+        "token_revoked",
+        "token_expired",
+        "account_inactive",
+        "team_access_not_granted",
+    )
+)
+_LOG = logging.getLogger(__name__)
+
+
+class Answer(msgspec.Struct):
+    """What a method gave, of all that methods give."""
+
+    ok: bool = False
+    error: str = ""
+    channel: str = ""
+    ts: str = ""
+    url: str = ""
+    user_id: str = ""
+    upload_url: str = ""
+    file_id: str = ""
+
+
+class User(msgspec.Struct):
+    """Somebody on Slack."""
+
+    id: str = ""
+    username: str = ""
+
+
+class Action(msgspec.Struct):
+    """A button that was pressed."""
+
+    value: str = ""
+
+
+class Room(msgspec.Struct):
+    """A channel."""
+
+    id: str = ""
+
+
+class Stands(msgspec.Struct):
+    """A message, by its time stamp."""
+
+    ts: str = ""
+    thread_ts: str = ""
+
+
+class Press(msgspec.Struct):
+    """The payload of an `interactive` envelope."""
+
+    type: str = ""
+    user: User = msgspec.field(default_factory=User)
+    channel: Room = msgspec.field(default_factory=Room)
+    actions: list[Action] = msgspec.field(default_factory=list[Action])
+    message: Stands = msgspec.field(default_factory=Stands)
+
+    @property
+    def data(self) -> str:
+        """What the button carries; empty for what is no press of a button of ours."""
+        return self.actions[0].value if self.type == "block_actions" and self.actions else ""
+
+
+class Envelope(msgspec.Struct):
+    """What comes over the socket. `num_connections` stands in the greeting."""
+
+    type: str = ""
+    envelope_id: str = ""
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    num_connections: int = 1
+
+
+Acknowledge = Callable[[], Awaitable[None]]
+Take = Callable[[Envelope, Acknowledge], Awaitable[None]]
+
+
+class SlackApi:
+    """One app: a bot token (xoxb-) to speak, an app token (xapp-) to hear."""
+
+    def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
+        root = base_url or BASE_URL
+        self._name = name
+        self.bearer = f"Bearer {tokens[0]}"
+        self.bot = VendorHttp("Slack", root, {"authorization": self.bearer})
+        self._app = VendorHttp("Slack", root, {"authorization": f"Bearer {tokens[1]}"})
+
+    async def call(self, method: str, body: dict[str, Any]) -> Answer:
+        """Call a method as the bot. Raises SendFailed."""
+        return await _call(self.bot, method, body)
+
+    async def hear(self, take: Take, ready: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Hand on envelopes until cancelled; each comes again until it is acknowledged. `ready` is awaited
+        before a connection. Raises SendFailed when Slack refuses the app for good."""
+
+        async def talk(socket: Socket) -> None:
+            while await self._next(socket, take):
+                pass
+
+        while True:
+            try:
+                if ready is not None:
+                    await ready()
+                opened = await _call(self._app, "apps.connections.open", {})
+                await converse(self._app.client, opened.url, talk)
+                continue  # Slack asked for a new connection, as it does every few hours
+            except SocketClosed as error:
+                _LOG.warning("channel %s hears nothing: %s", self._name, error)
+                delay_s = _RETRY_S
+            except SendFailed as error:
+                if error.is_final:
+                    raise
+                _LOG.warning("channel %s hears nothing: %s", self._name, error.reason)
+                delay_s = _RETRY_S if error.retry_after_s is None else error.retry_after_s
+            await asyncio.sleep(delay_s)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self.bot.aclose()
+        await self._app.aclose()
+
+    async def _next(self, socket: Socket, take: Take) -> bool:
+        envelope = read(await socket.receive(), Envelope)
+        if envelope is None:
+            return True
+        if envelope.type == "hello" and envelope.num_connections > 1:
+            _LOG.warning(
+                "channel %s: %d connections use this app's token, and each event goes to one of them",
+                self._name,
+                envelope.num_connections,
+            )
+
+        async def acknowledge() -> None:
+            if envelope.envelope_id:
+                await socket.send({"envelope_id": envelope.envelope_id})
+
+        if envelope.type not in ("hello", "disconnect"):
+            await take(envelope, acknowledge)
+        return envelope.type != "disconnect"
+
+
+async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> Answer:
+    answer = await http.call("POST", f"/{method}", body)
+    said = answer.read(Answer) or Answer()
+    if answer.status == 200 and said.ok:
+        return said
+    if answer.status == 200:
+        raise SendFailed(
+            f"Slack answered: {said.error or 'something that is not its protocol'}",
+            is_final=bool(said.error) and said.error not in _TRANSIENT,
+            retry_after_s=answer.retry_after_s,
+            maybe_sent=not said.error or said.error in _MAYBE_DONE,
+            is_barred=said.error in _BARRED,
+            status=200,
+        )
+    raise refused("Slack", answer, said.error)
