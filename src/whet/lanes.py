@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -75,7 +76,14 @@ class Lane:
         self._thread: threading.Thread | None = None
         self._running: Future[Any] | None = None
         self._given_up: Future[Any] | None = None
+        self._pending: deque[Future[Any]] = deque()
         self._closed = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs or waits here: a call made on another thread meets none of the lane's."""
+        self._forget_done()
+        return not self._pending and not self._closed
 
     @property
     def stuck(self) -> bool:
@@ -88,6 +96,8 @@ class Lane:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
         future: Future[Outcome[T]] = Future()
+        self._forget_done()
+        self._pending.append(future)
         self._jobs.put((future, function))
         return future
 
@@ -117,6 +127,10 @@ class Lane:
         self._closed = True
         if self._thread is not None:
             self._jobs.put(None)
+
+    def _forget_done(self) -> None:
+        while self._pending and self._pending[0].done():
+            self._pending.popleft()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -25,6 +25,7 @@ VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS_VERSION = "2026-07-28"
 """The version without a handshake; our client speaks it with servers that refuse one."""
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
+RESOURCE_NOT_FOUND = -32002
 _LINE_LIMIT = 2 * 1024 * 1024
 _STUCK_S = 30.0
 _GRACE_S = 1.0
@@ -71,12 +72,12 @@ def read_message(line: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", read) if isinstance(read, dict) else None
 
 
-def hello(params: dict[str, Any], name: str) -> dict[str, Any]:
-    """Answer `initialize` for a server of tools."""
+def hello(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
+    """Answer `initialize` for a server of tools and what else it `has`."""
     asked = params.get("protocolVersion")
     return {
         "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
-        "capabilities": {"tools": {}},
+        "capabilities": {"tools": {}, **{part: {} for part in has}},
         "serverInfo": {"name": name, "version": version("whet")},
     }
 

@@ -25,6 +25,14 @@ def visible(text: str, limit: int = MOST_CHARS) -> str:
     return f"{shown}\n[... {cut:,} more characters not shown]" if cut > 0 else shown
 
 
+def latin(text: str) -> str:
+    """Give the text with other scripts' letters that look like Latin ones as those, for finding phrases."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_LOOK_ALIKE)
+
+
+_LOOK_ALIKE = str.maketrans("аеорсухіјѕԁɡһΑΒΕΗΙΚΜΝΟΡΤΧοανι", "aeopcyxijsdghABEHIKMNOPTXoavi")
+
+
 def _hides(character: str) -> bool:
     if " " <= character <= "~":
         return False

@@ -23,6 +23,7 @@ from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.keys import SigningKey
 from whet.confirm.service import Service
 from whet.contract.errors import ConfigError, WhetError
+from whet.web.beat import in_step
 
 SECRET_PREFIX = "whsec_"
 _GIVE_UP_S = 24 * 3600.0
@@ -82,7 +83,7 @@ class Callbacks:
                 for item in self._due():
                     self._busy.add(item.id)
                     group.create_task(self._send(client, item))
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(in_step(_LOOK_S))
 
     def _due(self) -> list[Waiting]:
         room = _AT_ONCE - len(self._busy)

@@ -20,6 +20,7 @@ from whet.sqlite.faults import as_store_error
 from whet.sqlite.files import make_private
 from whet.sqlite.gather import After, Gather
 from whet.sqlite.lane import Lane
+from whet.sqlite.reading import in_one_state
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -87,16 +88,7 @@ class Database:
 
     def read(self, work: Work[T]) -> T:
         """Read on the caller's thread in one consistent state; for what an index answers at once."""
-        reader = self._reader or self._open_reader()
-        try:
-            reader.execute("BEGIN")
-            try:
-                return work(reader)
-            finally:
-                if reader.in_transaction:
-                    reader.execute("ROLLBACK")
-        except apsw.Error as error:
-            raise as_store_error(error, str(self.path), reader.system_errno) from error
+        return in_one_state(self._reader or self._open_reader(), work, self.path)
 
     def read_one(self, sql: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
         """Give the first row of one statement, None for none; the quickest read."""
@@ -112,14 +104,8 @@ class Database:
 
     def read_aside(self, work: Work[T]) -> T:
         """Read with a connection of its own, in one consistent state; from any thread."""
-        reader = _reader(self.path)
-        try:
-            reader.execute("BEGIN")
-            return work(reader)
-        except apsw.Error as error:
-            raise as_store_error(error, str(self.path), reader.system_errno) from error
-        finally:
-            reader.close()
+        with contextlib.closing(_reader(self.path)) as reader:
+            return in_one_state(reader, work, self.path)
 
     async def move_log(self) -> None:
         """Move most of a long log into the file, beside the writer, which then has little left to move."""

@@ -12,33 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from whet.confirm.records import Event
+from whet.web.beat import in_step
 
 _KEPT = 2048
 ENDINGS = frozenset({"decided", "expired", "cancelled"})
-
-
-class Line:
-    """A caller's connection, for those who wait on the caller's behalf."""
-
-    __slots__ = ("_rings", "is_cut")
-
-    def __init__(self) -> None:
-        self.is_cut = False
-        self._rings: set[Callable[[], None]] = set()
-
-    def listen(self, ring: Callable[[], None]) -> None:
-        """Call `ring` when the caller hangs up."""
-        self._rings.add(ring)
-
-    def forget(self, ring: Callable[[], None]) -> None:
-        """Do not call it any more."""
-        self._rings.discard(ring)
-
-    def cut(self) -> None:
-        """The caller has hung up."""
-        self.is_cut = True
-        for ring in tuple(self._rings):
-            ring()
 
 
 class Hub:
@@ -51,6 +28,13 @@ class Hub:
         self._fetch = fetch
         self._waiters: dict[str, set[asyncio.Future[Event | None]]] = {}
         self._streams: set[asyncio.Future[None]] = set()
+        self._background: set[asyncio.Future[None]] = set()
+        self._rest: asyncio.Future[None] | None = None
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody outside waits now, for one request's end or for any event."""
+        return bool(self._waiters or self._streams)
 
     @property
     def waiting(self) -> int:
@@ -70,9 +54,10 @@ class Hub:
                 self.last_id = event.id
         for event in new:
             self._add(event)
-        if self._streams and new:
+        if new:
             streams, self._streams = self._streams, set()
-            wake(streams)
+            background, self._background = self._background, set()
+            wake((*streams, *background))
         return new
 
     def after(self, event_id: int) -> list[Event] | None:
@@ -92,6 +77,7 @@ class Hub:
             future.set_result(None)
         else:
             self._waiters.setdefault(request_id, set()).add(future)
+            self._attend()
         return future
 
     def drop(self, future: asyncio.Future[Event | None], request_id: str) -> None:
@@ -102,25 +88,48 @@ class Hub:
             if not group:
                 del self._waiters[request_id]
 
-    def next_event(self) -> asyncio.Future[None]:
-        """A future that is done when there is a newer event or the hub closes."""
+    def next_event(self, *, is_background: bool = False) -> asyncio.Future[None]:
+        """A future that is done when there is a newer event or the hub closes; `is_background` where nobody
+        outside waits for it."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.is_closed:
             future.set_result(None)
+        elif is_background:
+            self._background.add(future)
         else:
             self._streams.add(future)
+            self._attend()
         return future
 
     def forget(self, future: asyncio.Future[None]) -> None:
         """Stop waiting for `next_event`."""
         self._streams.discard(future)
+        self._background.discard(future)
+
+    async def pause(self, attended_s: float, alone_s: float) -> None:
+        """Sleep: `attended_s` while somebody outside waits, else until somebody does, `alone_s` at most."""
+        if self.is_attended:
+            await asyncio.sleep(attended_s)
+            return
+        loop = asyncio.get_running_loop()
+        self._rest = rest = loop.create_future()
+        timer = loop.call_later(in_step(alone_s), wake, (rest,))
+        try:
+            await rest
+        finally:
+            self._rest = None
+            timer.cancel()
 
     def close(self) -> None:
         """Wake everybody: the service stops."""
         self.is_closed = True
         for group in self._waiters.values():
             wake(group)
-        wake(self._streams)
+        wake((*self._streams, *self._background))
+
+    def _attend(self) -> None:
+        if self._rest is not None:
+            wake((self._rest,))
 
     def _add(self, event: Event) -> None:
         self.recent.append(event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import apsw
 
-from whet.contract.errors import SchemaTooNew
+from whet.sqlite.reading import has_step
 
 _FIRST = """
 CREATE TABLE requests (
@@ -122,13 +122,7 @@ STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS)
 
 def is_current(connection: apsw.Connection, path: str) -> bool:
     """Say whether nothing has to be applied. Raises SchemaTooNew; writes nothing."""
-    version = int(connection.pragma("user_version"))
-    if version > len(STEPS):
-        raise SchemaTooNew(
-            f"{path} was written by a newer Whet (schema {version}, this one knows {len(STEPS)})",
-            hint="upgrade Whet, or name another file with --db-path",
-        )
-    return version == len(STEPS)
+    return has_step(connection, len(STEPS), path, "name another file with --db-path")
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:

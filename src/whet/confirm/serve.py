@@ -15,7 +15,6 @@ import msgspec
 from whet.confirm.callbacks import Callbacks, load_secret
 from whet.confirm.http.app import Api, ASGIApp
 from whet.confirm.http.guard import Guard
-from whet.confirm.http.protocol import LimitedProtocol
 from whet.confirm.notify.notifier import Notifier
 from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places
@@ -85,7 +84,7 @@ async def serve(
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
     api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
-    config = make_config(api, LimitedProtocol, DRAIN_S)
+    config = make_config(api, DRAIN_S)
     server = Server(config, lambda: on_ready(ports), service.hub.close)
     works = [*background(service, where, settings), people.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:

@@ -7,6 +7,7 @@ does not know HTTP, and takes the caller's word for who `who` is: `authenticate`
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar, cast
@@ -17,7 +18,7 @@ import msgspec
 from whet.confirm import decide, requests, submit, tokens
 from whet.confirm.database import Database
 from whet.confirm.decide import Ballot
-from whet.confirm.hub import Hub, Line, wake
+from whet.confirm.hub import Hub, wake
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
@@ -25,6 +26,7 @@ from whet.confirm.records import AuditState, Event, Outcome, Principal, Request,
 from whet.confirm.requests import Filter
 from whet.confirm.submit import Submission, Submitted
 from whet.confirm.timeline import Timeline
+from whet.web.line import Line
 
 T = TypeVar("T")
 _EVENT_COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
@@ -230,6 +232,17 @@ class Service:
         sql = "SELECT at FROM events WHERE id = 1 + (SELECT coalesce(max(size), 0) FROM checkpoints)"
         row = self.database.read_one(sql, ())
         return row is not None and self.timeline.now_s() - cast("float", row[0]) >= after_s
+
+    def next_time(self, checkpoint_after_s: float) -> float:
+        """When the next deadline, escalation or checkpoint is due, by the timeline; infinity for never."""
+        sql = (
+            "SELECT (SELECT min(expires_at) FROM requests WHERE status = 'pending'),"
+            " (SELECT min(escalates_at) FROM requests WHERE status = 'pending'"
+            " AND escalates_at IS NOT NULL AND escalated_at IS NULL),"
+            " (SELECT at + ? FROM events WHERE id = 1 + (SELECT coalesce(max(size), 0) FROM checkpoints))"
+        )
+        row = self.database.read_one(sql, (checkpoint_after_s,)) or ()
+        return min((cast("float", at) for at in row if at is not None), default=math.inf)
 
     def checkpoints_after(self, size: int) -> Sequence[dict[str, object]]:
         """Give the signed checkpoints of more than `size` events, oldest first."""

@@ -17,9 +17,10 @@ from whet.confirm import decide
 from whet.confirm.ledger import Tx
 from whet.confirm.service import Service
 from whet.contract.errors import WhetError
+from whet.web.beat import in_step
 
 TICK_S = 0.25
-_GLANCE_S = 0.02
+_GLANCE_S, _GLANCE_ALONE_S = 0.02, 1.0
 _CHECKPOINT_S = 60.0
 _BATCH = 200
 _KEEP_KEYS_S = 48 * 3600
@@ -34,6 +35,8 @@ class Upkeep:
         self._exported = exported
         self._exported_size = _last_exported(exported)
         self._next_hour_s = 0.0
+        self._seen = -1
+        self._next_s = 0.0
 
     async def run(self) -> None:
         """Keep house until cancelled; a failing disk is logged and tried again."""
@@ -42,23 +45,29 @@ class Upkeep:
                 await self.tick()
             except WhetError as error:
                 _logger.warning("upkeep failed, trying again: %s", error.message)
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(in_step(TICK_S))
 
     async def tick(self) -> None:
-        """Do everything that is due."""
+        """Do everything that is due; where nobody wrote and no time has come, that is next to nothing."""
+        await self._reload_policy()
         service, now_s = self._service, self._service.timeline.now_s()
+        seen = service.database.other_writes()
+        if seen == self._seen and now_s < self._next_s:
+            return
+        service.catch_up()
         while service.has_due() and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
             await asyncio.sleep(0)
         if service.has_escalations():
             await service.change(lambda tx: decide.escalate(tx, _BATCH))
         await service.database.move_log()
-        await self._reload_policy()
         if service.wants_checkpoint(_CHECKPOINT_S):
             await service.change(lambda tx: tx.checkpoint())
         self._export()
         if now_s >= self._next_hour_s:
             self._next_hour_s = now_s + 3600.0
             await service.change(_forget_old_keys)
+        self._seen = seen
+        self._next_s = min(self._next_hour_s, service.next_time(_CHECKPOINT_S))
 
     async def seal(self) -> None:
         """Sign and export what there is, before the service ends."""
@@ -94,14 +103,15 @@ class Upkeep:
 
 
 async def follow(service: Service) -> None:
-    """Hear of what other processes on the same database decide, until cancelled."""
+    """Hear at once of what other processes on the same database write, while somebody waits for it, until
+    cancelled. What nobody waits for is heard of with the next tick."""
     seen = -1
     while True:
         now = service.database.other_writes()
         if now != seen:
             seen = now
             service.catch_up()
-        await asyncio.sleep(_GLANCE_S)
+        await service.hub.pause(_GLANCE_S, _GLANCE_ALONE_S)
 
 
 def _note_policy(tx: Tx, before: str, after: str) -> None:

@@ -46,13 +46,15 @@ class ChatRequest(msgspec.Struct, frozen=True):
     n: int | None = None
     tools: list[Any] | None = None
     functions: list[Any] | None = None
+    tool_choice: Any = None
     response_format: dict[str, Any] | None = None
     modalities: list[str] | None = None
 
 
 def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
     """Give the messages of a request. Raises ApiError for what can't be done."""
-    refuse_own_tools(request.tools or request.functions)
+    if request.tool_choice != "none":
+        refuse_own_tools(request.tools or request.functions)
     refuse_form((request.response_format or {}).get("type", "text"), "response_format")
     if request.n not in (None, 1):
         raise ApiError(400, "one answer is given; n must be 1", param="n", code="unsupported_value")

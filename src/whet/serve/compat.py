@@ -124,10 +124,10 @@ class Compat:
             raise ApiError(409, what, param="previous_response_id", code="not_the_newest")
         if wish.session_id and wish.session_id != session_id:
             raise ApiError(400, f"{SESSION_HEADER} names another session", param="previous_response_id")
-        return Wish(wish.caller, wish.said, session_id)
+        return Wish(wish.caller, wish.said, session_id, private=wish.private)
 
     def _known(self, name: str) -> None:
-        if name not in (MODEL, self._app.settings.model.model, self._app.provider.info.model):
+        if name not in (MODEL, self._app.settings.model.model, self._app.models.provider.info.model):
             raise ApiError(
                 404, f"there is no model {name[:80]!r}; use {MODEL!r}", param="model", code="model_not_found"
             )

@@ -80,8 +80,14 @@ def utterance(role: str, content: object, where: str) -> Utterance:
     return Utterance(speaker, "\n".join(texts), tuple(images))
 
 
+def kind_of(part: dict[str, Any]) -> str | None:
+    """Give what a part or an item says it is; None where it does not. What is no text is no type of ours."""
+    kind: object = part.get("type")
+    return kind if kind is None or isinstance(kind, str) else repr(kind)
+
+
 def _part(part: dict[str, Any], place: str) -> str | ImagePart:
-    kind = part.get("type")
+    kind = kind_of(part)
     if kind in _TEXTS:
         text = part.get("text", part.get("refusal"))
         if not isinstance(text, str):

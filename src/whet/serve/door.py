@@ -5,8 +5,6 @@ There is no way in without a token. Wrong ones are counted by address; a right o
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-
 import msgspec
 from starlette.requests import Request
 
@@ -16,8 +14,9 @@ from whet.serve.wire import ApiError
 from whet.store import api
 from whet.store.api import TokenRole
 from whet.store.database import Database
+from whet.web.throttle import Throttle
 
-_FAILURES, _WINDOW_S, _ADDRESSES = 20, 60.0, 10_000
+_FAILURES = 20
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -44,7 +43,7 @@ class Door:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+        self._throttle = Throttle(_FAILURES)
 
     def caller(self, request: Request) -> Caller:
         """Give who is calling. Raises ApiError: 401 without a valid token, 429 after many wrong ones."""
@@ -70,14 +69,8 @@ class Door:
 
     def throttle(self, address: str) -> None:
         """Count a wrong secret. Raises ApiError (429) after too many within a minute."""
-        now_s = self._clock.monotonic_s()
-        stamps = self._failures.setdefault(address, deque(maxlen=_FAILURES))
-        self._failures.move_to_end(address)
-        if len(self._failures) > _ADDRESSES:
-            self._failures.popitem(last=False)
-        if len(stamps) == _FAILURES and stamps[0] > now_s - _WINDOW_S:
+        if self._throttle.failed(address, self._clock.monotonic_s()):
             raise ApiError(429, "too many wrong tokens; wait a minute", code="too_many_failures")
-        stamps.append(now_s)
 
 
 def need_owner(caller: Caller) -> None:

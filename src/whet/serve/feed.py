@@ -127,11 +127,12 @@ class Feeds:
             self._make_room(session_id)
 
     def _make_room(self, wanted: str) -> None:
-        idle = [key for key, one in self._by_session.items() if not one.listeners and key != wanted]
-        for key in idle:
-            if len(self._by_session) <= _ALL_FEEDS and self._size_bytes <= self._all_bytes:
+        while len(self._by_session) > _ALL_FEEDS or self._size_bytes > self._all_bytes:
+            idle = (key for key, one in self._by_session.items() if not one.listeners and key != wanted)
+            oldest = next(idle, "")
+            if not oldest:
                 return
-            self._size_bytes -= self._by_session.pop(key).size_bytes
+            self._size_bytes -= self._by_session.pop(oldest).size_bytes
 
     def _told(self, session_id: str, event: Event) -> None:
         for listener in self.listeners:

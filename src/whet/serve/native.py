@@ -239,6 +239,8 @@ def _shown(seq: int, message: Message) -> dict[str, Any]:
             {**part, "text": mask(part["text"])} if part["type"] == "text" else part
             for part in row["content"]
         ]
+    if "reasoning" in row:
+        row["reasoning"] = mask(row["reasoning"])
     for call in row.get("tool_calls", ()):
         call["function"]["arguments"] = mask(call["function"]["arguments"])
     if message.is_error:

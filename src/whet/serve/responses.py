@@ -14,7 +14,7 @@ import msgspec
 from whet.contract.events import Event, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.chat import RESTARTED, refuse_form, refuse_own_tools
-from whet.serve.content import Utterance, utterance
+from whet.serve.content import Utterance, kind_of, utterance
 from whet.serve.wire import ApiError, encode
 
 _SPOKEN = frozenset(("message", None))
@@ -46,6 +46,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     store: bool | None = None
     user: str | None = None
     tools: list[Any] | None = None
+    tool_choice: Any = None
     text: TextOptions | None = None
     background: bool | None = None
     conversation: Any = None
@@ -54,7 +55,8 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
 
 def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
     """Give the messages of a request, its instructions first. Raises ApiError for what can't be done."""
-    refuse_own_tools(request.tools)
+    if request.tool_choice != "none":
+        refuse_own_tools(request.tools)
     refuse_form(request.text.format.type if request.text and request.text.format else "text", "text.format")
     for name in ("background", "conversation", "prompt"):
         if getattr(request, name):
@@ -63,7 +65,7 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
     if isinstance(request.input, str):
         return (*said, Utterance("user", request.input))
     for number, item in enumerate(request.input):
-        place, kind = f"input[{number}]", item.get("type")
+        place, kind = f"input[{number}]", kind_of(item)
         if kind in _SPOKEN:
             role = item.get("role")
             if not isinstance(role, str):
@@ -108,7 +110,7 @@ class ResponsesCodec:
             case StepFinished():
                 return self._close()
             case StreamRestarted():
-                return self._text(RESTARTED) if self._open else b""
+                return self._restarted()
             case _:
                 return b""
 
@@ -135,6 +137,15 @@ class ResponsesCodec:
         if why:
             body["incomplete_details"] = {"reason": why}
         return body
+
+    def _restarted(self) -> bytes:
+        """Drop what was said of this step; what was streamed of it can't be taken back."""
+        if not self._open:
+            return b""
+        if self._request.stream:
+            return self._text(RESTARTED)
+        self._open = []
+        return b""
 
     def _text(self, text: str) -> bytes:
         pieces = [self._begin()]

@@ -12,7 +12,6 @@ import msgspec
 from starlette.types import ASGIApp
 
 from whet.app.hosted import Hosted
-from whet.confirm.http.protocol import LimitedProtocol
 from whet.serve.site import Pace, Site
 from whet.web.guard import Place, place
 from whet.web.listening import Server, listen, log_bugs, make_config, raise_file_limit
@@ -49,7 +48,7 @@ async def serve(
     log_bugs()
     port = int(sock.getsockname()[1])
     site = Site(hosted, hosted.app.clock, pace)
-    config = make_config(_application(site, where, listening, port), LimitedProtocol, listening.drain_s + 5)
+    config = make_config(_application(site, where, listening, port), listening.drain_s + 5)
     drains: list[asyncio.Task[None]] = []
 
     def end() -> None:

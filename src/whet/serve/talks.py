@@ -27,8 +27,10 @@ from whet.store.bulk import PastMessage
 from whet.store.database import Database
 from whet.store.jobs import Queued
 
-# How requests begin that a front end (Open WebUI) makes for itself: titles, tags, follow-up questions.
+# What a front end (Open WebUI) asks for itself: titles, tags, follow-up questions, search words. A person may
+# begin with the first of these words too, but hardly goes on with the others.
 _CHORE = "### Task:"
+_CHORE_MARKS = ("<chat_history>", "### Guidelines", "### Output", "### **Output")
 Work = Callable[[apsw.Connection], None]
 
 
@@ -45,7 +47,9 @@ class Wish(msgspec.Struct, frozen=True):
     def is_chore(self) -> bool:
         """Whether a front end asks for itself, not for a person: that has a private session of its own."""
         spoken = [one for one in self.said if one.speaker in ("user", "assistant")]
-        return not self.session_id and len(spoken) == 1 and spoken[0].text.lstrip().startswith(_CHORE)
+        if self.session_id or len(spoken) != 1 or not spoken[0].text.lstrip().startswith(_CHORE):
+            return False
+        return any(mark in spoken[0].text for mark in _CHORE_MARKS)
 
 
 class Talks:
@@ -68,6 +72,8 @@ class Talks:
             if not session_id:
                 session_id = await self._begin(wish, news)
                 stored.append(lambda db: api.adopt(db, session_id, wish.caller.name, wish.client_key))
+                if wish.is_chore:
+                    stored.append(lambda db: api.set_aside(db, session_id))
             opened(session_id)
             text = self._text(wish, session_id, news, stored)
             receipt = Receipt(_all(stored), lambda turn, reason, text: _all((ended,)))

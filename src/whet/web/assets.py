@@ -6,6 +6,7 @@ Files are read once; nothing that a request says reaches the file system.
 from __future__ import annotations
 
 import hashlib
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 import msgspec
@@ -28,14 +29,17 @@ class Asset(msgspec.Struct, frozen=True):
     content_type: str
 
 
+_SHARED = files("whet.web") / "static"
+
+
 class Assets:
-    """The files of one folder below one path."""
+    """The files of a site's folder, and those that every site has, below one path."""
 
     def __init__(self, folder: Traversable, path: str = "/static") -> None:
         self._path = path
         self._by_name: dict[str, Asset] = {}
         self._hashed: dict[str, str] = {}
-        for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        for file in sorted((*_SHARED.iterdir(), *folder.iterdir()), key=lambda entry: entry.name):
             stem, _, kind = file.name.rpartition(".")
             if kind not in _TYPES:
                 continue

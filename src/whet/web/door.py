@@ -1,6 +1,6 @@
 """Who comes in to a site of ours: the login page, and a check before every other page and form.
 
-The site's templates are `login.html`, `bounce.html` and `problem.html`. Does not know what the pages show.
+Does not know what the pages show, nor what the accounts are.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -20,13 +21,23 @@ Handler = Callable[[Request, Visit], Awaitable[Response]]
 Plain = Callable[[Request], Awaitable[Response]]
 
 
-class Door:
-    """Lets people in. `refused` is what somebody reads whose token is right but opens nothing here."""
+class Words(msgspec.Struct, frozen=True):
+    """What people read at a door: `unknown` with a wrong token, `refused` with a right one that opens nothing
+    here, `undone` where a form is not taken."""
 
-    def __init__(self, sessions: Sessions, pages: Pages, refused: str) -> None:
+    unknown: str
+    refused: str
+    undone: str = "Nothing was done"
+
+
+class Door:
+    """Lets people in. `is_open`: without a token, where the site was started so."""
+
+    def __init__(self, sessions: Sessions, pages: Pages, words: Words, *, is_open: bool = False) -> None:
         self._sessions = sessions
         self._pages = pages
-        self._refused = refused
+        self._words = words
+        self._is_open = is_open
 
     def inside(self, handler: Handler) -> Plain:
         """Show a page to who is signed in; send others to the login page and back."""
@@ -44,17 +55,18 @@ class Door:
 
     def posted(self, handler: Handler) -> Plain:
         """Take a form from who is signed in, if our own page of this session sent it."""
+        undone = self._words.undone
 
         async def serve(request: Request) -> Response:
             visit = await self._sessions.visit(request)
             if visit is None:
-                return self.problem(403, "You are not signed in (any more). Nothing was done.")
+                return self.problem(403, f"You are not signed in (any more). {undone}.")
             try:
                 form = await read_form(request)
             except BadForm as error:
-                return self.problem(error.status, f"Nothing was done: {error}.")
+                return self.problem(error.status, f"{undone}: {error}.")
             if not has_origin(request.headers) or not is_own_form(visit, form.get("csrf", "")):
-                return self.problem(403, "Nothing was done: the form did not come from this page.")
+                return self.problem(403, f"{undone}: the form did not come from this page.")
             request.state.form = form
             return await handler(request, visit)
 
@@ -80,9 +92,9 @@ class Door:
             page.headers["retry-after"] = str(error.retry_after_s)
             return page
         if account is None:
-            return self._login_page(target, 403, "This token is not known, or was revoked.")
+            return self._login_page(target, 403, self._words.unknown)
         if not account.key:
-            return self._login_page(target, 403, self._refused)
+            return self._login_page(target, 403, self._words.refused)
         return response
 
     async def logout(self, request: Request, visit: Visit) -> Response:
@@ -96,7 +108,9 @@ class Door:
         return self._pages.answer("problem.html", status, text=text, visit=visit)
 
     def _login_page(self, target: str, status: int = 200, problem: str = "") -> HTMLResponse:
-        return self._pages.answer("login.html", status, next=target, problem=problem, visit=None)
+        return self._pages.answer(
+            "login.html", status, next=target, problem=problem, is_open=self._is_open, visit=None
+        )
 
 
 def safe_path(target: str) -> str:

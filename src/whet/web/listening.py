@@ -19,6 +19,8 @@ from typing import Any
 import uvicorn
 
 from whet.contract.errors import ConfigError
+from whet.web.beat import in_step
+from whet.web.protocol import LimitedProtocol
 
 BACKLOG = 4096
 
@@ -66,7 +68,7 @@ class Server(uvicorn.Server):
         """Serve until told to stop; the Date header is renewed every second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), 1.0)
+                await asyncio.wait_for(self.stopping.wait(), in_step(1.0))
 
     def stop(self) -> None:
         """Answer what is under way and end; called again, end at once."""
@@ -94,16 +96,20 @@ def listen(host: str, port: int, options: str = "--port") -> socket.socket:
                 hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose {options}",
             ) from error
         raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
+    except (OverflowError, UnicodeError) as error:  # a port above 65535, a name that can't be one
+        sock.close()
+        raise ConfigError(f"can't listen on {host}:{port}: no such address") from error
     sock.setblocking(False)
     return sock
 
 
-def make_config(site: Any, protocol: Any, drain_s: float) -> uvicorn.Config:
-    """Give the settings that our servers share: asyncio's own loop, no access log, logging left to us."""
+def make_config(site: Any, drain_s: float) -> uvicorn.Config:
+    """Give the settings that our servers share: limits on slow and large heads, asyncio's own loop, no access
+    log, logging left to us."""
     return uvicorn.Config(
         site,
         loop="none",
-        http=protocol,
+        http=LimitedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

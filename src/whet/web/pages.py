@@ -7,24 +7,29 @@ from collections.abc import Callable, Mapping
 import jinja2
 from starlette.responses import HTMLResponse
 
+from whet.visible import visible
 from whet.web.assets import Assets
 
 
 class Pages:
-    """The templates of one package's `templates` folder, and what all of them may use."""
+    """The templates of a site's package, on top of those that every site has, and what all of them may use.
+
+    A site has `site.html` (name, mark and menu within `base.html`), `login.html` (its words within
+    `entry.html`), `site.css` and `site.js`; `bounce.html` and `problem.html` are every site's.
+    """
 
     def __init__(
         self, package: str, assets: Assets, filters: Mapping[str, Callable[..., object]] | None = None
     ) -> None:
         self._environment = jinja2.Environment(
-            loader=jinja2.PackageLoader(package),
+            loader=jinja2.ChoiceLoader((jinja2.PackageLoader(package), jinja2.PackageLoader("whet.web"))),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update({"asset": assets.url, **(filters or {})})
+        self._environment.filters.update({"asset": assets.url, "text": visible, **(filters or {})})
 
     def html(self, template: str, /, **values: object) -> str:
         """Fill a template."""

@@ -6,33 +6,13 @@ a foreign Origin and a cross-site fetch are refused before anything else, also i
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-
 from whet.confirm.http.wire import Refusal, Scope, header
 from whet.confirm.records import Principal, Role
 from whet.confirm.service import Service
+from whet.web.throttle import Throttle
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-_FAILURES, _WINDOW_S = 10, 60.0
-_ADDRESSES = 10_000
-
-
-class Throttle:
-    """Counts failed logins by address; ten within a minute and further ones have to wait."""
-
-    def __init__(self) -> None:
-        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def failed(self, address: str, now_s: float) -> float:
-        """Count one more; gives how long the address must wait, 0.0 while it need not."""
-        stamps = self._failures.setdefault(address, deque(maxlen=_FAILURES))
-        self._failures.move_to_end(address)
-        if len(self._failures) > _ADDRESSES:
-            self._failures.popitem(last=False)
-        if len(stamps) == _FAILURES and stamps[0] > now_s - _WINDOW_S:
-            return max(1.0, stamps[0] + _WINDOW_S - now_s)
-        stamps.append(now_s)
-        return 0.0
+_FAILURES = 10
 
 
 class Guard:
@@ -43,7 +23,7 @@ class Guard:
         self._hosts = _LOCAL | hosts
         self._any_host = "*" in hosts
         self.is_open = is_open
-        self._throttle = Throttle()
+        self._throttle = Throttle(_FAILURES)
 
     def check_origin(self, scope: Scope) -> None:
         """Refuse (403) foreign hosts, origins and cross-site fetches."""

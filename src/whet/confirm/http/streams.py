@@ -101,6 +101,7 @@ def _start(service: Service, scope: Scope) -> int:
     text = header(scope, b"last-event-id") or query(scope).get("after", "")
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
+    service.catch_up()  # what another process wrote before now is not news
     return service.hub.last_id
 
 

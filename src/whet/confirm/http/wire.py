@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from whet.confirm.hub import Line
 from whet.contract.errors import WhetError
+from whet.web.line import Line
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

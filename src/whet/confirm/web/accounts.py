@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from whet.confirm.ledger import Tx
 from whet.confirm.records import Principal, Role
 from whet.confirm.service import Service
 from whet.web.sessions import Account, SessionRow, TooManyAttempts
+from whet.web.throttle import Throttle
 
 OPEN = Principal("anonymous", "admin", is_open=True)
 _OPEN_KEY = "open"
 _FIND = "SELECT id, name, role, expires_at FROM tokens WHERE id = ? AND revoked_at IS NULL"
-_WINDOW_S, _MOST_FAILURES, _MOST_CLIENTS = 60.0, 10, 1_000
+_MOST_FAILURES = 10
 
 
 class TokenAccounts:
@@ -19,20 +22,18 @@ class TokenAccounts:
     def __init__(self, service: Service, *, is_open: bool) -> None:
         self._service = service
         self._is_open = is_open
-        self._failures: dict[str, list[float]] = {}
+        self._throttle = Throttle(_MOST_FAILURES)
 
     async def sign_in(self, token: str, client: str) -> Account | None:
         """Give the account of a token that may approve, audit or administer. Raises TooManyAttempts."""
         if self._is_open:
             return Account(_OPEN_KEY, OPEN.name, frozenset((OPEN.role,)))
-        # A right token always opens: 256 bits can't be guessed, and an agent on this machine must not be able
-        # to lock people out by guessing from the same address.
         who = self._service.authenticate(token.strip())
         if who is None:
-            self._throttle(client)
-            failures = self._failures.setdefault(client, [])
-            failures.append(self._service.timeline.now_s())
-            if len(failures) in (1, _MOST_FAILURES):  # the first and the last that counts: no flood of events
+            now_s = self._service.timeline.now_s()
+            if wait_s := self._throttle.failed(client, now_s):
+                raise TooManyAttempts(math.ceil(wait_s))
+            if self._throttle.recent(client, now_s) in (1, _MOST_FAILURES):  # no flood of events
                 await self._service.record("login_failed", data={"client": client, "where": "page"})
             return None
         if not who.may("approve", "audit"):
@@ -57,18 +58,6 @@ class TokenAccounts:
             return None
         role: Role = "admin" if row[2] == "admin" else "approve" if row[2] == "approve" else "audit"
         return Principal(str(row[1]), role, str(row[0])) if row[2] != "submit" else None
-
-    def _throttle(self, client: str) -> None:
-        now_s = self._service.timeline.now_s()
-        if len(self._failures) > _MOST_CLIENTS:
-            self._failures.clear()
-        recent = [at for at in self._failures.get(client, ()) if at > now_s - _WINDOW_S]
-        if recent:
-            self._failures[client] = recent
-        else:
-            self._failures.pop(client, None)
-        if len(recent) >= _MOST_FAILURES:
-            raise TooManyAttempts(int(recent[0] + _WINDOW_S - now_s) + 1)
 
 
 class SessionRows:

@@ -20,7 +20,7 @@ from whet.serve.board.past import Past
 from whet.serve.board.proof import Proof
 from whet.serve.site import Site
 from whet.web.assets import Assets
-from whet.web.door import Door
+from whet.web.door import Door, Words
 from whet.web.guard import Place
 from whet.web.pages import Pages
 from whet.web.sessions import Sessions
@@ -39,6 +39,10 @@ _FILTERS = {
     "points": shown.points,
     "share": shown.share_of,
 }
+_WORDS = Words(
+    unknown="This token is not known, or was revoked.",
+    refused="This token may converse only. The dashboard needs one of role owner.",
+)
 
 
 class Board:
@@ -51,8 +55,7 @@ class Board:
         sessions = Sessions(
             OwnerAccounts(site.door, app.database), Logins(app.database), app.clock, where, f"whet_{port}"
         )
-        refused = "This token may converse only. The dashboard needs one of role owner."
-        self.door = Door(sessions, self.pages, refused)
+        self.door = Door(sessions, self.pages, _WORDS)
         frame = Frame(app, site.turns, self.pages)
         self._home, self._past = Home(frame), Past(frame)
         self._learning, self._proof = Learning(frame), Proof(frame)

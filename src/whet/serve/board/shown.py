@@ -97,7 +97,7 @@ def share_of(found: Interval) -> str:
 class DiffLine(msgspec.Struct, frozen=True):
     """A line of a change."""
 
-    kind: Literal["same", "add", "cut", "gap"]
+    kind: Literal["same", "added", "removed", "gap"]
     mark: str
     text: str
 
@@ -111,9 +111,9 @@ def diff(before: str, after: str) -> list[DiffLine]:
             if found:
                 found.append(DiffLine("gap", "⋯", ""))
         elif row.startswith("+"):
-            found.append(DiffLine("add", "+", row[1:]))
+            found.append(DiffLine("added", "+", row[1:]))
         elif row.startswith("-"):
-            found.append(DiffLine("cut", "−", row[1:]))
+            found.append(DiffLine("removed", "−", row[1:]))
         else:
             found.append(DiffLine("same", "", row[1:]))
     if len(found) > _MOST_DIFF_LINES:

@@ -1,15 +1,8 @@
-// Keeps the page up to date and adds keys. Everything also works without it; no decision is made here: a press
-// sends the form. What is shown comes from the server's own pages, never from text put together here.
+// Keeps the page up to date and adds keys. No decision is made here: a press sends the form.
 "use strict";
 (() => {
   const body = document.body;
-  const $ = (selector, root = document) => root.querySelector(selector);
-  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const policy = window.trustedTypes
-    ? trustedTypes.createPolicy("whet", { createHTML: (html) => html })
-    : { createHTML: (html) => html };
-  const read = (html) => new DOMParser().parseFromString(policy.createHTML(html), "text/html");
-  const say = (text) => { $("#spoken").textContent = text; };
+  const { $, $$, say, get, swap, listen, onKeys } = Page;
 
   // --- time: the server's clock at load, and what has passed here since; the wall clock of this machine may be wrong
   let serverNow = Number(body.dataset.now || 0);
@@ -51,23 +44,6 @@
   };
 
   // --- parts of a newer version of this page take the place of the old ones
-  const keep = (element) => {
-    const opened = $$("details", element).map((fold) => fold.open);
-    return () => $$("details", element).forEach((fold, index) => { if (opened[index]) fold.open = true; });
-  };
-  const swap = (fresh, selector) => {
-    const old = $(selector), young = $(selector, fresh);
-    if (!old || !young || old.isEqualNode(young)) return;
-    const restore = keep(old);
-    old.replaceWith(document.adoptNode(young));
-    const placed = $(selector);
-    restore.call(placed);
-  };
-  const get = async (path) => {
-    const answer = await fetch(path, { credentials: "same-origin", headers: { accept: "text/html" } });
-    if (answer.redirected && new URL(answer.url).pathname === "/login") { location.reload(); return null; }
-    return answer.ok ? read(await answer.text()) : null;
-  };
   const takeTime = (fresh) => {
     const value = Number(fresh.body.dataset.now || 0);
     if (value) { serverNow = value; readAt = performance.now(); }
@@ -127,16 +103,6 @@
     }
   };
 
-  // --- live
-  const listen = () => {
-    const lamp = $("#live");
-    const source = new EventSource(`/live?after=${body.dataset.event || 0}`);
-    source.addEventListener("open", () => { lamp.hidden = false; lamp.classList.remove("lost"); $("span", lamp).textContent = "live"; });
-    source.addEventListener("error", () => { lamp.hidden = false; lamp.classList.add("lost"); $("span", lamp).textContent = "connecting"; });
-    source.addEventListener("change", refresh);
-    addEventListener("pagehide", () => source.close());
-  };
-
   // --- moving about
   let opening = 0;
   const open = async (path, push) => {
@@ -171,14 +137,7 @@
     "/": () => { const search = $("#search"); if (search) search.focus(); else location.assign("/history"); },
     "?": () => $("#help")?.showModal(),
   };
-  addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    const typing = event.target.closest("input, textarea, select");
-    if (event.key === "Escape" && typing) { typing.blur(); return; }
-    if (typing || $("dialog[open]") || !Object.hasOwn(keys, event.key)) return;
-    event.preventDefault();
-    keys[event.key]();
-  });
+  onKeys(keys);
   addEventListener("click", (event) => {
     const card = event.target.closest?.("#list .card");
     if (!card || !isWide() || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
@@ -186,17 +145,9 @@
     open(card.getAttribute("href"), true);
   });
   addEventListener("popstate", () => location.reload());
-  // One press, one decision: a second tap while the first is on its way sends nothing.
-  addEventListener("submit", (event) => {
-    const form = event.target;
-    if (form.method === "dialog") return;
-    if (form.dataset.sent) { event.preventDefault(); return; }
-    form.dataset.sent = "1";
-  });
-  addEventListener("pageshow", () => $$("form").forEach((form) => { delete form.dataset.sent; }));
 
   if (body.classList.contains("desk")) {
-    listen();
+    listen(`/live?after=${body.dataset.event || 0}`, refresh);
     // On a wide screen the most urgent request is open from the start: fetched by its own address, it counts as seen.
     const shown = $("#detail")?.dataset.id;
     if (shown && body.classList.contains("is-home") && isWide()) refresh();

@@ -1,7 +1,8 @@
 """uvicorn's connection with limits on slow and oversized requests.
 
 A request's head must be whole within ten seconds and 64 KiB, the whole request within thirty seconds; whoever
-is slower is answered once and cut off. How large a body may be is `wire.py`'s business.
+is slower is answered once and cut off. How large a body may be is the application's business, which finds the
+connection's `Line` in `scope["extensions"]`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from httptools import HttpRequestParser, parse_url
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from whet.confirm.http.cycle import Cycle
-from whet.confirm.hub import Line
+from whet.web.cycle import Cycle
+from whet.web.line import Line
 
 HEAD_LIMIT_BYTES = 64 * 1024
 _JSON = "content-type: application/json\r\nconnection: close\r\n"

@@ -1,0 +1,37 @@
+"""Counts wrong secrets by address.
+
+A right one is never asked about here: 256 bits can't be guessed, and somebody on the same address must not be
+able to lock others out.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+_WINDOW_S, _ADDRESSES = 60.0, 10_000
+
+
+class Throttle:
+    """Makes an address wait after `most` wrong secrets in a minute. Forgets those longest silent first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def failed(self, address: str, now_s: float) -> float:
+        """Count one more; gives how long the address must wait, 0.0 while it need not.
+
+        What comes while it must wait does not count, so that the wait ends.
+        """
+        stamps = self._failures.setdefault(address, deque(maxlen=self._most))
+        self._failures.move_to_end(address)
+        if len(self._failures) > _ADDRESSES:
+            self._failures.popitem(last=False)
+        if len(stamps) == self._most and stamps[0] > now_s - _WINDOW_S:
+            return max(1.0, stamps[0] + _WINDOW_S - now_s)
+        stamps.append(now_s)
+        return 0.0
+
+    def recent(self, address: str, now_s: float) -> int:
+        """How many of an address count now."""
+        return sum(at > now_s - _WINDOW_S for at in self._failures.get(address, ()))
