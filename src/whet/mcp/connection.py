@@ -28,7 +28,15 @@ _REFUSED = {
 }
 _TOLD = ("sampling/createMessage", "elicitation/create")
 _PAGES = 50
+_MOST_LISTED = 2_000
+_MOST_LISTED_BYTES = 4_000_000
+_MOST_REPLIES = 32
 _GOODBYE_S = 2.0
+_LISTEN_PAUSE_S = 5.0
+_PARTS = ("resources", "prompts")
+_CHANGES = tuple(f"notifications/{part}/list_changed" for part in ("tools", *_PARTS))
+Progress = Callable[[dict[str, Any]], None]
+"""Takes what a server says of a call's progress."""
 
 
 class RpcFailed(ToolError):
@@ -40,10 +48,10 @@ class RpcFailed(ToolError):
 
 
 class Hears(msgspec.Struct, frozen=True):
-    """Who is told what a server does on its own: that its tools changed, what it asked and was refused,
+    """Who is told what a server does on its own: that what it has changed, what it asked and was refused,
     that it is gone."""
 
-    tools_changed: Callable[[], None]
+    changed: Callable[[], None]
     refused: Callable[[str], None]
     gone: Callable[[ToolError], None]
 
@@ -56,10 +64,15 @@ class Connection:
         self.transport = transport
         self.server_info: dict[str, Any] = {}
         self.version = ""
+        self.offers: tuple[str, ...] = ()
+        """What the server says it has besides tools: resources, prompts."""
         self.failure: ToolError | None = None
         self._hears = hears
         self._next_id = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._progress: dict[int, Progress] = {}
+        self._told: set[str] = set()
+        self._listening: asyncio.Task[None] | None = None
         self._replies: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -84,7 +97,9 @@ class Connection:
             )
         self.version = version
         self.server_info = _part(answer, "serverInfo")
+        self._take_capabilities(answer)
         await self.notify("notifications/initialized", {})
+        self.transport.listen()
 
     async def _discover(self, refusal: RpcFailed) -> None:
         """Begin without a handshake, as the newer protocol has it; any refusal may mean that. Raises
@@ -103,8 +118,30 @@ class Connection:
                 hint="update the server or Whet",
             )
         self.server_info = _part(_part(answer, "_meta"), "io.modelcontextprotocol/serverInfo")
+        if self._take_capabilities(answer).get("listChanged") is True:
+            self._listening = asyncio.create_task(self._subscribe())
 
-    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def _take_capabilities(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Note what the server has; gives what it says of its tools."""
+        capabilities = _part(answer, "capabilities")
+        self.offers = tuple(part for part in _PARTS if isinstance(capabilities.get(part), dict))
+        return _part(capabilities, "tools")
+
+    async def _subscribe(self) -> None:
+        """Hear of changed tools as the newer protocol has it: by a call whose answer does not come."""
+        wanted = ("toolsListChanged", *(f"{part}ListChanged" for part in self.offers))
+        while self.failure is None:
+            try:
+                await self.request("subscriptions/listen", {"notifications": dict.fromkeys(wanted, True)})
+            except RpcFailed:
+                return
+            except ToolError as error:
+                log.info("the MCP server %s: %s", self.name, error.message)
+            await asyncio.sleep(_LISTEN_PAUSE_S)
+
+    async def request(
+        self, method: str, params: dict[str, Any], progress: Progress | None = None
+    ) -> dict[str, Any]:
         """Call a method and give its result. Raises RpcFailed, ServerFailed. A cancel tells the server."""
         if self.failure is not None:
             raise self.failure
@@ -112,6 +149,9 @@ class Connection:
         call_id = self._next_id
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[call_id] = answer
+        if progress is not None:
+            self._progress[call_id] = progress
+            params = {**params, "_meta": {"progressToken": call_id}}
         body = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": self._enveloped(params)}
         try:
             await self.transport.send(msgspec.json.encode(body), answer, self._headers(method, params))
@@ -122,7 +162,8 @@ class Connection:
             raise
         finally:
             self._waiting.pop(call_id, None)
-            if answer.done() and not answer.cancelled():
+            self._progress.pop(call_id, None)
+            if not answer.cancel() and not answer.cancelled():
                 answer.exception()  # or asyncio complains of one that nobody read
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
@@ -130,22 +171,33 @@ class Connection:
         body = {"jsonrpc": "2.0", "method": method, "params": self._enveloped(params)}
         await self.transport.send(msgspec.json.encode(body), None, self._headers(method, params))
 
-    async def list_tools(self) -> list[object]:
-        """Give the server's tools as it describes them, all pages. Raises RpcFailed, ServerFailed."""
+    async def listed(self, method: str, key: str) -> list[object]:
+        """Give what the server lists under `key`, all pages; of a list without measure the beginning. Raises
+        RpcFailed, ServerFailed."""
         found: list[object] = []
         seen: set[str] = set()
-        cursor = ""
+        cursor, size = "", 0
         for _ in range(_PAGES):
-            page = await self.request("tools/list", {"cursor": cursor} if cursor else {})
-            tools: object = page.get("tools")
-            if not isinstance(tools, list):
-                raise ServerFailed(f"the MCP server {self.name} answered tools/list without a list of tools")
-            found += cast("list[object]", tools)
+            page = await self.request(method, {"cursor": cursor} if cursor else {})
+            rows: object = page.get(key)
+            if not isinstance(rows, list):
+                raise ServerFailed(f"the MCP server {self.name} answered {method} without a list of {key}")
+            for row in cast("list[object]", rows):
+                size += len(msgspec.json.encode(row))
+                if size > _MOST_LISTED_BYTES or len(found) >= _MOST_LISTED:
+                    log.warning("the MCP server %s lists more %s than are read", self.name, key)
+                    return found
+                found.append(row)
             cursor = str(page.get("nextCursor") or "")
             if not cursor or cursor in seen:
                 break
             seen.add(cursor)
         return found
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until no call is under way, at most so long."""
+        if self._waiting:
+            await asyncio.wait(tuple(self._waiting.values()), timeout=timeout_s)
 
     async def is_alive(self, timeout_s: float) -> bool:
         """Whether the server answers a ping in time; an error is an answer too."""
@@ -161,7 +213,7 @@ class Connection:
     async def aclose(self) -> None:
         """End the conversation and let the server go."""
         self._is_closed = True
-        for task in self._replies:
+        for task in (*self._replies, *([self._listening] if self._listening else [])):
             task.cancel()
         self._fail(ServerFailed(f"the connection to the MCP server {self.name} was closed"))
         await self.transport.aclose()
@@ -177,7 +229,8 @@ class Connection:
         if self.version != STATELESS_VERSION:
             return params
         facts = {"protocolVersion": self.version, "clientInfo": _client(), "clientCapabilities": {}}
-        return {**params, "_meta": {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}}
+        meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
+        return {**params, "_meta": {**_part(params, "_meta"), **meta}}
 
     def _headers(self, method: str, params: dict[str, Any]) -> dict[str, str]:
         if not self.version:
@@ -203,8 +256,7 @@ class Connection:
         if found.get("resultType") == "input_required":
             asked = [str(_fields(one).get("method")) for one in _part(found, "inputRequests").values()]
             for method in asked:
-                if method in _TOLD:
-                    self._hears.refused(method)
+                self._tell(method)
             reasons = "; ".join(_REFUSED.get(method, f"it asks for {method[:80]}") for method in asked)
             raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
         return found
@@ -220,11 +272,17 @@ class Connection:
                 answer.set_result(message)
             return
         if call_id is not None:
-            task = asyncio.create_task(self._reply(str(method), call_id))
-            self._replies.add(task)
-            task.add_done_callback(self._replies.discard)
-        elif method == "notifications/tools/list_changed":
-            self._hears.tools_changed()
+            if len(self._replies) < _MOST_REPLIES:  # a server that asks and does not read gets no more
+                task = asyncio.create_task(self._reply(str(method), call_id))
+                self._replies.add(task)
+                task.add_done_callback(self._replies.discard)
+        elif method in _CHANGES:
+            self._hears.changed()
+        elif method == "notifications/progress":
+            params = _part(message, "params")
+            token = params.get("progressToken")
+            if isinstance(token, int) and (progress := self._progress.get(token)):
+                progress(params)
 
     async def _reply(self, method: str, call_id: object) -> None:
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": call_id}
@@ -233,10 +291,15 @@ class Connection:
         else:
             reason = _REFUSED.get(method, f"this host has no method {method[:80]}")
             body["error"] = {"code": METHOD_NOT_FOUND, "message": reason}
-            if method in _TOLD:
-                self._hears.refused(method)
+            self._tell(method)
         with contextlib.suppress(ToolError):
             await self.transport.send(msgspec.json.encode(body), None)
+
+    def _tell(self, method: str) -> None:
+        """Tell the person what was refused, once in a connection."""
+        if method in _TOLD and method not in self._told:
+            self._told.add(method)
+            self._hears.refused(method)
 
     def _ended(self, failure: ToolError) -> None:
         self._fail(failure)

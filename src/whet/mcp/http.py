@@ -1,16 +1,17 @@
 """An MCP server over streamable HTTP: each message a POST, answered with JSON or a stream of events.
 
-Redirects are not followed, so that no header travels to another host. A stream that is cut before the answer
-is taken up again where the server gave its events ids, else the call's outcome is unknown. There is no
-standing stream: what a server says outside of calls is not heard. Loaded at the first server with a url.
+Redirects are not followed, so that no header travels to another host; headers with keys go out encrypted or
+to this machine. How streams are read is `streams.py`'s business. Loaded at the first server with a url.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from whet.contract.errors import WireError
 from whet.log import mask
 from whet.mcp.login import Login
 from whet.mcp.remote import Reach
+from whet.mcp.streams import EVENTS, Streams
 from whet.mcp.transport import (
     LARGEST_MESSAGE_BYTES,
     VERSION_HEADER,
@@ -29,32 +31,37 @@ from whet.mcp.transport import (
     Received,
     ServerFailed,
     SessionLost,
+    is_here,
+    is_private_way,
 )
-from whet.providers.sse import SseParser
 
 _CONNECT_S = 10.0
 _SILENCE_S = 300.0
-_RESUMES = 3
-_RESUME_PAUSE_S = 0.5
+_GOODBYE_S = 2.0
+_UNTIL_ANSWERED = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S, read=None)
+"""A call's own limit counts; a server may think for longer than any silence of a broken line."""
 _ERROR_BYTES = 4_000
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
 Waiting = asyncio.Future[dict[str, Any]]
 
 
 class HttpTransport:
     """One session with a server at a URL. `headers` go out with every request to it."""
 
-    def __init__(self, name: str, url: str, headers: Mapping[str, str], reach: Reach) -> None:
+    def __init__(
+        self, name: str, url: str, headers: Mapping[str, str], reach: Reach, *, has_key: bool = False
+    ) -> None:
         self._name = name
         self._url = url
         self._headers = dict(headers)
+        self._has_key = has_key
         self._version = ""
         self._session_id = ""
         self._received: Received = lambda _message: None
-        local = urlsplit(url).hostname in _LOOPBACK
         limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
-        self._http = httpx2.AsyncClient(timeout=limits, follow_redirects=False, trust_env=not local)
+        self._http = httpx2.AsyncClient(timeout=limits, follow_redirects=False, trust_env=not is_here(url))
         self._login = Login(name, url, reach, self._http)
+        self._streams = Streams(name, self._stream, self._take, reach.pause)
 
     async def start(self, received: Received, ended: Ended) -> None:
         """Nothing is sent before the first message."""
@@ -62,6 +69,15 @@ class HttpTransport:
         self._received = received
         if urlsplit(self._url).scheme not in ("http", "https") or not urlsplit(self._url).hostname:
             raise ServerFailed(f"the MCP server {self._name} has the url {self._url[:200]!r}, which is none")
+        if self._has_key and not is_private_way(self._url):
+            raise ServerFailed(
+                f"the headers of the MCP server {self._name} hold a key, and its url is not encrypted",
+                hint="use https; in a network that you trust, set allow_http: true in its entry",
+            )
+
+    def listen(self) -> None:
+        """Open the stream on which the server may speak between calls; many servers have none."""
+        self._streams.stand()
 
     def explain(self) -> str:
         """Nothing is known beyond what each failure says."""
@@ -82,17 +98,22 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Tell the server that the session is over, and close the connections."""
-        with contextlib.suppress(TimeoutError, httpx2.HTTPError, OSError):
-            if self._session_id:
-                async with asyncio.timeout(2.0):
-                    await self._http.delete(self._url, headers=await self._all_headers())
-        await self._http.aclose()
+        try:
+            await self._streams.aclose()
+            with contextlib.suppress(TimeoutError, httpx2.HTTPError, OSError, UnicodeError, ServerFailed):
+                if self._session_id:
+                    async with asyncio.timeout(_GOODBYE_S):
+                        await self._http.delete(self._url, headers=await self._all_headers())
+        finally:
+            await self._http.aclose()
 
     async def _post(
         self, message: bytes, answer: Waiting | None, given: Mapping[str, str], *, is_second: bool
     ) -> None:
         headers = {**given, **await self._all_headers(), "content-type": "application/json"}
-        async with self._http.stream("POST", self._url, content=message, headers=headers) as response:
+        limits = _UNTIL_ANSWERED if answer is not None else self._http.timeout
+        asked = self._http.stream("POST", self._url, content=message, headers=headers, timeout=limits)
+        async with asked as response:
             if response.status_code == 401 and not is_second and await self._login.renewed():
                 again = True
             else:
@@ -100,6 +121,14 @@ class HttpTransport:
                 await self._read(response, answer)
         if again:
             await self._post(message, answer, given, is_second=True)
+
+    @asynccontextmanager
+    async def _stream(self, last_id: str) -> AsyncGenerator[httpx2.Response]:
+        headers = {**await self._all_headers(), "accept": EVENTS}
+        if last_id:
+            headers["last-event-id"] = last_id
+        async with self._http.stream("GET", self._url, headers=headers) as response:
+            yield response
 
     async def _all_headers(self) -> dict[str, str]:
         headers = {"accept": "application/json, text/event-stream", "user-agent": "whet"}
@@ -116,12 +145,14 @@ class HttpTransport:
         if response.status_code >= 300:
             await self._refuse(response, answer)
             return
-        self._session_id = response.headers.get("mcp-session-id") or self._session_id
+        given = response.headers.get("mcp-session-id", "")
+        if not self._session_id and _SESSION_ID.fullmatch(given):
+            self._session_id = given
         if answer is None:
             return
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "text/event-stream":
-            await self._follow(response, answer)
+        if kind == EVENTS:
+            await self._streams.follow(response, answer)
         elif kind == "application/json":
             self._take(await self._body(response))
         else:
@@ -146,44 +177,11 @@ class HttpTransport:
                 )
         return bytes(body)
 
-    async def _follow(self, response: httpx2.Response, answer: Waiting) -> None:
-        """Read events until the answer has come; a cut stream is taken up again where the server lets us."""
-        place = _Place()
-        with contextlib.suppress(httpx2.TransportError):  # a cut; below it is taken up again
-            await self._events(response, answer, place)
-        for _ in range(_RESUMES):
-            if answer.done() or not place.last_id:
-                return
-            await asyncio.sleep(_RESUME_PAUSE_S)
-            headers = {**await self._all_headers(), "last-event-id": place.last_id}
-            with contextlib.suppress(httpx2.TransportError):
-                async with self._http.stream("GET", self._url, headers=headers) as resumed:
-                    if resumed.status_code != 200:
-                        return
-                    await self._events(resumed, answer, place)
-
-    async def _events(self, response: httpx2.Response, answer: Waiting, place: _Place) -> None:
-        """Hand over each event's message until the answer has come, and keep the last event's id."""
-        parser, size = SseParser(), 0
-        async for chunk in response.aiter_bytes():
-            events = parser.feed(chunk)
-            size = 0 if events else size + len(chunk)
-            if size > LARGEST_MESSAGE_BYTES:
-                raise ServerFailed(
-                    f"the MCP server {self._name} sent more than {LARGEST_MESSAGE_BYTES:,} bytes in one event"
-                )
-            for _, data in events:
-                if data:
-                    self._take(data)
-            place.last_id = parser.last_id or place.last_id
-            if answer.done():
-                return
-
     def _take(self, data: bytes) -> None:
         try:
             read: object = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
-            begin = mask(data[:80].decode("utf-8", "replace"))
+            begin = mask(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:80]
             raise ServerFailed(f"the MCP server {self._name} sent what is no JSON: {begin!r}") from error
         for one in cast("list[object]", read) if isinstance(read, list) else [read]:
             if isinstance(one, dict):
@@ -193,12 +191,15 @@ class HttpTransport:
         """Take an error that is the call's own answer, or raise what else the status means."""
         status = response.status_code
         body = await self._first_bytes(response)
-        lost = status == 404 and bool(self._session_id)
+        lost = status == 404 and "mcp-session-id" in response.request.headers
         if answer is not None and status in (400, 404) and not lost and b'"jsonrpc"' in body:
             with contextlib.suppress(ServerFailed):
                 self._take(body)
             if answer.done():
                 return
+        if lost:
+            self._session_id = ""  # else it would be ended with a DELETE
+            raise SessionLost(f"the MCP server {self._name} no longer knows this session")
         raise self._refusal(response, body)
 
     def _refusal(self, response: httpx2.Response, body: bytes) -> ServerFailed:
@@ -207,9 +208,6 @@ class HttpTransport:
             return LoginNeeded(
                 f"{server} wants a login", hint=f"whet mcp login {self._name}, or a header with a key"
             )
-        if status == 404 and self._session_id:
-            self._session_id = ""
-            return SessionLost(f"{server} no longer knows this session")
         if 300 <= status < 400:
             place = response.headers.get("location", "")[:200]
             return ServerFailed(
@@ -242,17 +240,11 @@ class HttpTransport:
                 f"the MCP server {self._name} can't be reached at {where}",
                 hint="is it running? check its url",
             )
-        reason = str(error).partition("\n")[0][:160] or type(error).__name__
+        reason = mask(str(error).partition("\n")[0])[:160] or type(error).__name__
         return ServerFailed(
-            f"the connection to the MCP server {self._name} broke ({mask(reason)})",
+            f"the connection to the MCP server {self._name} broke ({reason})",
             hint="whether it did what was asked is unknown",
         )
-
-
-class _Place(msgspec.Struct):
-    """How far a stream was read."""
-
-    last_id: str = ""
 
 
 def _said(body: bytes) -> str:
@@ -261,9 +253,9 @@ def _said(body: bytes) -> str:
         read: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         text = body.decode("utf-8", "replace").strip()
-        return "" if not text or text.startswith("<") else f": {mask(' '.join(text.split())[:200])}"
+        return "" if not text or text.startswith("<") else f": {mask(' '.join(text.split()))[:200]}"
     found: object = read
     for key in ("error", "error_description", "message", "detail"):
         if isinstance(found, dict) and key in found:
             found = cast("dict[str, object]", found)[key]
-    return f": {mask(found[:200])}" if isinstance(found, str) else ""
+    return f": {mask(found)[:200]}" if isinstance(found, str) else ""

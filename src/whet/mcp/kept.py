@@ -17,6 +17,7 @@ from whet.config import files
 from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.contract.errors import WhetError
+from whet.mcp.listing import Catalogue
 
 _LARGEST_BYTES = 8 * 1024 * 1024
 RETRY_AFTER_MS = 5 * 60 * 1000
@@ -29,9 +30,15 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     config: str
     at_ms: int
     tools: list[Any] = []
+    offers: tuple[str, ...] = ()
     server: str = ""
     version: str = ""
     failure: str = ""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What the server said it has."""
+        return Catalogue(self.tools, self.offers)
 
 
 def config_digest(settings: McpServer) -> str:

@@ -1,13 +1,20 @@
 """A person's login at a server over HTTP: the tokens in the home, and their renewal.
 
 Tokens live in mcp/NAME.login.json, mode 0600, belong to one URL, and are masked in everything that is shown
-or logged. How a person logs in is `oauth.py`'s business.
+or logged. A refresh token is used once: processes that share a home renew one after another. How a person
+logs in is `oauth.py`'s business.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import fcntl
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import httpx2
 import msgspec
@@ -18,12 +25,18 @@ from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.mcp.kept import folder
 from whet.mcp.remote import Reach
+from whet.mcp.transport import ServerFailed, is_private_way
 
+BASIC, POST, NO_SECRET = "client_secret_basic", "client_secret_post", "none"
 _EARLY_MS = 60_000
+_WHOLE_S = 30.0
+_LARGEST_BYTES = 200_000
+_TURN_S = 0.05
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """What a login gave, and what renewing it takes. `expires_at_ms` 0: not said."""
+    """What a login gave, and what renewing it takes. `expires_at_ms` 0: not said. `auth_method`: how the
+    client shows its secret to the token endpoint, as OAuth names it."""
 
     url: str
     access_token: str
@@ -35,6 +48,7 @@ class Tokens(msgspec.Struct, frozen=True):
     client_secret: str = ""
     scope: str = ""
     issuer: str = ""
+    auth_method: str = ""
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):
@@ -45,6 +59,50 @@ class TokenAnswer(msgspec.Struct, frozen=True):
     expires_in: float | None = None
     refresh_token: str = ""
     scope: str = ""
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """An answer of an authorization server, its body cut where it is far too large."""
+
+    status: int
+    body: bytes
+
+
+async def fetch(
+    http: httpx2.AsyncClient,
+    place: str,
+    headers: Mapping[str, str],
+    form: Mapping[str, str] | None = None,
+    json: Mapping[str, object] | None = None,
+) -> Fetched:
+    """Get a document, or post a form or JSON; whole within 30 s. Raises httpx2.HTTPError, OSError."""
+    method = "GET" if form is None and json is None else "POST"
+    body = bytearray()
+    try:
+        async with (
+            asyncio.timeout(_WHOLE_S),
+            http.stream(method, place, data=form, json=json, headers=headers) as response,
+        ):
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > _LARGEST_BYTES:
+                    break
+            return Fetched(response.status_code, bytes(body[:_LARGEST_BYTES]))
+    except TimeoutError as error:
+        raise httpx2.ReadTimeout(f"no whole answer within {_WHOLE_S:g} s") from error
+
+
+def authenticated(
+    form: Mapping[str, str], client_id: str, secret: str, method: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Give a token request's form and headers with who the client is, as `method` has it (RFC 6749, 2.3)."""
+    filled, headers = {**form, "client_id": client_id}, {"accept": "application/json"}
+    if secret and method == BASIC:
+        pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    elif secret and method != NO_SECRET:
+        filled["client_secret"] = secret
+    return filled, headers
 
 
 def tokens_path(home: Home, name: str) -> Path:
@@ -81,7 +139,7 @@ class Login:
         self._reach = reach
         self._http = http
         self._lock = asyncio.Lock()
-        self._tokens = read_tokens(reach.home, name, url)
+        self._tokens = read_tokens(reach.home, name, url) if is_private_way(url) else None
 
     async def token(self) -> str:
         """Give the access token, renewed where it is about to run out; empty where there is no login."""
@@ -99,37 +157,71 @@ class Login:
         Another process may have done it already, or a person logged in since; those tokens are then taken.
         """
         used = self._tokens
+        if not is_private_way(self._url):
+            return False
         async with self._lock:
             if self._tokens is not used:
                 return self._tokens is not None
-            stored = read_tokens(self._reach.home, self._name, self._url)
-            if stored is not None and (used is None or stored.access_token != used.access_token):
-                self._tokens = stored
-                return True
-            if used is None or not used.refresh_token:
-                return False
-            fresh = await self._refresh(used)
-            if fresh is None:
-                return False
-            write_tokens(self._reach.home, self._name, fresh)
-            self._tokens = fresh
+            async with _turn(folder(self._reach.home) / f"{self._name}.lock"):
+                return await self._renew(used)
+
+    async def _renew(self, used: Tokens | None) -> bool:
+        stored = read_tokens(self._reach.home, self._name, self._url)
+        if stored is not None and (used is None or stored.access_token != used.access_token):
+            self._tokens = stored
             return True
+        if used is None or stored is None or not used.refresh_token:
+            return False
+        fresh = await self._refresh(used)
+        if fresh is None:
+            return False
+        write_tokens(self._reach.home, self._name, fresh)
+        self._tokens = fresh
+        return True
 
     async def _refresh(self, used: Tokens) -> Tokens | None:
         form = {
             "grant_type": "refresh_token",
             "refresh_token": used.refresh_token,
-            "client_id": used.client_id,
             "resource": used.resource,
         }
-        if used.client_secret:
-            form["client_secret"] = used.client_secret
+        form, headers = authenticated(form, used.client_id, used.client_secret, used.auth_method)
         try:
-            response = await self._http.post(used.token_endpoint, data=form)
-            answer = msgspec.json.decode(response.content, type=TokenAnswer)
-        except (httpx2.HTTPError, msgspec.DecodeError, OSError):
+            answer = await fetch(self._http, used.token_endpoint, headers, form)
+            if answer.status == 429 or answer.status >= 500:
+                raise ServerFailed(_not_renewed(self._name, f"HTTP {answer.status}"))
+            got = msgspec.json.decode(answer.body, type=TokenAnswer)
+        except (httpx2.HTTPError, OSError) as error:
+            why = masking.mask(str(error).partition("\n")[0])[:160] or type(error).__name__
+            raise ServerFailed(_not_renewed(self._name, why)) from error
+        except msgspec.DecodeError:
             return None
-        return grown(used, answer, self._reach.clock.unix_ms()) if response.status_code == 200 else None
+        return grown(used, got, self._reach.clock.unix_ms()) if answer.status == 200 else None
+
+
+def _not_renewed(name: str, why: str) -> str:
+    return f"the login at the MCP server {name} can't be renewed now ({why})"
+
+
+@asynccontextmanager
+async def _turn(path: Path) -> AsyncGenerator[None]:
+    """Wait until no other process renews this login; where no lock can be made, go on without."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        for _ in range(int(_WHOLE_S / _TURN_S)):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                await asyncio.sleep(_TURN_S)
+        yield
+    finally:
+        os.close(handle)
 
 
 def grown(tokens: Tokens, answer: TokenAnswer, now_ms: int) -> Tokens:

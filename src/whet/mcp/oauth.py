@@ -9,41 +9,43 @@ Sources: MCP specification 2025-11-25 (authorization), RFC 9728, 8414, 7591, 763
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, cast
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import httpx2
 import msgspec
 
-from whet.contract.errors import WhetError
-from whet.mcp.login import TokenAnswer, Tokens, grown
+from whet.mcp.callback import Listener, LoginFailed
+from whet.mcp.login import (
+    BASIC,
+    NO_SECRET,
+    POST,
+    Fetched,
+    TokenAnswer,
+    Tokens,
+    authenticated,
+    fetch,
+    grown,
+)
+from whet.mcp.transport import is_here, is_private_way
 from whet.rpc import VERSIONS
 from whet.visible import visible
 
 WAIT_S = 300.0
-_LARGEST_BYTES = 200_000
-_HOSTS_HERE = ("127.0.0.1", "localhost", "::1")
-_PAGE = (
-    "<!doctype html><meta charset=utf-8><title>Whet</title>"
-    "<p style='font:16px sans-serif;margin:3em'>{text} You may close this window.</p>"
-)
-
-
-class LoginFailed(WhetError):
-    """The login came to nothing; nothing was stored."""
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The client at the authorization server; without an id it registers itself."""
+    """The client at the authorization server; without an id it registers itself. `auth_method`: how it shows
+    its secret, where the registration said so."""
 
     id: str = ""
     secret: str = ""
+    auth_method: str = ""
 
 
 class _Server(msgspec.Struct, frozen=True):
@@ -57,6 +59,12 @@ class _Server(msgspec.Struct, frozen=True):
         """Give one of its endpoints; empty where it has none."""
         return str(self.metadata.get(name) or "")
 
+    @property
+    def auth_methods(self) -> list[str]:
+        """How clients may show their secret at the token endpoint; empty where it does not say."""
+        listed: object = self.metadata.get("token_endpoint_auth_methods_supported")
+        return [str(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
+
 
 async def log_in(
     url: str, client: Client, show: Callable[[str], None], now_ms: Callable[[], int], wait_s: float = WAIT_S
@@ -65,8 +73,9 @@ async def log_in(
 
     None where it wants no login. Raises LoginFailed.
     """
-    local = urlsplit(url).hostname in _HOSTS_HERE
-    async with httpx2.AsyncClient(timeout=30.0, follow_redirects=False, trust_env=not local) as http:
+    if not is_private_way(url):
+        raise LoginFailed(f"{url} is not encrypted, so no login is sent there", hint="use its https address")
+    async with httpx2.AsyncClient(timeout=30.0, follow_redirects=False, trust_env=not is_here(url)) as http:
         try:
             found = await _discover(http, url)
             if found is None:
@@ -87,9 +96,10 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
 ) -> Tokens:
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
     issuer = server.address("issuer")
-    async with _Listener(state, issuer) as listener:
+    async with Listener(state, issuer) as listener:
         if not client.id:
             client = await _register(http, url, server, listener.address)
+        method = _auth_method(server, client)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         query = {
             "response_type": "code",
@@ -109,12 +119,11 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": listener.address,
-            "client_id": client.id,
             "code_verifier": verifier,
             "resource": server.resource,
-            **({"client_secret": client.secret} if client.secret else {}),
         }
-        answer = _token(await http.post(endpoint, data=form))
+        form, headers = authenticated(form, client.id, client.secret, method)
+        answer = _token(await fetch(http, endpoint, headers, form))
     bare = Tokens(
         url=url,
         access_token="",
@@ -125,24 +134,38 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
         client_id=client.id,
         client_secret=client.secret,
         issuer=issuer,
+        auth_method=method,
     )
     return grown(bare, answer, now_ms())
 
 
-def _token(response: httpx2.Response) -> TokenAnswer:
+def _auth_method(server: _Server, client: Client) -> str:
+    """Choose how the client shows its secret: as it was registered, else as the server has it (by RFC 8414
+    that is Basic where it says nothing). Raises LoginFailed."""
+    if not client.secret:
+        return NO_SECRET
+    offered = server.auth_methods or [BASIC]
+    method = client.auth_method or next((one for one in (BASIC, POST) if one in offered), offered[0])
+    if method in (BASIC, POST, NO_SECRET):
+        return method
+    raise LoginFailed(
+        f"the authorization server wants clients to show who they are by {visible(method, 80)}, which is not"
+        " known here"
+    )
+
+
+def _token(answer: Fetched) -> TokenAnswer:
     try:
-        if response.status_code == 200:
-            answer = msgspec.json.decode(response.content[:_LARGEST_BYTES], type=TokenAnswer)
-            if answer.token_type.lower() == "bearer" and answer.access_token:
-                return answer
+        if answer.status == 200:
+            found = msgspec.json.decode(answer.body, type=TokenAnswer)
+            if found.token_type.lower() == "bearer" and found.access_token:
+                return found
             raise LoginFailed(
-                f"the authorization server gave a token of type {visible(answer.token_type, 40)}"
+                f"the authorization server gave a token of type {visible(found.token_type, 40)}"
             )
     except msgspec.DecodeError as error:
         raise LoginFailed("the authorization server's token answer can't be read") from error
-    raise LoginFailed(
-        f"the authorization server refused the code (HTTP {response.status_code}){_why(response)}"
-    )
+    raise LoginFailed(f"the authorization server refused the code (HTTP {answer.status}){_why(answer.body)}")
 
 
 async def _discover(http: httpx2.AsyncClient, url: str) -> _Server | None:
@@ -234,29 +257,29 @@ async def _register(http: httpx2.AsyncClient, url: str, server: _Server, address
         "redirect_uris": [address],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
+        "token_endpoint_auth_method": next(
+            (method for method in (NO_SECRET, BASIC, POST) if method in server.auth_methods), NO_SECRET
+        ),
         **({"scope": server.scope} if server.scope else {}),
     }
-    response = await http.post(_checked(url, endpoint, "registration_endpoint"), json=wanted)
-    found = _object(response.content if response.status_code in (200, 201) else b"{}")
+    place = _checked(url, endpoint, "registration_endpoint")
+    answer = await fetch(http, place, {"accept": "application/json"}, json=wanted)
+    found = _object(answer.body if answer.status in (200, 201) else b"{}")
     if not found.get("client_id"):
-        why = _why(response)
-        raise LoginFailed(
-            f"the authorization server refused the registration (HTTP {response.status_code}){why}"
-        )
-    return Client(str(found["client_id"]), str(found.get("client_secret") or ""))
+        why = _why(answer.body)
+        raise LoginFailed(f"the authorization server refused the registration (HTTP {answer.status}){why}")
+    said = {key: str(found.get(key) or "") for key in ("client_secret", "token_endpoint_auth_method")}
+    return Client(str(found["client_id"]), said["client_secret"], said["token_endpoint_auth_method"])
 
 
 async def _document(http: httpx2.AsyncClient, url: str, place: str) -> Mapping[str, Any]:
-    response = await http.get(
-        _checked(url, place, "metadata address"), headers={"accept": "application/json"}
-    )
-    return _object(response.content) if response.status_code == 200 else {}
+    answer = await fetch(http, _checked(url, place, "metadata address"), {"accept": "application/json"})
+    return _object(answer.body) if answer.status == 200 else {}
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
-        read: object = msgspec.json.decode(body[:_LARGEST_BYTES])
+        read: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return {}
     return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
@@ -266,7 +289,7 @@ def _checked(url: str, place: str, what: str) -> str:
     """Give an address that may be used: https, or http on this machine for a server on this machine."""
     try:
         parts = urlsplit(place)
-        here = parts.hostname in _HOSTS_HERE and urlsplit(url).hostname in _HOSTS_HERE
+        here = is_here(place) and is_here(url)
     except ValueError:
         parts, here = urlsplit(""), False
     usable = parts.scheme == "https" or (parts.scheme == "http" and here)
@@ -292,88 +315,11 @@ def _parameter(challenge: str, name: str) -> str:
     return (found[1] or found[2] or "") if found else ""
 
 
-def _why(response: httpx2.Response) -> str:
-    found = _object(response.content)
+def _why(body: bytes) -> str:
+    found = _object(body)
     words = [str(found[key]) for key in ("error", "error_description") if found.get(key)]
     return ": " + visible(": ".join(words), 300) if words else ""
 
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:200] or type(error).__name__
-
-
-class _Listener:
-    """Waits on a port of 127.0.0.1 for the one request that brings the code."""
-
-    def __init__(self, state: str, issuer: str) -> None:
-        self.address = ""
-        self._state = state
-        self._issuer = issuer
-        self._came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._server: asyncio.Server | None = None
-
-    async def __aenter__(self) -> _Listener:
-        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=32_768)
-        self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
-        if self._came.done() and not self._came.cancelled():
-            self._came.exception()
-
-    async def code(self, wait_s: float) -> str:
-        """Give the code. Raises LoginFailed when none comes in time or the person said no."""
-        limit = asyncio.timeout(wait_s)
-        try:
-            async with limit:
-                return await self._came
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise LoginFailed(
-                f"nobody logged in within {wait_s:g} s", hint="run the command again"
-            ) from error
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(10.0):
-                line = await reader.readline()
-                while (await reader.readline()).strip():
-                    pass
-                status, text = self._take(line.decode("latin-1"))
-                page = _PAGE.format(text=text).encode()
-                head = (
-                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8"
-                    f"\r\nContent-Length: {len(page)}\r\nCache-Control: no-store"
-                    "\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
-                )
-                writer.write(head.encode() + page)
-                await writer.drain()
-        except (TimeoutError, ValueError, OSError):
-            pass
-        finally:
-            writer.close()
-
-    def _take(self, line: str) -> tuple[str, str]:
-        words = line.split(" ")
-        target = urlsplit(words[1] if len(words) > 2 and words[0] == "GET" else "")
-        if target.path != "/callback":
-            return "404 Not Found", "Nothing is here."
-        given = {name: values[0] for name, values in parse_qs(target.query).items()}
-        if not secrets.compare_digest(given.get("state", "").encode(), self._state.encode()):
-            return "400 Bad Request", "This answer belongs to no login that is under way."
-        if self._came.done():
-            return "400 Bad Request", "This login is over."
-        if "iss" in given and given["iss"].rstrip("/") != self._issuer.rstrip("/"):
-            self._came.set_exception(LoginFailed("the answer came from another issuer; nothing was stored"))
-            return "400 Bad Request", "The answer came from another issuer."
-        if "error" in given or not given.get("code"):
-            why = visible(
-                f"{given.get('error', 'no code')} {given.get('error_description', '')}".strip(), 300
-            )
-            self._came.set_exception(LoginFailed(f"the login was refused: {why}"))
-            return "200 OK", "The login was refused."
-        self._came.set_result(given["code"])
-        return "200 OK", "Whet is logged in."

@@ -7,12 +7,14 @@ without a call (it ended, changed its tools, asked for something) is told in one
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
+import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,18 +22,25 @@ from whet import log as masking
 from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import McpServer
+from whet.config.secrets import is_secret_name
 from whet.contract.errors import ConfigError, ToolError
-from whet.mcp.connection import Connection, Hears, RpcFailed, late
+from whet.mcp.connection import Connection, Hears, Progress, RpcFailed, late
 from whet.mcp.kept import Kept, config_digest, keep_failure, write_kept
+from whet.mcp.listing import Catalogue
+from whet.mcp.reading import LISTS
 from whet.mcp.stdio import Launch, StdioTransport, server_environment
 from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
 from whet.tools.guardian import Guardian
 
+log = logging.getLogger("whet.mcp")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LONGEST_PAUSE_S = 60.0
 _WAITED_FOR_S = 4.0
 _PING_S = 5.0
+_RELIST_PAUSE_S = 1.0
+_PART_S = 5.0
+T = TypeVar("T")
 _REFUSED = {
     "sampling/createMessage": "asked to use your model; refused",
     "elicitation/create": "asked to put a question to you; refused",
@@ -49,7 +58,8 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class Remote:
-    """A server by its settings. `told` gets what the person should see, `listed` each list that is new."""
+    """A server by its settings. `told` gets what the person should see, `renewed` what it has each time that
+    is new."""
 
     def __init__(
         self,
@@ -57,38 +67,53 @@ class Remote:
         settings: McpServer,
         reach: Reach,
         told: Callable[[str], None],
-        listed: Callable[[list[Any]], None],
+        renewed: Callable[[Catalogue], None],
     ) -> None:
         self.name = name
         self.settings = settings
         self.connection: Connection | None = None
         self._reach = reach
         self._told = told
-        self._listed = listed
-        self._tools: list[Any] | None = None
+        self._renewed = renewed
+        self._catalogue: Catalogue | None = None
         self._lock = asyncio.Lock()
         self.failures = 0
         self._failed_s = 0.0
+        self._news = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def tools(self) -> list[Any]:
-        """Reach the server and give its list. Raises ToolError."""
+    async def catalogue(self) -> Catalogue:
+        """Reach the server and give what it has. Raises ToolError."""
         await self._connected()
-        return self._tools or []
+        return self._catalogue or Catalogue()
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a tool, twice where the server no longer knew us; give its result. Raises ToolError."""
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Call a tool and give its result; `progress` gets what is said meanwhile. Raises ToolError."""
         params = {"name": tool, "arguments": arguments}
-        try:
-            return await self._ask(await self._connected(), params)
-        except SessionLost:
-            return await self._ask(await self._connected(), params)
+        return await self._within(lambda to: to.request("tools/call", params, progress))
 
-    async def _ask(self, connection: Connection, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a method and give its result. Raises ToolError."""
+        return await self._within(lambda to: to.request(method, dict(params)))
+
+    async def listed(self, method: str, key: str) -> list[object]:
+        """Give what the server lists, all pages. Raises ToolError."""
+        return await self._within(lambda to: to.listed(method, key))
+
+    async def _within(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Work with a connection within the server's time limit, again where it no longer knew us."""
+        try:
+            return await self._once(await self._connected(), work)
+        except SessionLost:
+            return await self._once(await self._connected(), work)
+
+    async def _once(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
         limit = asyncio.timeout(self.settings.timeout_s)
         try:
             async with limit:
-                result = await connection.request("tools/call", dict(params))
+                result = await work(connection)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -97,7 +122,9 @@ class Remote:
             failure.hint = "whether it did what was asked is unknown; its setting is timeout_s"
             raise failure from error
         except SessionLost:
-            await self._drop(connection)
+            if self.connection is connection:
+                self.connection = None
+                self._later(self._retire(connection))
             raise
         except ServerFailed as error:
             if error.hint:
@@ -108,8 +135,10 @@ class Remote:
 
     async def aclose(self) -> None:
         """Let the server go."""
-        for task in tuple(self._tasks):
+        tasks = tuple(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)  # one may be letting a connection go
         connection, self.connection = self.connection, None
         if connection is not None:
             await connection.aclose()
@@ -125,7 +154,7 @@ class Remote:
             connection: Connection | None = None
             try:
                 connection = Connection(self.name, self._transport(), self._hears())
-                tools = await self._open(connection)
+                catalogue = await self._open(connection)
             except BaseException as error:
                 if isinstance(error, ToolError):
                     self._failed()
@@ -134,15 +163,15 @@ class Remote:
                     await asyncio.shield(connection.aclose())
                 raise
             self.connection = connection
-            self._take(tools, connection)
+            self._take(catalogue, connection)
             return connection
 
-    async def _open(self, connection: Connection) -> list[Any]:
+    async def _open(self, connection: Connection) -> Catalogue:
         limit = asyncio.timeout(self.settings.start_timeout_s)
         try:
             async with limit:
                 await connection.open()
-                return await _list(connection)
+                return await _catalogue(connection)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -175,7 +204,8 @@ class Remote:
             # httpx2 costs 30 ms of CPU, and many homes have no server that is reached so.
             http = importlib.import_module("whet.mcp.http")
             headers = self._filled(settings.headers, "headers")
-            return http.HttpTransport(self.name, settings.url, headers, self._reach)
+            has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
+            return http.HttpTransport(self.name, settings.url, headers, self._reach, has_key=has_key)
         given = self._filled(settings.env, "env")
         cwd = Path(settings.cwd).expanduser() if settings.cwd else None
         launch = Launch(
@@ -198,7 +228,7 @@ class Remote:
 
     def _hears(self) -> Hears:
         return Hears(
-            tools_changed=lambda: self._later(self._list_again()),
+            changed=self._changed,
             refused=lambda method: self._told(f"MCP server {self.name} {_REFUSED[method]}"),
             gone=self._gone,
         )
@@ -223,26 +253,42 @@ class Remote:
                     self._gone(ServerFailed(f"the MCP server {self.name} does not answer any more"))
                     await self._drop(connection)
 
-    async def _list_again(self) -> None:
-        connection = self.connection
-        if connection is None or connection.failure is not None:
-            return
-        try:
-            async with asyncio.timeout(self.settings.timeout_s):
-                tools = await _list(connection)
-        except (ToolError, TimeoutError):
-            return
-        self._take(tools, connection)
+    def _changed(self) -> None:
+        """List again, once for however many notices come meanwhile."""
+        self._news += 1
+        if self._news == 1:
+            self._later(self._list_again())
 
-    def _take(self, tools: list[Any], connection: Connection) -> None:
-        if tools == self._tools:
+    async def _list_again(self) -> None:
+        try:
+            while (seen := self._news) and (connection := self.connection) and connection.failure is None:
+                async with asyncio.timeout(self.settings.timeout_s):
+                    self._take(await _catalogue(connection), connection)
+                await self._reach.pause(_RELIST_PAUSE_S)
+                if seen == self._news:
+                    return
+        except (ToolError, TimeoutError) as error:
+            log.warning("the MCP server %s changed its tools and can't be asked: %s", self.name, error)
+        finally:
+            self._news = 0
+
+    def _take(self, catalogue: Catalogue, connection: Connection) -> None:
+        if catalogue == self._catalogue:
             return
-        self._tools = tools
+        self._catalogue = catalogue
         named = str(connection.server_info.get("name") or "")[:80]
         now_ms = self._reach.clock.unix_ms()
-        kept = Kept(config_digest(self.settings), now_ms, tools, named, connection.version)
+        digest = config_digest(self.settings)
+        kept = Kept(digest, now_ms, catalogue.tools, catalogue.offers, named, connection.version)
         write_kept(self._reach.home, self.name, kept)
-        self._listed(tools)
+        self._renewed(catalogue)
+
+    async def _retire(self, connection: Connection) -> None:
+        """Let a connection go once the calls that are under way on it have ended."""
+        try:
+            await connection.settled(self.settings.timeout_s)
+        finally:
+            await connection.aclose()
 
     async def _drop(self, connection: Connection) -> None:
         if self.connection is connection:
@@ -271,13 +317,30 @@ def check_server(name: str, settings: McpServer) -> None:
         raise ConfigError(f"mcp.servers.{name} {problem}", hint="command starts a server, url reaches one")
 
 
-async def _list(connection: Connection) -> list[Any]:
+async def _catalogue(connection: Connection) -> Catalogue:
     try:
-        return await connection.list_tools()
+        tools = await connection.listed("tools/list", "tools")
     except RpcFailed as error:
-        if error.code == METHOD_NOT_FOUND:
-            return []  # a server of resources or prompts alone
-        raise
+        if error.code != METHOD_NOT_FOUND:
+            raise
+        tools = []  # a server of resources or prompts alone
+    has = await asyncio.gather(*(_has(connection, part) for part in connection.offers))
+    return Catalogue(tools, tuple(part for part, there in zip(connection.offers, has, strict=True) if there))
+
+
+async def _has(connection: Connection, part: str) -> bool:
+    """Whether there is anything of what the server says it may have; many only say so."""
+    for method, key in LISTS[part]:
+        with contextlib.suppress(ToolError, TimeoutError):
+            async with asyncio.timeout(_PART_S):
+                if await connection.listed(method, key):
+                    return True
+    return False
+
+
+def holds_key(name: str, value: str) -> bool:
+    """Whether a header or variable looks like one that holds a key."""
+    return "${" in value or is_secret_name(name.replace("-", "_")) or name.lower() == "authorization"
 
 
 def _capital(text: str) -> str:

@@ -20,13 +20,19 @@ from whet.config.schema import McpServer, McpSettings
 from whet.contract.errors import ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.log import mask
+from whet.mcp.connection import RpcFailed
 from whet.mcp.kept import RETRY_AFTER_MS, read_kept
-from whet.mcp.listing import SERVER_NAME, Listing, Offered, read_listing
+from whet.mcp.listing import SERVER_NAME, Catalogue, Listing, Offered, read_listing
+from whet.mcp.progress import ProgressLines
+from whet.mcp.reading import read
 from whet.mcp.remote import Reach, Remote, check_server
-from whet.mcp.results import as_output
+from whet.mcp.results import as_failure, as_output
+from whet.mcp.transport import ServerFailed
 
 TOOLSET = "mcp"
 PREFIX = "mcp__"
+GUEST = "editor-"
+"""What the names of servers begin with that an editor brings for one session."""
 _MARK_CHARS = 400
 
 
@@ -66,7 +72,7 @@ class Servers:
         if not server.enabled:
             return
         self.remotes[name] = Remote(
-            name, server, self._reach, self._tell, lambda tools: self._relist(name, server, tools)
+            name, server, self._reach, self._tell, lambda catalogue: self._relist(name, server, catalogue)
         )
 
     async def learn(self) -> None:
@@ -100,8 +106,8 @@ class Servers:
 
     async def _learn(self, name: str, remote: Remote) -> None:
         kept = read_kept(self._reach.home, name, remote.settings)
-        if kept is not None and (kept.tools or not kept.failure):
-            self.listings[name] = read_listing(name, remote.settings, kept.tools)
+        if kept is not None and (kept.tools or kept.offers or not kept.failure):
+            self.listings[name] = read_listing(name, remote.settings, kept.catalogue)
             self._known.add(name)
             return
         self.listings[name] = Listing()
@@ -110,8 +116,8 @@ class Servers:
             self._failed(name, f"{kept.failure} (tried a short while ago)")
             return
         try:
-            tools = await remote.tools()
-            self.listings[name] = read_listing(name, remote.settings, tools)
+            catalogue = await remote.catalogue()
+            self.listings[name] = read_listing(name, remote.settings, catalogue)
             self._known.add(name)
         except ToolError as error:
             self._failed(name, mask(f"{error.message}; {error.hint}" if error.hint else error.message))
@@ -125,8 +131,14 @@ class Servers:
         effect: Effect = "network" if remote.settings.url else "execute"
 
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-            del context
-            result = await remote.call(offered.own_name, arguments)
+            try:
+                if offered.reads:
+                    result = await read(remote, offered.own_name, arguments)
+                    return as_output(server, result, {}, cap_chars, is_prompt=offered.reads == "prompts")
+                lines = ProgressLines(context.output, self._reach.clock)
+                result = await remote.call(offered.own_name, arguments, lines)
+            except (RpcFailed, ServerFailed) as error:  # its words, or its last line on stderr
+                return as_failure(server, error)
             return as_output(server, result, offered.output_schema, cap_chars)
 
         tags = {"untrusted", "mcp", *(["destructive"] if offered.hints.destructive else [])}
@@ -141,9 +153,9 @@ class Servers:
             tags=frozenset(tags),
         )
 
-    def _relist(self, name: str, settings: McpServer, tools: list[Any]) -> None:
+    def _relist(self, name: str, settings: McpServer, catalogue: Catalogue) -> None:
         """Take a list that is new, and say how it differs from the one that sessions have."""
-        listing = read_listing(name, settings, tools)
+        listing = read_listing(name, settings, catalogue)
         before = self.listings.get(name)
         if before is None or before == listing:
             return
@@ -157,7 +169,10 @@ class Servers:
     def _changes(self, specs: Sequence[ToolSpec]) -> list[str]:
         lines: list[str] = []
         known = {one.spec.name: one.spec for listing in self.listings.values() for one in listing.offered}
-        frozen = {spec.name: spec for spec in specs if spec.name.startswith(PREFIX)}
+        brought = bool(self.remotes) and all(name.startswith(GUEST) for name in self.remotes)
+        names = [spec.name for spec in specs if spec.name.startswith(PREFIX)]
+        mine = {name for name in names if name.startswith(PREFIX + GUEST) == brought}
+        frozen = {spec.name: spec for spec in specs if spec.name in mine}
         changed = [name for name, spec in frozen.items() if name in known and not _same(spec, known[name])]
         gone = [name for name in frozen if name not in known]
         if changed:

@@ -1,16 +1,14 @@
 """An MCP server as a child process: a message a line on its stdin and stdout.
 
 Lines that are no messages are dropped and counted, one that is too large is dropped without being kept. The
-server gets a process group of its own and the environment it is given here, nothing more. Its last words on
-stderr go into errors.
+server gets a process group of its own and the environment it is given here, nothing more; when it ends, what
+is left of its group is killed. Its last words on stderr go into errors.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +18,7 @@ from typing import Any
 import msgspec
 
 from whet.log import mask
+from whet.mcp.exits import Exit, signal_group
 from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Ended, Received, ServerFailed
 from whet.rpc import read_message
 from whet.tools.guardian import Guardian
@@ -30,6 +29,8 @@ _STDERR_BYTES = 4_000
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _GARBAGE_CHARS = 120
+_MOST_GARBAGE = 100_000
+_REST_S = 0.2
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -102,6 +103,7 @@ class StdioTransport:
         self._launch = launch
         self._guardian = guardian
         self._popen: subprocess.Popen[bytes] | None = None
+        self._exit: Exit | None = None
         self._out: _Pipe | None = None
         self._tail = _Tail()
         self._readers: list[asyncio.BaseTransport] = []
@@ -111,12 +113,14 @@ class StdioTransport:
         self._garbage = 0
         self._first_garbage = ""
         self._too_large = 0
+        self._has_quoted = False
 
     async def start(self, received: Received, ended: Ended) -> None:
         """Start the process. Raises ServerFailed where there is no such command."""
         self._received = received
         self._popen = popen = self._spawn()
         self._guardian.add(popen.pid)
+        self._exit = exit_ = Exit(popen)
         loop = asyncio.get_running_loop()
         assert popen.stdin and popen.stdout and popen.stderr
         self._out = out = _Pipe(self._line, self._drop)
@@ -125,7 +129,7 @@ class StdioTransport:
         self._readers = [stdout, stderr]
         flow, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, popen.stdin)
         self._writer = asyncio.StreamWriter(flow, protocol, None, loop)
-        self._watch = asyncio.create_task(self._until_gone(out, ended))
+        self._watch = asyncio.create_task(self._until_gone(out, exit_, ended))
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         launch = self._launch
@@ -164,6 +168,9 @@ class StdioTransport:
         except (OSError, RuntimeError) as error:
             raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}") from error
 
+    def listen(self) -> None:
+        """Its output is read anyway."""
+
     def explain(self) -> str:
         """Say what it printed that was no message, and its last line on stderr."""
         said: list[str] = []
@@ -172,43 +179,50 @@ class StdioTransport:
         if self._garbage:
             lines = "a line" if self._garbage == 1 else f"{self._garbage:,} lines"
             said.append(f"it printed {lines} that are no messages, the first: {self._first_garbage!r}")
-        if last := self._stderr_line():
+        if (last := self._stderr_line()) and not self._has_quoted:
             said.append(f"its last line on stderr: {last}")
         return "; ".join(said)
 
     async def aclose(self) -> None:
         """Close stdin, wait a moment, then end the group."""
         popen, self._popen = self._popen, None
-        if popen is None:
+        if popen is None or self._exit is None:
             return
         if self._watch is not None:
             self._watch.cancel()
         try:
             if self._writer is not None:
                 self._writer.close()
-            await _exits(popen, _EXIT_S)
-            if popen.poll() is None:
-                _signal(popen.pid, signal.SIGTERM)
-                await _exits(popen, _TERM_S)
+            if popen.returncode is None and not await self._exit.within(_EXIT_S):
+                signal_group(popen.pid, signal.SIGTERM)
+                await self._exit.within(_TERM_S)
         finally:
-            _signal(popen.pid, signal.SIGKILL)
+            self._exit.kill_group()
             for reader in self._readers:
                 reader.close()
             self._guardian.drop(popen.pid)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                popen.wait(_EXIT_S)
 
-    async def _until_gone(self, out: _Pipe, ended: Ended) -> None:
-        await out.ended.wait()
-        popen = self._popen
-        if popen is None:
-            return
-        code = await _exits(popen, _EXIT_S)
-        how = "closed its output" if code is None else f"ended with exit code {code}"
-        if code is not None and code < 0:
+    async def _until_gone(self, out: _Pipe, exit_: Exit, ended: Ended) -> None:
+        """Wait until the server ended or closed its output, end what is left of it, and tell."""
+        ends = [asyncio.create_task(event.wait()) for event in (out.ended, exit_.happened)]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            both = asyncio.wait(ends, timeout=_REST_S if exit_.happened.is_set() else _EXIT_S)
+            await both  # what it said last is read; a child of its own may hold its output open
+        finally:
+            for end in ends:
+                end.cancel()
+        has_exited, popen = exit_.happened.is_set(), self._popen
+        code = exit_.kill_group()
+        how = f"ended with exit code {code}" if has_exited else "closed its output"
+        if has_exited and code is not None and code < 0:
             how = f"was ended by signal {-code}"
+        if self._garbage >= _MOST_GARBAGE:
+            how = f"was ended after {self._garbage:,} lines that are no messages"
         if self._writer is not None:
             self._writer.close()
+        if popen is not None:
+            self._guardian.drop(popen.pid)
         ended(ServerFailed(f"the MCP server {self._name} {how}{self._last_words()}"))
 
     def _line(self, line: bytes) -> None:
@@ -218,9 +232,11 @@ class StdioTransport:
             self._received(message)
             return
         if not self._garbage:
-            self._first_garbage = mask(line[:_GARBAGE_CHARS].decode("utf-8", "replace"))
+            self._first_garbage = mask(line[:_STDERR_BYTES].decode("utf-8", "replace"))[:_GARBAGE_CHARS]
             log.warning("the MCP server %s printed what is no message: %s", self._name, self._first_garbage)
         self._garbage += 1
+        if self._garbage == _MOST_GARBAGE and self._popen is not None and self._popen.returncode is None:
+            signal_group(self._popen.pid, signal.SIGKILL)
 
     def _drop(self, size: int) -> None:
         self._too_large = size
@@ -230,25 +246,10 @@ class StdioTransport:
 
     def _stderr_line(self) -> str:
         lines = self._tail.kept.decode("utf-8", "replace").strip().splitlines()
-        return mask(lines[-1].strip()[:300]) if lines else ""
+        said = [line for line in lines if not line.startswith("hint:")] or lines  # as our own errors end
+        return mask(said[-1].strip())[:300] if said else ""
 
     def _last_words(self) -> str:
         last = self._stderr_line()
+        self._has_quoted = bool(last)
         return f" ({last})" if last else ""
-
-
-async def _exits(popen: subprocess.Popen[bytes], timeout_s: float) -> int | None:
-    """Wait for the exit on a thread; None when `timeout_s` passed first."""
-
-    def wait() -> int | None:
-        try:
-            return popen.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-
-    return await asyncio.to_thread(wait)
-
-
-def _signal(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

@@ -6,8 +6,10 @@ A transport moves JSON-RPC messages; it does not know what they mean. Stdio and 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from whet.contract.errors import ToolError
 
@@ -17,6 +19,7 @@ Ended = Callable[[ToolError], None]
 """Told once when the server is gone for good."""
 LARGEST_MESSAGE_BYTES = 16 * 1024 * 1024
 VERSION_HEADER = "mcp-protocol-version"
+_LOOPBACK = ("localhost", "::1")
 
 
 class ServerFailed(ToolError):
@@ -49,6 +52,10 @@ class Transport(Protocol):
         """
         ...
 
+    def listen(self) -> None:
+        """Begin to hear what the server says on its own, where that takes anything; the handshake is over."""
+        ...
+
     def explain(self) -> str:
         """Say what is known of how the server fares: its last words, what it printed; empty for nothing."""
         ...
@@ -56,3 +63,17 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Let the server go; whatever is left of it is killed."""
         ...
+
+
+def is_here(url: str) -> bool:
+    """Whether a url is on this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return host in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
+
+
+def is_private_way(url: str) -> bool:
+    """Whether what is sent there is read by nobody on the way: https, or this machine."""
+    return url.lower().startswith("https://") or is_here(url)

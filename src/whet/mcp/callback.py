@@ -1,0 +1,96 @@
+"""The page on 127.0.0.1 to which a browser brings the answer of a login; it answers one path once."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from urllib.parse import parse_qs, urlsplit
+
+from whet.contract.errors import WhetError
+from whet.visible import visible
+
+_PAGE = (
+    "<!doctype html><meta charset=utf-8><title>Whet</title>"
+    "<p style='font:16px sans-serif;margin:3em'>{text} You may close this window.</p>"
+)
+
+
+class LoginFailed(WhetError):
+    """The login came to nothing; nothing was stored."""
+
+
+class Listener:
+    """Waits on a port of 127.0.0.1 for the one request that brings the code."""
+
+    def __init__(self, state: str, issuer: str) -> None:
+        self.address = ""
+        self._state = state
+        self._issuer = issuer
+        self._came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Listener:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=32_768)
+        self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._came.done() and not self._came.cancelled():
+            self._came.exception()
+
+    async def code(self, wait_s: float) -> str:
+        """Give the code. Raises LoginFailed when none comes in time or the person said no."""
+        limit = asyncio.timeout(wait_s)
+        try:
+            async with limit:
+                return await self._came
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise LoginFailed(
+                f"nobody logged in within {wait_s:g} s", hint="run the command again"
+            ) from error
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(10.0):
+                line = await reader.readline()
+                while (await reader.readline()).strip():
+                    pass
+                status, text = self._take(line.decode("latin-1"))
+                page = _PAGE.format(text=text).encode()
+                head = (
+                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8"
+                    f"\r\nContent-Length: {len(page)}\r\nCache-Control: no-store"
+                    "\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(head.encode() + page)
+                await writer.drain()
+        except (TimeoutError, ValueError, OSError):
+            pass
+        finally:
+            writer.close()
+
+    def _take(self, line: str) -> tuple[str, str]:
+        words = line.split(" ")
+        target = urlsplit(words[1] if len(words) > 2 and words[0] == "GET" else "")
+        if target.path != "/callback":
+            return "404 Not Found", "Nothing is here."
+        given = {name: values[0] for name, values in parse_qs(target.query).items()}
+        if not secrets.compare_digest(given.get("state", "").encode(), self._state.encode()):
+            return "400 Bad Request", "This answer belongs to no login that is under way."
+        if self._came.done():
+            return "400 Bad Request", "This login is over."
+        if "iss" in given and given["iss"].rstrip("/") != self._issuer.rstrip("/"):
+            self._came.set_exception(LoginFailed("the answer came from another issuer; nothing was stored"))
+            return "400 Bad Request", "The answer came from another issuer."
+        if "error" in given or not given.get("code"):
+            why = visible(
+                f"{given.get('error', 'no code')} {given.get('error_description', '')}".strip(), 300
+            )
+            self._came.set_exception(LoginFailed(f"the login was refused: {why}"))
+            return "200 OK", "The login was refused."
+        self._came.set_result(given["code"])
+        return "200 OK", "Whet is logged in."

@@ -1,0 +1,72 @@
+"""The end of a child process that leads a group: seen at once, and nothing of the group outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+
+from whet.tools.process import SYSTEM_PIDFD
+
+_REAP_S = 1.0
+
+
+class Exit:
+    """Sees a child's end and leaves it unreaped: so its group's number can't mean another group meanwhile."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self.happened = asyncio.Event()
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._pid_fd = SYSTEM_PIDFD(popen.pid) if SYSTEM_PIDFD else -1
+        except OSError:
+            self._pid_fd = -1
+        if self._pid_fd >= 0:
+            self._loop.add_reader(self._pid_fd, self._seen)
+        else:  # a system without pidfds
+            threading.Thread(target=self._wait, name=f"wait-{popen.pid}", daemon=True).start()
+
+    async def within(self, timeout_s: float) -> bool:
+        """Wait for it; False when `timeout_s` passed first."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.happened.wait()
+        return self.happened.is_set()
+
+    def kill_group(self) -> int | None:
+        """Kill what is left of the group, and reap the child; gives its exit code."""
+        if self._popen.returncode is None:
+            signal_group(self._popen.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(_REAP_S)
+        self._unwatch()
+        return self._popen.returncode
+
+    def _seen(self) -> None:
+        self._unwatch()
+        self.happened.set()
+
+    def _unwatch(self) -> None:
+        fd, self._pid_fd = self._pid_fd, -1
+        if fd >= 0:
+            self._loop.remove_reader(fd)
+            os.close(fd)
+
+    def _wait(self) -> None:
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):  # it was reaped meanwhile
+                os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        else:  # macOS before Python 3.13; what is left of the group is then not killed
+            self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.happened.set)
+
+
+def signal_group(group: int, number: int) -> None:
+    """Send a signal to a process group that may be gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,201 @@
+"""A tool's input schema as a stranger wrote it, made one that every vendor takes, or refused with a reason.
+
+One schema that a vendor refuses would fail every request of a session, whichever tool it belongs to. So what
+is only a malformed limit is dropped (the server checks its input itself), and what leaves open what the tool
+takes makes the tool unusable. Descriptions lose hidden characters; in names and values these are no accident.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from whet.mcp.words import HIDDEN, clean
+
+DESCRIPTION_CHARS = 1_024
+_LARGEST_BYTES = 32_768
+_DEEPEST = 24
+_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
+_DROPPED = (
+    "$schema",
+    "$id",
+    "id",
+    "$anchor",
+    "$dynamicRef",
+    "$dynamicAnchor",
+    "$vocabulary",
+    "$recursiveRef",
+)
+_AT_THE_TOP = ("oneOf", "anyOf", "allOf")
+"""Vendors refuse the whole request for these in the outermost schema."""
+
+
+class _Unusable(Exception):
+    """Why no vendor, or no person, should get this schema."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_choice(value: object) -> bool:
+    return isinstance(value, list) and bool(cast("list[object]", value))
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[object]", value))
+
+
+_LIMITS: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _is_count),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _is_flag),
+    **dict.fromkeys(("pattern", "format", "title", "description", "$comment"), _is_text),
+    "enum": _is_choice,
+    "examples": _is_choice,
+    "required": _are_names,
+}
+
+
+def checked(given: object) -> dict[str, Any] | str:
+    """Give the schema as vendors take it, or why it can't be offered."""
+    if given is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(given, dict):
+        return f"its input schema is {type(given).__name__}, no object"
+    schema = dict(cast("dict[str, Any]", given))
+    try:
+        _check_outside(schema)
+        mended = _mended(schema, schema)
+    except _Unusable as reason:
+        return str(reason)
+    for key in _AT_THE_TOP:
+        mended.pop(key, None)
+    return mended
+
+
+def _check_outside(schema: dict[str, Any]) -> None:
+    if schema.setdefault("type", "object") != "object":
+        raise _Unusable(f"its input schema is of type {str(schema['type'])[:40]!r}, not object")
+    if not isinstance(schema.setdefault("properties", {}), dict):
+        raise _Unusable("the properties of its input schema are no object")
+    if _depth(schema) > _DEEPEST:
+        raise _Unusable(f"its input schema is nested more than {_DEEPEST} deep")
+    size = len(msgspec.json.encode(schema))
+    if size > _LARGEST_BYTES:
+        raise _Unusable(f"its input schema has {size:,} bytes, more than {_LARGEST_BYTES:,}")
+    for name in cast("dict[str, Any]", schema["properties"]):
+        if not _PROPERTY.fullmatch(name):
+            raise _Unusable(f"its argument {clean(name)[:40]!r} has a name that no model can give")
+
+
+def texts_of(value: object) -> list[str]:
+    """Give every text of a schema, names included; its depth is known to be small."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return [*fields, *(text for inner in fields.values() for text in texts_of(inner))]
+    if isinstance(value, list):
+        return [text for inner in cast("list[object]", value) for text in texts_of(inner)]
+    return []
+
+
+def _mended(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    parts = cast("dict[str, object]", schema)
+    for key, value in parts.items():
+        if key in _DROPPED or (key in _LIMITS and not _LIMITS[key](value)):
+            continue
+        if key == "items" and isinstance(value, list):  # a tuple, as drafts before 2020-12 wrote it
+            kept["prefixItems"] = [_inner(one, root) for one in cast("list[object]", value)]
+        elif key in _ONE:
+            kept[key] = _inner(value, root)
+        elif key in _NAMED:
+            kept[key] = _all_named(key, value, root)
+        elif key in _SEVERAL:
+            if _is_choice(value):
+                kept[key] = [_inner(one, root) for one in cast("list[object]", value)]
+        else:
+            kept[key] = _leaf(key, value, root)
+    return kept
+
+
+def _all_named(key: str, value: object, root: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Unusable(f"the {key} in its input schema are no object")
+    named = cast("dict[str, object]", value)
+    _no_hidden(list(named))
+    return {name: _inner(inner, root) for name, inner in named.items()}
+
+
+def _inner(value: object, root: Mapping[str, Any]) -> dict[str, Any] | bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, dict):
+        return _mended(cast("dict[str, Any]", value), root)
+    raise _Unusable(f"a part of its input schema is {str(value)[:40]!r}, no schema")
+
+
+def _leaf(key: str, value: object, root: Mapping[str, Any]) -> object:
+    """Give any other keyword's value. Raises _Unusable."""
+    if key in ("description", "title", "$comment"):
+        return clean(str(value))[:DESCRIPTION_CHARS]
+    _no_hidden([key, *texts_of(value)])
+    if key == "type" and not _is_type(value):
+        raise _Unusable(f"its input schema names the type {str(value)[:40]!r}, which there is none of")
+    if key == "$ref" and not _leads_somewhere(value, root):
+        raise _Unusable(f"its input schema refers to {str(value)[:80]!r}, which is not in it")
+    return value
+
+
+def _is_type(value: object) -> bool:
+    kinds = cast("list[object]", value) if isinstance(value, list) else [value]
+    return bool(kinds) and all(kind in _TYPES for kind in kinds)
+
+
+def _leads_somewhere(reference: object, root: Mapping[str, Any]) -> bool:
+    """Whether a reference names a part of the same schema."""
+    if not isinstance(reference, str) or not re.match(r"#(/|$)", reference):
+        return False
+    at: object = dict(root)
+    for part in reference.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        at = cast("dict[str, object]", at).get(name) if isinstance(at, dict) else None
+    return isinstance(at, dict | bool)
+
+
+def _no_hidden(texts: list[str]) -> None:
+    for text in texts:
+        if found := HIDDEN.search(text):
+            raise _Unusable(f"its input schema holds the invisible character U+{ord(found[0]):04X}")
+
+
+def _depth(value: object, level: int = 0) -> int:
+    if level > _DEEPEST:
+        return level
+    if isinstance(value, dict):
+        return max((_depth(v, level + 1) for v in cast("dict[str, object]", value).values()), default=level)
+    if isinstance(value, list):
+        return max((_depth(v, level + 1) for v in cast("list[object]", value)), default=level)
+    return level

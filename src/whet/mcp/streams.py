@@ -1,0 +1,127 @@
+"""A server's event streams: read until the answer is there, taken up again after a cut, and the one that
+stands open between calls, on which the server speaks on its own.
+
+A stream that ended is opened again where it stopped (Last-Event-ID) after the pause that the server asks for.
+It does not know what the messages in the events mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal
+
+import httpx2
+import msgspec
+
+from whet.contract.errors import ToolError, WireError
+from whet.mcp.transport import LARGEST_MESSAGE_BYTES, ServerFailed
+from whet.providers.sse import SseParser
+
+log = logging.getLogger("whet.mcp")
+EVENTS = "text/event-stream"
+_RESUMES = 3
+_PAUSE_S = 0.5
+_SHORTEST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 60.0
+_LATER = (409, 429, 500, 502, 503, 504)
+Heard = Literal["something", "nothing", "failed", "refused"]
+Open = Callable[[str], AbstractAsyncContextManager[httpx2.Response]]
+"""Opens the server's stream behind the event of that id, or anew for an empty one."""
+
+
+class Place(msgspec.Struct):
+    """How far a stream was read, and how long to wait before it is opened again."""
+
+    last_id: str = ""
+    pause_s: float = _PAUSE_S
+
+
+class Streams:
+    """The streams of one session with a server. `take` gets each event's data."""
+
+    def __init__(
+        self, name: str, open_: Open, take: Callable[[bytes], None], pause: Callable[[float], Awaitable[Any]]
+    ) -> None:
+        self._name = name
+        self._open = open_
+        self._take = take
+        self._pause = pause
+        self._standing: asyncio.Task[None] | None = None
+
+    async def follow(self, response: httpx2.Response, answer: asyncio.Future[dict[str, Any]]) -> None:
+        """Read a call's stream until its answer has come. A cut one is taken up again where its events have
+        ids, for as long as the call may take. Raises ServerFailed, WireError."""
+        place, failures = Place(), 0
+        with contextlib.suppress(httpx2.TransportError):  # a cut; below it is taken up again
+            await self._read(response, place, answer.done)
+        while not answer.done() and place.last_id and failures < _RESUMES:
+            await self._pause(place.pause_s)
+            heard = await self._again(place, answer.done)
+            if heard == "refused":
+                return
+            failures = failures + 1 if heard == "failed" else 0
+
+    def stand(self) -> None:
+        """Begin to hear what the server says outside of calls, where it says anything there."""
+        if self._standing is None:
+            self._standing = asyncio.create_task(self._stand())
+
+    async def aclose(self) -> None:
+        """Stop hearing."""
+        if self._standing is not None:
+            self._standing.cancel()
+            await asyncio.wait({self._standing})
+
+    async def _stand(self) -> None:
+        place, silences = Place(), 0
+        while True:
+            try:
+                heard = await self._again(place, lambda: False)
+            except (ToolError, WireError) as error:
+                log.warning("the MCP server %s is not heard between calls: %s", self._name, error.message)
+                return
+            if heard == "refused":
+                return
+            silences = 0 if heard == "something" else min(silences + 1, 6)
+            await self._pause(min(_LONGEST_PAUSE_S, max(place.pause_s, 2.0**silences - 1)))
+
+    async def _again(self, place: Place, is_done: Callable[[], bool]) -> Heard:
+        """Open the stream behind `place` and read it to its end."""
+        try:
+            async with self._open(place.last_id) as response:
+                kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if response.status_code in _LATER:
+                    return "failed"
+                if response.status_code != 200 or kind != EVENTS:
+                    return "refused"
+                return "something" if await self._read(response, place, is_done) else "nothing"
+        except httpx2.ReadTimeout:  # it was silent for long, which is no fault
+            return "something"
+        except (httpx2.TransportError, OSError):
+            return "failed"
+
+    async def _read(self, response: httpx2.Response, place: Place, is_done: Callable[[], bool]) -> bool:
+        """Hand over each event's data, and keep the place, until all is there that is waited for; False where
+        no event came."""
+        parser, size = SseParser(), 0
+        async for chunk in response.aiter_bytes():
+            events = parser.feed(chunk)
+            size = 0 if events else size + len(chunk)
+            if size > LARGEST_MESSAGE_BYTES:
+                raise ServerFailed(
+                    f"the MCP server {self._name} sent more than {LARGEST_MESSAGE_BYTES:,} bytes in one event"
+                )
+            if parser.last_id.isascii() and parser.last_id.isprintable():
+                place.last_id = parser.last_id or place.last_id
+            if parser.retry_ms is not None:
+                place.pause_s = min(max(parser.retry_ms / 1000, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
+            for _, data in events:
+                if data:
+                    self._take(data)
+            if is_done():
+                return True
+        return parser.has_events
