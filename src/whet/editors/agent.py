@@ -1,4 +1,4 @@
-"""The agent's side of the Agent Client Protocol: sessions, prompts, cancels, modes, history.
+"""The agent's side of the Agent Client Protocol: sessions, prompts, cancels, choices, history.
 
 Each method answers one request of the editor; what a turn does goes out as updates before the request is
 answered. Several sessions run at once, one turn at a time in each. It does not know how bytes travel.
@@ -7,73 +7,61 @@ answered. Several sessions run at once, one turn at a time in each. It does not 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import apsw
 import msgspec
-from acp import PROTOCOL_VERSION, Client, RequestError, update_agent_message_text
+from acp import PROTOCOL_VERSION, Client, RequestError
 from acp.helpers import update_available_commands
 from acp.schema import (
-    AcpMcpServer,
     AgentCapabilities,
     ClientCapabilities,
-    HttpMcpServer,
+    CloseSessionResponse,
+    CurrentModeUpdate,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
-    McpServerStdio,
+    McpCapabilities,
     NewSessionResponse,
     PromptCapabilities,
     PromptResponse,
+    ResumeSessionResponse,
     SessionCapabilities,
+    SessionCloseCapabilities,
     SessionInfo,
     SessionListCapabilities,
-    SessionMode,
-    SessionModeState,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
     SetSessionModeResponse,
-    SseMcpServer,
-    StopReason,
 )
 
 from whet import __version__
+from whet.agent.session import Session
 from whet.app.hosted import Hosted
-from whet.app.slash import unescaped
-from whet.contract.errors import NotFound, WhetError
-from whet.contract.events import EndReason, TurnEnd
+from whet.contract.errors import WhetError
 from whet.contract.messages import Message
-from whet.editors import blocks, replay
+from whet.editors import blocks, options, replay
+from whet.editors.answering import answer, told
 from whet.editors.blocks import Block
+from whet.editors.brought import Brought, Given, bring
 from whet.editors.commands import Commander
-from whet.editors.outbox import Outbox
-from whet.editors.person import EditorPerson, Mode
-from whet.editors.view import TurnView
-from whet.log import mask
+from whet.editors.editor import Editor
+from whet.editors.opened import Opened
+from whet.editors.options import Mode
 from whet.store import replay as stored
-from whet.store import search, sessions
-from whet.store.rows import SEQ_LIMIT
+from whet.store import sessions
+from whet.store.sessions import SessionRow
+from whet.store.trail import arguments_of
+from whet.tools.registry import read_specs
 
 SOURCE = "acp"
 _PAGE = 50
-_RECENT = 60
 _EVERYTHING = 1_000_000
 # An editor learns a session's id by the answer to its request; updates that come before are lost.
 _AFTER_ANSWER_S = 0.1
-_STOPS: dict[EndReason, StopReason] = {
-    "answered": "end_turn",
-    "budget": "max_turn_requests",
-    "cancelled": "cancelled",
-    "refused": "refusal",
-}
-_MODES: dict[Mode, tuple[str, str]] = {
-    "ask": ("Ask", "Asks before anything that changes something."),
-    "auto": ("Auto", "Asks before what is dangerous only."),
-    "deny": ("Deny", "Does nothing that it would have to ask for."),
-}
-McpServers = Sequence[HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio]
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -83,31 +71,26 @@ class Program(msgspec.Struct, frozen=True):
     mode: Mode
 
 
-class _Open(msgspec.Struct):
-    """A session that the editor has open. `notice` is said once, at its first prompt."""
-
-    workspace: Path
-    mode: Mode
-    notice: str = ""
-    prompts: int = 0
-    turn: asyncio.Task[TurnEnd | None] | None = None
+Furnish = Callable[[Session], None]
 
 
 class EditorAgent:
-    """One editor's sessions. `start` opens the program at the first session."""
+    """One editor's sessions. `start` opens the program at the first session, and has each session that is
+    opened furnished by what it is given."""
 
-    def __init__(self, start: Callable[[], Awaitable[Program]], commander: Commander) -> None:
+    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: Commander) -> None:
         self._start = start
         self._commander = commander
         self._starting = asyncio.Lock()
         self._program: Program | None = None
-        self._open: dict[str, _Open] = {}
-        self._client: Client | None = None
-        self._outbox: Outbox | None = None
+        self._open: dict[str, Opened] = {}
+        self._connected: Editor | None = None
+        self._models: list[str] = []
+        self._listing: asyncio.Task[None] | None = None
 
     def on_connect(self, conn: Client) -> None:
         """Learn the way to the editor."""
-        self._client, self._outbox = conn, Outbox(conn)
+        self._connected = Editor(conn)
 
     async def initialize(
         self,
@@ -116,13 +99,19 @@ class EditorAgent:
         client_info: Implementation | None = None,
         **kwargs: Any,
     ) -> InitializeResponse:
-        """Say what this agent can do."""
+        """Say what this agent can do, and learn what the editor can."""
+        self._editor.learn(client_capabilities)
         return InitializeResponse(
             protocol_version=min(protocol_version, PROTOCOL_VERSION),
             agent_capabilities=AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
-                session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
+                mcp_capabilities=McpCapabilities(http=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                ),
             ),
             agent_info=Implementation(name="whet", title="Whet", version=__version__),
         )
@@ -131,42 +120,71 @@ class EditorAgent:
         self,
         cwd: str,
         additional_directories: list[str] | None = None,
-        mcp_servers: McpServers | None = None,
+        mcp_servers: Sequence[Given] | None = None,
         **kwargs: Any,
     ) -> NewSessionResponse:
-        """Begin a session in the folder `cwd`."""
-        with _told():
+        """Begin a session in the folder `cwd`, with the tools of the editor's MCP servers."""
+        with told():
             workspace, program = _folder(cwd), await self._opened()
-            session_id = await program.hosted.new_session(source=SOURCE, workspace=workspace)
-        self._enter(session_id, workspace, program, mcp_servers)
-        return NewSessionResponse(session_id=session_id, modes=self._modes(session_id))
+            brought = await bring(mcp_servers or (), workspace, program.hosted.app)
+            try:
+                session_id = await program.hosted.new_session(
+                    source=SOURCE, workspace=workspace, tools=brought.tools()
+                )
+            except BaseException:
+                await brought.aclose()
+                raise
+        brought.enter([tool.spec for tool in brought.tools()])
+        here = await self._enter(session_id, workspace, brought)
+        return NewSessionResponse(
+            session_id=session_id, modes=options.modes(here.mode), config_options=self._options(here)
+        )
 
     async def load_session(
         self,
         cwd: str,
         session_id: str,
-        mcp_servers: McpServers | None = None,
+        mcp_servers: Sequence[Given] | None = None,
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> LoadSessionResponse:
         """Open a stored session; all that was said is sent before the answer."""
-        with _told():
-            folder, program = _folder(cwd), await self._opened()
-            row = await program.hosted.app.database.read(lambda db: sessions.get(db, session_id))
-            said = await program.hosted.app.database.read(lambda db: _said(db, session_id))
-        own = Path(row.workspace)
-        self._enter(session_id, own if row.workspace and own.is_dir() else folder, program, mcp_servers)
-        for update in replay.updates(said):
-            self._out.put(session_id, update)
-        await self._out.flush()
-        return LoadSessionResponse(modes=self._modes(session_id))
+        here = await self._reopen(cwd, session_id, mcp_servers or ())
+        program = await self._opened()
+        with told():
+            said, todo = await program.hosted.app.database.read(
+                lambda db: (_said(db, session_id), arguments_of(db, session_id, "todo"))
+            )
+        for update in (*replay.updates(said), *replay.plan(todo)):
+            self._editor.outbox.put(session_id, update)
+        await self._editor.outbox.flush()
+        return LoadSessionResponse(modes=options.modes(here.mode), config_options=self._options(here))
+
+    async def resume_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[Given] | None = None,
+        additional_directories: list[str] | None = None,
+        **kwargs: Any,
+    ) -> ResumeSessionResponse:
+        """Open a stored session that the editor knows already: nothing is sent again."""
+        here = await self._reopen(cwd, session_id, mcp_servers or ())
+        return ResumeSessionResponse(modes=options.modes(here.mode), config_options=self._options(here))
+
+    async def close_session(self, session_id: str, **kwargs: Any) -> CloseSessionResponse:
+        """End what runs in a session and let its servers go; it stays stored."""
+        here = self._known(session_id)
+        del self._open[session_id]
+        await here.aclose()
+        return CloseSessionResponse()
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> ListSessionsResponse:
         """List conversations, the last active first, of one folder or all; a page at a time."""
         offset = int(cursor) if cursor and cursor.isdecimal() else 0
-        with _told():
+        with told():
             program = await self._opened()
             rows = await program.hosted.app.database.read(
                 lambda db: sessions.list_sessions(db, _PAGE + 1, offset=offset, workspace=cwd or "")
@@ -182,124 +200,146 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
         """Change what a session asks about, from the next call on."""
-        modes: tuple[Mode, ...] = get_args(Mode)
-        if mode_id not in modes:
-            raise RequestError(-32602, f"there is no mode {mode_id}", {"modes": list(modes)})
-        self._known(session_id).mode = next(mode for mode in modes if mode == mode_id)
+        here = self._known(session_id)
+        here.mode = options.mode_of(mode_id)
+        self._tell_options(here)
+        await self._editor.outbox.flush()
         return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
+    ) -> SetSessionConfigOptionResponse:
+        """Choose a session's mode, from the next call on, or its model, from the next prompt on."""
+        here = self._known(session_id)
+        if config_id == options.MODE:
+            here.mode = options.mode_of(value)
+            update = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=here.mode)
+            self._editor.outbox.put(session_id, update)
+            await self._editor.outbox.flush()
+        elif config_id == options.MODEL and value in (self._model(here), *self._models):
+            here.wanted = str(value)
+        else:
+            raise RequestError(-32602, f"there is no choice {value} for {config_id}")
+        return SetSessionConfigOptionResponse(config_options=self._options(here))
 
     async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
         """Run a turn, or a slash command, and say how it ended; a failure is an error of this request."""
         here, program = self._known(session_id), await self._opened()
-        text, images = blocks.read(prompt)
-        view = self._view(program.hosted, session_id, here)
-        if here.notice:
-            view.think(here.notice)
-            here.notice = ""
-        said: str | None = unescaped(text)
-        if not images and (command := self._commander.parse(text)) is not None:
-            answer, begins = await self._commander.run(program.hosted, session_id, command, view.emit)
-            if answer:
-                self._out.put(session_id, update_agent_message_text(answer))
-            if not begins:
-                await self._out.flush()
-                return PromptResponse(stop_reason="end_turn")
-            said = begins[0]
-        person = EditorPerson(
-            self._editor, self._out, session_id, view, lambda: here.mode, self._arguments(program.hosted)
-        )
-        turn = here.turn = asyncio.create_task(
-            program.hosted.submit(session_id, said, images, emit=view.emit, person=person)
-        )
+        what, model = blocks.read(prompt), self._model(here)
+        work = asyncio.create_task(answer(self._editor, program.hosted, self._commander, here, what))
+        here.works.add(work)
         try:
-            await asyncio.wait({turn})
+            await asyncio.wait({work})
         finally:
-            if not turn.done():  # the editor is gone
-                turn.cancel()
-        await self._out.flush()
-        if turn.cancelled():
+            here.works.discard(work)
+            if not work.done():  # the editor is gone
+                work.cancel()
+        if self._model(here) != model:
+            self._tell_options(here)
+        await self._editor.outbox.flush()
+        if work.cancelled():
             return PromptResponse(stop_reason="cancelled")
-        with _told():
-            return _ended(turn.result())
+        with told():
+            return work.result()
 
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
-        """End a session's turn as cancelled; its prompt is answered with that."""
-        here = self._open.get(session_id)
-        if here is None or here.turn is None or self._program is None:
-            return
-        if not self._program.hosted.cancel(session_id):
-            here.turn.cancel()
+        """End what runs and what waits in a session; its prompts are answered as cancelled."""
+        if (here := self._open.get(session_id)) is not None:
+            here.cancel()
 
     async def aclose(self) -> None:
         """End the turns as cancelled and close the program."""
+        if self._connected is not None:
+            self._connected.outbox.close()
+        if self._listing is not None:
+            self._listing.cancel()
         if self._program is not None:
             await self._program.hosted.aclose()
+            await asyncio.gather(*(here.aclose() for here in self._open.values()))
             await self._program.hosted.app.reviews.leave()
             await self._program.hosted.app.aclose()
 
     @property
-    def _editor(self) -> Client:
-        assert self._client is not None  # on_connect comes first
-        return self._client
-
-    @property
-    def _out(self) -> Outbox:
-        assert self._outbox is not None
-        return self._outbox
+    def _editor(self) -> Editor:
+        assert self._connected is not None  # on_connect comes first
+        return self._connected
 
     async def _opened(self) -> Program:
         async with self._starting:
             if self._program is None:
-                with _told():
-                    self._program = await self._start()
+                with told():
+                    self._program = await self._start(self._furnish)
+                self._listing = asyncio.create_task(self._list_models(self._program.hosted))
             return self._program
 
-    def _enter(
-        self, session_id: str, workspace: Path, program: Program, mcp_servers: McpServers | None
-    ) -> None:
-        notice = ""
-        if mcp_servers:
-            names = ", ".join(server.name for server in mcp_servers)
-            notice = f"The editor's MCP servers ({names}) are not used; `whet mcp add` gives Whet its own."
-        self._open[session_id] = _Open(workspace, program.mode, notice)
-        update = update_available_commands(self._commander.available())
-        asyncio.get_running_loop().call_later(_AFTER_ANSWER_S, self._out.put, session_id, update)
+    def _furnish(self, session: Session) -> None:
+        if (here := self._open.get(session.id)) is not None:
+            here.furnish(session)
 
-    def _known(self, session_id: str) -> _Open:
+    async def _list_models(self, hosted: Hosted) -> None:
+        """Learn which models there are to choose from, and tell the sessions that are open by then."""
+        try:
+            self._models = await hosted.app.models.provider.list_models()
+        except WhetError:
+            return  # the model of the settings stays the only choice
+        for here in self._open.values():
+            self._tell_options(here)
+
+    async def _reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> Opened:
+        with told():
+            folder, program = _folder(cwd), await self._opened()
+            app = program.hosted.app
+            row, (_, tools_json) = await app.database.read(lambda db: _row_and_prefix(db, session_id))
+            open_already = self._open.get(session_id)
+            if open_already is not None and open_already.works:
+                return open_already
+            own = Path(row.workspace)
+            workspace = own if row.workspace and own.is_dir() else folder
+            brought = await bring(servers, workspace, app)
+        if tools_json:
+            brought.enter(read_specs(tools_json.encode()))
+        here = await self._enter(session_id, workspace, brought)
+        here.title = row.title
+        if row.model_chosen and row.provider == app.models.provider.info.provider:
+            here.wanted = row.model
+        return here
+
+    async def _enter(self, session_id: str, workspace: Path, brought: Brought) -> Opened:
+        """Take a session for open, in place of itself where it was, and tell its commands."""
+        program = await self._opened()
+        before = self._open.get(session_id)
+        here = Opened(session_id, workspace, program.mode, self._editor, brought)
+        self._open[session_id] = here
+        if before is not None:
+            await before.aclose()
+        if (session := program.hosted.opened(session_id)) is not None:
+            here.furnish(session)
+        update = update_available_commands(self._commander.available())
+        loop = asyncio.get_running_loop()
+        loop.call_later(_AFTER_ANSWER_S, self._editor.outbox.put, session_id, update)
+        return here
+
+    def _known(self, session_id: str) -> Opened:
         here = self._open.get(session_id)
         if here is None:
             raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
         return here
 
-    def _modes(self, session_id: str) -> SessionModeState:
-        listed = [SessionMode(id=id_, name=name, description=about) for id_, (name, about) in _MODES.items()]
-        return SessionModeState(current_mode_id=self._known(session_id).mode, available_modes=listed)
+    def _model(self, here: Opened) -> str:
+        assert self._program is not None  # a session is open
+        hosted = self._program.hosted
+        return here.model(hosted.opened(here.session_id), hosted.app.models.provider.info.model)
 
-    def _view(self, hosted: Hosted, session_id: str, here: _Open) -> TurnView:
-        here.prompts += 1
-        clock = hosted.app.clock
-        return TurnView(
-            self._out,
-            session_id,
-            here.workspace,
-            lambda: hosted.app.todo_lists.get(session_id),
-            clock.monotonic_s,
-            clock.new_id(),
-        )
+    def _options(self, here: Opened) -> Any:
+        return options.options(here.mode, self._model(here), self._models)
 
-    def _arguments(self, hosted: Hosted) -> Callable[[str, str], Awaitable[str]]:
-        async def find(session_id: str, call_id: str) -> str:
-            """Read a call's arguments from the reply that asks for it: it is stored before it is judged."""
-            said: list[tuple[int, Message]] = await hosted.app.database.read(
-                lambda db: search.around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
-            )
-            for _, message in reversed(said):
-                for call in message.tool_calls:
-                    if call.id == call_id:
-                        return call.arguments
-            return ""
+    def _tell_options(self, here: Opened) -> None:
+        update = options.changed(here.mode, self._model(here), self._models)
+        self._editor.outbox.put(here.session_id, update)
 
-        return find
+
+def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[SessionRow, tuple[str, str]]:
+    return sessions.get(connection, session_id), sessions.prefix(connection, session_id)
 
 
 def _said(connection: apsw.Connection, session_id: str) -> list[tuple[int, Message]]:
@@ -315,23 +355,3 @@ def _folder(cwd: str) -> Path:
     if not folder.is_absolute() or not folder.is_dir():
         raise RequestError(-32602, f"{cwd} is no folder", {"hint": "cwd is an absolute path"})
     return folder
-
-
-def _ended(end: TurnEnd | None) -> PromptResponse:
-    """Give the answer to a prompt. Raises RequestError where the turn failed."""
-    if end is None:
-        return PromptResponse(stop_reason="end_turn")
-    if (stop := _STOPS.get(end.reason)) is None:
-        raise RequestError(-32603, mask(end.error or f"the turn {end.reason}"), {"hint": mask(end.hint)})
-    return PromptResponse(stop_reason=stop)
-
-
-@contextmanager
-def _told() -> Generator[None]:
-    """Give errors of ours to the editor in their own words."""
-    try:
-        yield
-    except NotFound as error:
-        raise RequestError(-32002, mask(error.message), {"hint": mask(error.hint)}) from error
-    except WhetError as error:
-        raise RequestError(-32603, mask(error.message), {"hint": mask(error.hint)}) from error

@@ -1,7 +1,15 @@
-"""What a person says in an editor, as text and images: typed words, mentioned files, pasted pictures."""
+"""What a person says in an editor, as text and images: typed words, mentioned files, pasted pictures.
+
+A mention is a path or an address and nothing more: what is there is read by a tool, under the gate, if the
+model wants it. What an editor puts in of a file is marked as that file's, so that its words are not taken for
+the person's.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Sequence
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -17,6 +25,8 @@ from acp.schema import (
 )
 
 from whet.contract.messages import ImagePart
+from whet.tools.files import IMAGE_BYTES
+from whet.visible import visible
 
 Block: TypeAlias = (
     TextContentBlock
@@ -26,25 +36,37 @@ Block: TypeAlias = (
     | EmbeddedResourceContentBlock
 )
 
+_LARGEST_CHARS = 2_000_000
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_FENCE = re.compile("`{3,}")
+
 
 def read(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
-    """Give a prompt's text and images. Raises RequestError for what can't be taken: sound, other bytes."""
+    """Give a prompt's text and images. Raises RequestError for what can't be taken: sound, other bytes,
+    and more than two million characters."""
     texts, images = list[str](), list[ImagePart]()
     for block in blocks:
         match block:
             case TextContentBlock():
                 texts.append(block.text)
             case ImageContentBlock():
-                images.append(ImagePart(block.mime_type, block.data))
+                images.append(_picture(block.mime_type, block.data, "the picture"))
             case ResourceContentBlock():
-                texts.append(f"[{block.title or block.name}]({place(block.uri)})")
+                texts.append(f"[{_line(block.title or block.name)}]({_line(place(block.uri))})")
             case EmbeddedResourceContentBlock():
-                texts.append(_resource(block))
+                held = block.resource
+                if isinstance(held, TextResourceContents):
+                    texts.append(_file(place(held.uri), held.text))
+                else:
+                    images.append(_picture(held.mime_type or "", held.blob, place(held.uri)))
             case AudioContentBlock():
                 raise RequestError(-32602, "sound can't be taken")
     text = "".join(texts)
     if not text.strip() and not images:
         raise RequestError(-32602, "there is nothing in the prompt")
+    if len(text) > _LARGEST_CHARS:
+        hint = {"hint": "mention the file instead of putting it in"}
+        raise RequestError(-32602, f"the prompt has {len(text):,} characters; {_LARGEST_CHARS:,} go in", hint)
     return text, images
 
 
@@ -54,8 +76,26 @@ def place(uri: str) -> str:
     return unquote(parts.path) if parts.scheme == "file" else uri
 
 
-def _resource(block: EmbeddedResourceContentBlock) -> str:
-    held = block.resource
-    if not isinstance(held, TextResourceContents):
-        raise RequestError(-32602, f"{place(held.uri)} is no text", {"hint": "mention the file instead"})
-    return f"\n\n{place(held.uri)}:\n```\n{held.text}\n```\n"
+def _file(path: str, text: str) -> str:
+    """Give a file that was put in: between fences that nothing in it can close, and named as a file."""
+    longest = max((len(run) for run in _FENCE.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"\n\nThe file {_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
+
+
+def _picture(media_type: str, data: str, what: str) -> ImagePart:
+    """Check a picture. Raises RequestError for what is none that a model takes."""
+    if media_type not in _PICTURES:
+        hint = {"hint": "mention the file instead"}
+        raise RequestError(-32602, f"{_line(what)} is {_line(media_type) or 'no text'}", hint)
+    try:
+        size = len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise RequestError(-32602, f"{_line(what)} is not base64") from error
+    if not 0 < size <= IMAGE_BYTES:
+        raise RequestError(-32602, f"{_line(what)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
+    return ImagePart(media_type, data)
+
+
+def _line(text: str) -> str:
+    return visible(" ".join(text.split()))[:1_000]

@@ -16,10 +16,13 @@ from acp.schema import (
     AgentPlanUpdate,
     AgentThoughtChunk,
     AvailableCommandsUpdate,
+    ConfigOptionUpdate,
     CurrentModeUpdate,
+    SessionInfoUpdate,
     TextContentBlock,
     ToolCallProgress,
     ToolCallStart,
+    UsageUpdate,
     UserMessageChunk,
 )
 
@@ -31,7 +34,10 @@ Update: TypeAlias = (
     | ToolCallProgress
     | AgentPlanUpdate
     | AvailableCommandsUpdate
+    | ConfigOptionUpdate
     | CurrentModeUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
 )
 _JOINED_CHARS = 8_000
 
@@ -56,6 +62,11 @@ class Outbox:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send())
 
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_gone = True
+        self._waiting.clear()
+
     async def flush(self) -> None:
         """Return when everything was sent, or the editor is gone."""
         while self._task is not None and not self._task.done():
@@ -67,8 +78,7 @@ class Outbox:
             try:
                 await self._client.session_update(session_id, update)
             except (ConnectionError, RuntimeError):
-                self._is_gone = True
-                self._waiting.clear()
+                self.close()
 
 
 def _joined(last: tuple[str, Update], session_id: str, update: Update) -> Update | None:

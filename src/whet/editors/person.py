@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, TypeAlias
 
-from acp import Client, RequestError
-from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
+from acp import RequestError
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    PermissionOption,
+    ToolCallUpdate,
+)
 
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.editors import tool_calls
-from whet.editors.outbox import Outbox
+from whet.editors.editor import Editor
+from whet.editors.options import Mode
 from whet.editors.tool_calls import Content
 from whet.editors.view import Shown, TurnView
 from whet.visible import visible
 
-Mode: TypeAlias = Literal["ask", "auto", "deny"]
+_ANSWER = "answer"
+_NO_SUCH_METHOD = -32601
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 
 Arguments = Callable[[str, str], Awaitable[str]]
@@ -32,22 +41,20 @@ class EditorPerson:
 
     def __init__(
         self,
-        client: Client,
-        outbox: Outbox,
+        editor: Editor,
         session_id: str,
         view: TurnView,
         mode: Callable[[], Mode],
         arguments: Arguments,
     ) -> None:
-        self._client = client
-        self._outbox = outbox
+        self._editor = editor
         self._session_id = session_id
         self._view = view
         self._mode = mode
         self._arguments = arguments
 
     async def approve(self, request: ApprovalRequest) -> Answer | None:
-        """Ask about one call; None where the editor is gone."""
+        """Ask about one call; None where the editor can't ask."""
         mode = self._mode()
         if mode == "deny":
             return "no"
@@ -64,16 +71,53 @@ class EditorPerson:
         return answer
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Put the model's question where it has choices; an open one is not asked: None."""
-        if not choices:
+        """Put the model's question, in a form where the editor has forms; None for no answer, and for an open
+        question where it has none."""
+        if not choices and not self._editor.forms:
             return None
-        shown = self._view.show(f"question {question}", "clarify", {"question": question}, [])
+        shown, made_id = self._view.asking(question)
+        answer = None
+        try:
+            if self._editor.forms:
+                answer = await self._fill_in(shown, question, choices)
+            if choices and not self._editor.forms:
+                answer = await self._pick(shown, question, choices)
+        finally:
+            self._view.close(made_id, "no answer" if answer is None else "answered", ok=answer is not None)
+        return answer
+
+    async def _fill_in(self, shown: Shown, question: str, choices: Sequence[str]) -> str | None:
+        """Ask by a form of one field, and learn where the editor has none after all."""
+        names = {visible(choice): choice for choice in choices}
+        field = ElicitationStringPropertySchema(
+            type="string", title="Answer", enum=list(names) if choices else None
+        )
+        schema = ElicitationSchema(type="object", properties={_ANSWER: field}, required=[_ANSWER])
+        form = ElicitationFormSessionMode(
+            session_id=self._session_id, tool_call_id=shown.id, requested_schema=schema
+        )
+        await self._editor.outbox.flush()
+        try:
+            said = await self._editor.client.create_elicitation(message=visible(question), mode=form)
+        except RequestError as error:
+            self._editor.forms = error.code != _NO_SUCH_METHOD
+            return None
+        except ValueError:
+            return None
+        except ConnectionError:
+            return await _for_the_end()
+        text = (said.content or {}).get(_ANSWER) if isinstance(said, AcceptElicitationResponse) else None
+        if not isinstance(text, str):
+            return None
+        return names.get(text) if choices else text
+
+    async def _pick(self, shown: Shown, question: str, choices: Sequence[str]) -> str | None:
+        """Ask as for a permission, with the choices as options."""
         options = [
             PermissionOption(option_id=str(number), name=visible(choice), kind="allow_once")
             for number, choice in enumerate(choices)
         ]
         picked = await self._request(shown, [tool_calls.said(question)], options)
-        self._view.close(f"question {question}", "answered" if picked else "no answer", ok=bool(picked))
         return choices[int(picked)] if picked else None
 
     async def _ask(
@@ -85,8 +129,9 @@ class EditorPerson:
     async def _request(
         self, shown: Shown, content: list[Content], options: list[PermissionOption]
     ) -> str | None:
-        """Give the option that was picked, empty for none; None where the editor is gone."""
-        await self._outbox.flush()
+        """Give the option that was picked, empty for none; None where the editor can't ask. Where it is gone,
+        this waits for the cancel that ends the turn: a call that nobody decided on was not denied."""
+        await self._editor.outbox.flush()
         call = ToolCallUpdate(
             tool_call_id=shown.id,
             title=tool_calls.title_of(shown.name, shown.arguments),
@@ -96,15 +141,21 @@ class EditorPerson:
             raw_input=shown.arguments or None,
         )
         try:
-            answer = await self._client.request_permission(
+            answer = await self._editor.client.request_permission(
                 session_id=self._session_id, tool_call=call, options=options
             )
-        except (RequestError, ConnectionError, ValueError):
+        except (RequestError, ValueError):
             return None
+        except ConnectionError:
+            return await _for_the_end()
         outcome = answer.outcome
         if isinstance(outcome, AllowedOutcome) and outcome.option_id in {one.option_id for one in options}:
             return outcome.option_id
         return ""
+
+
+async def _for_the_end() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 def _options(request: ApprovalRequest) -> list[PermissionOption]:

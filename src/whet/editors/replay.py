@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from acp import (
     image_block,
@@ -10,12 +10,14 @@ from acp import (
     text_block,
     update_agent_message_text,
     update_agent_thought_text,
+    update_plan,
     update_user_message,
 )
 
 from whet.contract.messages import ImagePart, Message, ToolCall
 from whet.editors import tool_calls
 from whet.editors.outbox import Update
+from whet.tools.todo import TodoLists
 
 _RESULT_CHARS = 4_000
 
@@ -33,6 +35,12 @@ def updates(messages: Sequence[tuple[int, Message]]) -> Iterator[Update]:
                 yield update_agent_message_text(message.text)
             for number, call in enumerate(message.tool_calls, 1):
                 yield _call(f"past-{seq}-{number}", call, results.get((seq + number, call.id)))
+
+
+def plan(todo_calls: Iterable[str]) -> Iterator[Update]:
+    """Give the agent's list as the arguments of its calls made it; nothing where it is empty."""
+    if items := TodoLists().restore("", todo_calls):
+        yield update_plan(tool_calls.plan(items))
 
 
 def _said(message: Message) -> Iterator[Update]:

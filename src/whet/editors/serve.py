@@ -28,35 +28,40 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
-from whet.editors.agent import SOURCE, EditorAgent, Program
+from whet.editors.agent import SOURCE, EditorAgent, Furnish, Program
 from whet.editors.commands import Commander
 
 _LONGEST_LINE_BYTES = 50 * 1024 * 1024
 
 
 async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Command[Any]]) -> None:
-    """Answer the editor until it closes standard input, or SIGTERM. Turns that run end as cancelled.
+    """Answer the editor until it closes standard input or output, or SIGTERM; turns end as cancelled then.
 
     `read` gives the settings; an error of it is told at the first session. Called on a thread. `shared` are
     the terminal's slash commands.
     """
-    reader, writer = await _streams()
+    hung_up = asyncio.Event()
+    reader, writer = await _streams(hung_up)
 
-    async def start() -> Program:
-        return await open_program(home, await asyncio.to_thread(read))
+    async def start(furnish: Furnish) -> Program:
+        return await open_program(home, await asyncio.to_thread(read), furnish)
 
     agent = EditorAgent(start, Commander(shared))
-    running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader, use_unstable_protocol=True))
+    ended = asyncio.ensure_future(hung_up.wait())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, hung_up.set)
     try:
+        await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        ended.cancel()
         with suppress(asyncio.CancelledError, ConnectionError, RequestError):
             await running
     finally:
         await agent.aclose()
 
 
-async def open_program(home: Home, settings: Settings) -> Program:
-    """Open the program for many sessions. Raises WhetError.
+async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Program:
+    """Open the program for many sessions, each given to `furnish` when it is opened. Raises WhetError.
 
     The mode is each session's own: the gate asks, and the person at the session answers by its mode.
     """
@@ -70,11 +75,27 @@ async def open_program(home: Home, settings: Settings) -> Program:
     app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source=SOURCE)
     app.reviews.start()
     app.schedules.start()
-    return Program(Hosted(app, people), mode)
+    return Program(Hosted(app, people, furnish=furnish), mode)
 
 
-async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Take standard input and output for the protocol; what prints from here on prints to standard error."""
+class _Hearing(asyncio.streams.FlowControlMixin):
+    """The way out; `hung_up` is set where nobody hears any more."""
+
+    def __init__(self, hung_up: asyncio.Event) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._hung_up = hung_up
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell that the reader is gone."""
+        super().connection_lost(exc)
+        self._hung_up.set()
+
+
+async def _streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Take standard input and output for the protocol; what prints from here on prints to standard error.
+
+    `hung_up` is set when the reader of the output is gone.
+    """
     loop = asyncio.get_running_loop()
     if not all(_is_pipe(number) for number in (0, 1)):
         raise ConfigError(
@@ -86,9 +107,7 @@ async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     sys.stdout = sys.stderr
     reader = _Lines(limit=_LONGEST_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(given, "rb"))
-    transport, protocol = await loop.connect_write_pipe(
-        lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(taken, "wb")
-    )
+    transport, protocol = await loop.connect_write_pipe(lambda: _Hearing(hung_up), os.fdopen(taken, "wb"))
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 

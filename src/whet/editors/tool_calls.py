@@ -22,7 +22,9 @@ from acp.schema import (
 )
 
 from whet.contract.errors import ToolError
+from whet.contract.tools import Buffers
 from whet.tools import diffs
+from whet.tools.held import unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import Item
 from whet.visible import visible
@@ -87,8 +89,11 @@ def locations(arguments: Mapping[str, Any], workspace: Path) -> list[ToolCallLoc
     return [ToolCallLocation(path=str(workspace / path), line=number)]
 
 
-def files_before(name: str, arguments: Mapping[str, Any], workspace: Path) -> Files:
-    """Read the files that an edit names, as they are now; empty for other calls."""
+def files_before(
+    name: str, arguments: Mapping[str, Any], workspace: Path, buffers: Buffers | None = None
+) -> Files:
+    """Read the files that an edit names, as they are now, from `buffers` before the disk; empty for other
+    calls."""
     if name not in _EDITS:
         return {}
     named = arguments.get("path")
@@ -104,15 +109,16 @@ def files_before(name: str, arguments: Mapping[str, Any], workspace: Path) -> Fi
             place = resolve(path, workspace, ())
         except ToolError:
             continue
-        found[str(place.path)] = _text(place.path)
+        held = unsaved(buffers, place) if place.path.exists() else None
+        found[str(place.path)] = _text(place.path) if held is None else held.decode("utf-8", "replace")
     return found
 
 
-def changes(before: Files) -> list[Content]:
-    """Give what became of files that were read before."""
+def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> list[Content]:
+    """Give what became of files that were read before; `replaced` has what the editor held of some."""
     found: list[Content] = []
-    for path, old in before.items():
-        new = _text(Path(path))
+    for path, on_disk in before.items():
+        old, new = replaced.get(path) or (on_disk, _text(Path(path)))
         if new != old:
             found.append(tool_diff_content(path, new or "", old))
     return found

@@ -17,6 +17,7 @@ from acp import (
     update_plan,
     update_tool_call,
 )
+from acp.schema import Cost, UsageUpdate
 
 from whet.contract.events import (
     Compaction,
@@ -25,13 +26,16 @@ from whet.contract.events import (
     Notice,
     ReasoningDelta,
     Retry,
+    StepFinished,
     StreamRestarted,
     TextDelta,
     ToolFinished,
     ToolProgress,
     ToolStarted,
 )
+from whet.contract.messages import Usage
 from whet.editors import tool_calls
+from whet.editors.buffers import EditorBuffers
 from whet.editors.outbox import Outbox
 from whet.editors.tool_calls import Content, Files
 from whet.tools.todo import Item
@@ -52,22 +56,24 @@ class Shown(msgspec.Struct):
     sent_s: float = 0.0
 
 
-class TurnView:
-    """Shows one turn of one session."""
+class Scene(msgspec.Struct, frozen=True):
+    """What a turn is shown of. `todo` gives the agent's list; `spent` the window's size in tokens, and what
+    the session has cost, None where that is not known."""
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        session_id: str,
-        workspace: Path,
-        todo: Callable[[], list[Item]],
-        clock_s: Callable[[], float],
-        turn_key: str,
-    ) -> None:
+    session_id: str
+    workspace: Path
+    buffers: EditorBuffers
+    todo: Callable[[], list[Item]]
+    spent: Callable[[], tuple[int, float | None]]
+
+
+class TurnView:
+    """Shows one turn of one session. `turn_key` tells its calls from those of other turns."""
+
+    def __init__(self, outbox: Outbox, scene: Scene, clock_s: Callable[[], float], turn_key: str) -> None:
         self._outbox = outbox
-        self._session_id = session_id
-        self._workspace = workspace
-        self._todo = todo
+        self._session_id = scene.session_id
+        self._scene = scene
         self._clock_s = clock_s
         self._turn_key = turn_key
         self._calls: dict[str, Shown] = {}
@@ -87,6 +93,8 @@ class TurnView:
                 self._progress(event)
             case ToolFinished():
                 self._finished(event)
+            case StepFinished():
+                self._spent(event.usage)
             case _:
                 if line := aside(event):
                     self.think(line)
@@ -104,11 +112,19 @@ class TurnView:
             kind=tool_calls.kind_of(name),
             status="pending",
             content=content or None,
-            locations=tool_calls.locations(arguments, self._workspace),
+            locations=tool_calls.locations(arguments, self._scene.workspace),
             raw_input=arguments or None,
         )
         self._outbox.put(self._session_id, update)
         return shown
+
+    def asking(self, question: str) -> tuple[Shown, str]:
+        """Give the call that puts a question, and its id where it was made for that, to be closed."""
+        for shown in self._calls.values():
+            if shown.name == "clarify" and str(shown.arguments.get("question", "")).strip() == question:
+                return shown, ""
+        key = f"question {question}"
+        return self.show(key, "clarify", {"question": question}, []), key
 
     def close(self, call_id: str, line: str, *, ok: bool) -> None:
         """End a call of which no more will be heard."""
@@ -119,8 +135,8 @@ class TurnView:
             self._outbox.put(self._session_id, update_tool_call(shown.id, status=status, content=content))
 
     def files(self, name: str, arguments: dict[str, Any]) -> Files:
-        """Read the files that a call may change."""
-        return tool_calls.files_before(name, arguments, self._workspace)
+        """Read the files that a call may change, as the editor holds them. Not for the event loop."""
+        return tool_calls.files_before(name, arguments, self._scene.workspace, self._scene.buffers)
 
     def _known(self, call_id: str, name: str, arguments: dict[str, Any]) -> Shown:
         self._count += 1
@@ -133,7 +149,7 @@ class TurnView:
         shown = self._calls.get(event.call_id)
         if shown is None:
             shown = self.show(event.call_id, event.name, arguments, [])
-        shown.before = self.files(event.name, arguments)
+        shown.before = tool_calls.files_before(event.name, arguments, self._scene.workspace)
         self._outbox.put(self._session_id, update_tool_call(shown.id, status="in_progress"))
 
     def _progress(self, event: ToolProgress) -> None:
@@ -152,7 +168,8 @@ class TurnView:
             self.show(event.call_id, event.name, tool_calls.arguments_of(event.arguments), [])
             shown = self._calls[event.call_id]
         del self._calls[event.call_id]
-        content = tool_calls.changes(shown.before) if event.ok else []
+        replaced = self._scene.buffers.take_replaced() if shown.before else {}
+        content = tool_calls.changes(shown.before, replaced) if event.ok else []
         if not content:
             content = [tool_calls.said(shown.output or event.preview)]
         update = update_tool_call(
@@ -163,7 +180,20 @@ class TurnView:
         )
         self._outbox.put(self._session_id, update)
         if event.name == "todo" and event.ok:
-            self._outbox.put(self._session_id, update_plan(tool_calls.plan(self._todo())))
+            self._outbox.put(self._session_id, update_plan(tool_calls.plan(self._scene.todo())))
+
+    def _spent(self, usage: Usage) -> None:
+        """Say how full the window is: what the last request and its answer took of it."""
+        window_tokens, cost_usd = self._scene.spent()
+        if window_tokens <= 0:
+            return
+        update = UsageUpdate(
+            session_update="usage_update",
+            used=usage.total_tokens or usage.prompt_tokens + usage.output_tokens,
+            size=window_tokens,
+            cost=None if cost_usd is None else Cost(amount=cost_usd, currency="USD"),
+        )
+        self._outbox.put(self._session_id, update)
 
 
 def aside(event: Event) -> str:

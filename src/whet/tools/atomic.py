@@ -74,6 +74,12 @@ def fingerprint_of(state: os.stat_result) -> Fingerprint:
     return (state.st_ino, state.st_size, state.st_mtime_ns)
 
 
+def refuse_read_only(place: Place, mode: int) -> None:
+    """Raise BadInput for a file that nobody may write."""
+    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+        raise BadInput(f"{place.shown} is marked read-only", hint="change its mode first if that is right")
+
+
 def _prepare(place: Place, data: bytes) -> str:
     """Write `data` to the disk beside `place` and give its temporary name."""
     if kind(place) == "folder":
@@ -122,8 +128,7 @@ def _old(place: Place, folder: int) -> os.stat_result | None:
         old = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not old.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
-        raise BadInput(f"{place.shown} is marked read-only", hint="change its mode first if that is right")
+    refuse_read_only(place, old.st_mode)
     return old
 
 

@@ -7,6 +7,7 @@ business, changing parts of them `patch.py`'s.
 from __future__ import annotations
 
 import base64
+import io
 import os
 import threading
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.tools import atomic
+from whet.tools import atomic, held
 from whet.tools.encoding import Encoding, sniff
 from whet.tools.output import clean, size
 from whet.tools.pages import Page, numbered, read_page
@@ -69,6 +70,9 @@ def _read_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         place = resolve(path, ctx.workspace, allowed)
         if kind(place) == "folder":
             return ToolOutput(_listing(place, offset, limit))
+        unsaved = held.unsaved(ctx.buffers, place)
+        if unsaved is not None:
+            return ToolOutput(_unsaved_text(unsaved, place, (offset, limit), stop))
         with os.fdopen(open_file(place), "rb") as stream:
             head = stream.read(_SNIFF_BYTES)
             size_bytes = os.fstat(stream.fileno()).st_size
@@ -93,12 +97,19 @@ def _write_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         except UnicodeEncodeError as error:
             raise BadInput(f"content holds a broken character at {error.start}") from error
         seen = atomic.fingerprint(place)
-        atomic.write_all([atomic.Change(place, data, seen)], stop.is_set)
+        [note] = held.write_all([atomic.Change(place, data, seen)], ctx.buffers, stop.is_set)
         verb = "overwrote" if seen else "created"
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
-        return f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
+        said = f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
+        return f"{said}\n[{note}]" if note else said
 
     return write_file
+
+
+def _unsaved_text(data: bytes, place: Place, lines: tuple[int, int], stop: threading.Event) -> str:
+    encoding = sniff(data, is_whole=True) or Encoding()
+    text = _page_text(read_page(io.BytesIO(data), encoding, *lines, stop), place, encoding)
+    return f"{text}\n[as it stands in the editor, with changes that are not saved]"
 
 
 def _page_text(page: Page, place: Place, encoding: Encoding) -> str:

@@ -16,9 +16,9 @@ from typing import Annotated
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext, clip
+from whet.contract.tools import Buffers, Tool, ToolContext, clip
 from whet.lanes import ToolPool
-from whet.tools import atomic, diffs, edits
+from whet.tools import atomic, diffs, edits, held
 from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
 from whet.tools.paths import Place, kind, open_file, resolve
@@ -59,30 +59,34 @@ def patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         if diff and (old_string or new_string):
             raise BadInput("give either diff or old_string and new_string, not both")
         if diff:
-            files = _from_diff(diff, path, ctx.workspace, allowed)
+            files = _from_diff(diff, path, ctx, allowed)
         else:
             if not path or not old_string or new_string is None:
                 raise BadInput("patch needs path, old_string and new_string, or diff")
-            file = _load(resolve(path, ctx.workspace, allowed))
+            file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
             edit = edits.replace(file.old_text, old_string, new_string, every=replace_all)
             file.text = edit.text
             file.notes = [note for note in (edit.how, _places(edit.lines)) if note]
             files = [file]
-        atomic.write_all([_change(file) for file in files], stop.is_set)
+        said = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
+        for file, note in zip(files, said, strict=True):
+            file.notes = [*file.notes, note] if note else file.notes
         return "\n".join(_report(file) for file in files)
 
     return patch
 
 
-def _from_diff(diff: str, path: str, workspace: Path, allowed: Sequence[Path]) -> list[_File]:
+def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) -> list[_File]:
     patches = diffs.parse(diff, path)
     files: dict[Path, _File] = {}
-    named = path if path and len(patches) == 1 and kind(resolve(path, workspace, allowed)) != "folder" else ""
+    is_file = path and len(patches) == 1 and kind(resolve(path, ctx.workspace, allowed)) != "folder"
+    named = path if is_file else ""
     for one in patches:
-        place = resolve(named or one.new or one.old, workspace, allowed)
+        place = resolve(named or one.new or one.old, ctx.workspace, allowed)
         file = files.get(place.path)
         if file is None:
-            file = files[place.path] = _new(place) if not one.old and not kind(place) else _load(place)
+            is_new = not one.old and not kind(place)
+            file = files[place.path] = _new(place) if is_new else _load(place, ctx.buffers)
         if not one.old and (file.old or file.text):
             raise BadInput(f"{place.shown} exists already", hint="make the diff against what it holds")
         try:
@@ -97,14 +101,19 @@ def _from_diff(diff: str, path: str, workspace: Path, allowed: Sequence[Path]) -
     return list(files.values())
 
 
-def _load(place: Place) -> _File:
+def _load(place: Place, buffers: Buffers | None) -> _File:
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
+    unsaved = held.unsaved(buffers, place)
+    if unsaved is not None and not kind(place):
+        text, encoding = decode(unsaved) or ("", Encoding())
+        return _File(place, unsaved, text, encoding, None, text)
     with os.fdopen(open_file(place), "rb") as stream:
         seen = atomic.fingerprint_of(os.fstat(stream.fileno()))
         data = stream.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
         raise BadInput(f"{place.shown} is larger than {size(FILE_BYTES)}", hint="use the terminal (sed)")
+    data = data if unsaved is None else unsaved
     decoded = decode(data)
     if decoded is None:
         raise BadInput(f"{place.shown} is binary", hint="use the terminal")

@@ -1,0 +1,131 @@
+"""Answers one prompt of the editor: a slash command, or a turn with all that is shown and asked in it.
+
+What ran is told by updates; the answer itself says only how it ended. It does not know how prompts arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from acp import RequestError, update_agent_message_text
+from acp.schema import PromptResponse, SessionInfoUpdate, StopReason
+
+from whet.app.hosted import Hosted
+from whet.app.slash import unescaped
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.events import EndReason, TurnEnd
+from whet.contract.messages import ImagePart, Message
+from whet.editors.commands import Commander
+from whet.editors.editor import Editor
+from whet.editors.opened import Opened
+from whet.editors.person import EditorPerson
+from whet.editors.view import Scene, TurnView
+from whet.log import mask
+from whet.store import search
+from whet.store.rows import SEQ_LIMIT
+
+_RECENT = 60
+_STOPS: dict[EndReason, StopReason] = {
+    "answered": "end_turn",
+    "budget": "max_turn_requests",
+    "cancelled": "cancelled",
+    "refused": "refusal",
+}
+
+
+async def answer(
+    editor: Editor,
+    hosted: Hosted,
+    commander: Commander,
+    here: Opened,
+    what: tuple[str, Sequence[ImagePart]],
+) -> PromptResponse:
+    """Answer a prompt of text and images. Raises WhetError, and RequestError where the turn failed."""
+    text, images = what
+    session_id, view = here.session_id, _view(editor, hosted, here)
+    for line in here.take_notices():
+        view.think(line)
+    await _choose_model(hosted, here)
+    said: str | None = unescaped(text)
+    if not images and (command := commander.parse(text)) is not None:
+        spoken, begins = await commander.run(hosted, session_id, command, view.emit)
+        if spoken:
+            editor.outbox.put(session_id, update_agent_message_text(spoken))
+        if not begins:
+            return PromptResponse(stop_reason="end_turn")
+        said = begins[0]
+    person = EditorPerson(editor, session_id, view, lambda: here.mode, _arguments(hosted))
+    end = await hosted.submit(session_id, said, images, emit=view.emit, person=person)
+    for line in here.take_notices():
+        view.think(line)
+    _tell_title(hosted, here)
+    return _ended(end)
+
+
+@contextmanager
+def told() -> Generator[None]:
+    """Give errors of ours to the editor in their own words."""
+    try:
+        yield
+    except NotFound as error:
+        raise RequestError(-32002, mask(error.message), {"hint": mask(error.hint)}) from error
+    except WhetError as error:
+        raise RequestError(-32603, mask(error.message), {"hint": mask(error.hint)}) from error
+
+
+def _view(editor: Editor, hosted: Hosted, here: Opened) -> TurnView:
+    def spent() -> tuple[int, float | None]:
+        session = hosted.opened(here.session_id)
+        return (0, None) if session is None else (session.model.window_tokens, session.usage.cost_usd)
+
+    clock = hosted.app.clock
+    scene = Scene(
+        here.session_id,
+        here.workspace,
+        here.buffers,
+        lambda: hosted.app.todo_lists.get(here.session_id),
+        spent,
+    )
+    return TurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
+
+
+async def _choose_model(hosted: Hosted, here: Opened) -> None:
+    wanted, here.wanted = here.wanted, ""
+    if wanted:
+        async with hosted.using(here.session_id) as session:
+            if wanted != session.model.model:
+                await hosted.switch_model(session, wanted)
+
+
+def _tell_title(hosted: Hosted, here: Opened) -> None:
+    session = hosted.opened(here.session_id)
+    title = session.log.session.title if session is not None else ""
+    if title and title != here.title:
+        here.title = title
+        update = SessionInfoUpdate(session_update="session_info_update", title=title)
+        here.outbox.put(here.session_id, update)
+
+
+def _arguments(hosted: Hosted) -> Callable[[str, str], Awaitable[str]]:
+    async def find(session_id: str, call_id: str) -> str:
+        """Read a call's arguments from the reply that asks for it: it is stored before it is judged."""
+        said: list[tuple[int, Message]] = await hosted.app.database.read(
+            lambda db: search.around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
+        )
+        for _, message in reversed(said):
+            for call in message.tool_calls:
+                if call.id == call_id:
+                    return call.arguments
+        return ""
+
+    return find
+
+
+def _ended(end: TurnEnd | None) -> PromptResponse:
+    """Give the answer to a prompt. Raises RequestError where the turn failed."""
+    if end is None:
+        return PromptResponse(stop_reason="end_turn")
+    if (stop := _STOPS.get(end.reason)) is None:
+        raise RequestError(-32603, mask(end.error or f"the turn {end.reason}"), {"hint": mask(end.hint)})
+    return PromptResponse(stop_reason=stop)

@@ -1,0 +1,120 @@
+"""The MCP servers that an editor brings for one session: its settings read as ours, used under the gate, and
+gone with the session. Nothing of them is written to config.yaml, and no secret of ours is put into them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
+
+from whet.app.build import App
+from whet.app.remote_tools import remote_names
+from whet.config.schema import McpServer, McpSettings
+from whet.config.secrets import is_secret_name
+from whet.contract.tools import Tool, ToolSpec
+from whet.log import protect
+from whet.mcp.remote import Reach
+from whet.mcp.servers import GUEST, Servers
+from whet.tools.guardian import Guardian
+from whet.visible import visible
+
+Given: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+_MOST = 30
+_NAME_CHARS = 22
+_START_S = 15.0
+_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+
+class Brought:
+    """One session's servers of the editor. `notices` is what the person should see of them."""
+
+    def __init__(self, servers: Servers | None, notices: list[str]) -> None:
+        self.notices = notices
+        self._servers = servers
+
+    def tools(self) -> list[Tool]:
+        """Give their tools, as last known."""
+        return [] if self._servers is None else self._servers.tools()
+
+    def enter(self, specs: Sequence[ToolSpec]) -> None:
+        """Tell what happens to them from now on, and how they differ from the tools that a session has."""
+        if self._servers is None:
+            return
+        self._servers.enter(specs, self)
+        names = {spec.name for spec in specs}
+        if late := [tool.name for tool in self.tools() if tool.name not in names]:
+            shown = ", ".join(late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
+            self.notices.append(f"MCP: {shown}: the editor brought them later; new sessions have them")
+
+    async def aclose(self) -> None:
+        """Let the servers go."""
+        if self._servers is not None:
+            await self._servers.aclose()
+
+
+async def bring(given: Sequence[Given], workspace: Path, app: App) -> Brought:
+    """Learn an editor's servers; those of which nothing is known are started and asked. Raises nothing:
+    a server that can't be used has no tools, and a notice says why."""
+    settings, notices = read(given, workspace)
+    if not settings:
+        return Brought(None, notices)
+    reach = Reach(app.home, {}, app.clock, Guardian())
+    cap_chars = app.settings.tools.output_cap_chars
+    servers = Servers(McpSettings(settings), reach, cap_chars=cap_chars, without=remote_names(app.settings))
+    await servers.learn()
+    return Brought(servers, notices)
+
+
+def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServer], list[str]]:
+    """Give an editor's servers as settings by name, and what is to be said of those left out."""
+    settings: dict[str, McpServer] = {}
+    notices: list[str] = []
+    for one in given[:_MOST]:
+        shown = visible(one.name)[:60]
+        found = _read(one, workspace)
+        if isinstance(found, str):
+            notices.append(f"The editor's MCP server {shown} is not used: {found}.")
+        else:
+            settings[_name(one.name, settings)] = found
+    if len(given) > _MOST:
+        notices.append(f"The editor brings {len(given)} MCP servers; {_MOST} are used.")
+    return settings, notices
+
+
+def _read(one: Given, workspace: Path) -> McpServer | str:
+    if isinstance(one, McpServerStdio):
+        env = {variable.name: variable.value for variable in one.env}
+        found = McpServer(
+            command=one.command,
+            args=tuple(one.args),
+            env=env,
+            cwd=str(workspace),
+            start_timeout_s=_START_S,
+        )
+        secret = [value for name, value in env.items() if is_secret_name(name)]
+        values, lacks = env, not one.command
+    elif isinstance(one, HttpMcpServer):
+        headers = {header.name: header.value for header in one.headers}
+        found = McpServer(url=one.url, headers=headers, start_timeout_s=_START_S)
+        secret, values, lacks = list(headers.values()), headers, not one.url
+    else:
+        return f"its transport {one.type} is not spoken, stdio and http are"
+    if lacks:
+        return "it has neither command nor url"
+    if open_ := next((name for name, value in values.items() if _VARIABLE.search(value)), ""):
+        return f"its {visible(open_)[:40]} holds a variable that the editor did not fill in"
+    protect(secret)
+    return found
+
+
+def _name(name: str, taken: dict[str, McpServer]) -> str:
+    """Give a server a name that tools can bear and no server of config.yaml has."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:_NAME_CHARS].rstrip("-") or "server"
+    tried, number = GUEST + plain, 2
+    while tried in taken:
+        tried, number = f"{GUEST}{plain[: _NAME_CHARS - 3]}-{number}", number + 1
+    return tried

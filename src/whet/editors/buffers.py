@@ -1,0 +1,95 @@
+"""The editor's files for one session's tools: asked by the protocol's own requests, from a tool's thread.
+
+An editor that does not answer holds up a call for seconds, not for good, and a cancel of the turn not at all;
+after it failed to twice, the disk is all there is. What its answers mean for a file is the tools' business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acp import RequestError
+
+from whet.editors.editor import Editor
+
+T = TypeVar("T")
+_ANSWER_S = 5.0
+_MOST_FAILURES = 2
+_NO_SUCH_METHOD = -32601
+
+
+class EditorBuffers:
+    """What one session's editor holds of files. `told` gets a line where it is given up on.
+
+    Made on the event loop that the editor is spoken to from; `read` and `write` are for other threads.
+    """
+
+    def __init__(self, editor: Editor, session_id: str, told: Callable[[str], None]) -> None:
+        self._editor = editor
+        self._session_id = session_id
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self._failures = 0
+        self._seen: dict[Path, str] = {}
+        self._replaced: dict[str, tuple[str | None, str]] = {}
+
+    def read(self, path: Path) -> str | None:
+        """Ask for a file's text, unsaved changes included."""
+        if not self._editor.reads:
+            return None
+        answer = self._ask(
+            lambda: self._editor.client.read_text_file(session_id=self._session_id, path=str(path))
+        )
+        if answer is None:
+            self._seen.pop(path, None)
+            return None
+        self._seen[path] = answer.content
+        return answer.content
+
+    def write(self, path: Path, text: str) -> bool:
+        """Have the editor take and save a text."""
+        if not self._editor.writes:
+            return False
+        before = self._seen.pop(path, None)
+        done = self._ask(lambda: self._write(path, text))
+        if done:
+            self._replaced[str(path)] = (before, text)
+        return bool(done)
+
+    def take_replaced(self) -> dict[str, tuple[str | None, str]]:
+        """Give what was written since the last time, by path: the text before and after it."""
+        replaced, self._replaced = self._replaced, {}
+        return replaced
+
+    async def _write(self, path: Path, text: str) -> bool:
+        await self._editor.client.write_text_file(session_id=self._session_id, path=str(path), content=text)
+        return True
+
+    def _ask(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+        if self._failures >= _MOST_FAILURES or self._loop.is_closed():
+            return None
+        future = asyncio.run_coroutine_threadsafe(request(), self._loop)
+        try:
+            answer = future.result(_ANSWER_S)
+        except TimeoutError:
+            future.cancel()
+            self._failed()
+            return None
+        except RequestError as error:
+            if error.code == _NO_SUCH_METHOD:
+                self._failures = _MOST_FAILURES
+            return None
+        except (ConnectionError, CancelledError, ValueError):
+            return None
+        self._failures = 0
+        return answer
+
+    def _failed(self) -> None:
+        self._failures += 1
+        if self._failures == _MOST_FAILURES:
+            line = "The editor does not answer for its files; what is on disk counts from here on."
+            self._loop.call_soon_threadsafe(self._told, line)

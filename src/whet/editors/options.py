@@ -1,0 +1,82 @@
+"""What a person may choose for a session in the editor: its mode, and the model that answers.
+
+Modes are told twice: on their own, and among the options that take their place in newer editors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+from acp import RequestError
+from acp.schema import (
+    ConfigOptionUpdate,
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+)
+
+Mode: TypeAlias = Literal["ask", "auto", "deny"]
+"""How a session's questions are answered: by the person, by a yes to what is not dangerous, by a no."""
+
+MODE, MODEL = "mode", "model"
+_MOST_MODELS = 200
+_MODES: dict[Mode, tuple[str, str]] = {
+    "ask": ("Ask", "Asks before anything that changes something."),
+    "auto": ("Auto", "Asks before what is dangerous only."),
+    "deny": ("Deny", "Does nothing that it would have to ask for."),
+}
+
+
+def mode_of(text: object) -> Mode:
+    """Read a mode's name. Raises RequestError for one that there is not."""
+    modes: tuple[Mode, ...] = get_args(Mode)
+    for mode in modes:
+        if mode == text:
+            return mode
+    raise RequestError(-32602, f"there is no mode {text}", {"modes": list(modes)})
+
+
+def modes(current: Mode) -> SessionModeState:
+    """List the modes."""
+    listed = [SessionMode(id=id_, name=name, description=about) for id_, (name, about) in _MODES.items()]
+    return SessionModeState(current_mode_id=current, available_modes=listed)
+
+
+def options(
+    mode: Mode, model: str, models: Sequence[str]
+) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
+    """List mode and model, each with what can be chosen."""
+    offered = list(dict.fromkeys([model, *models]))[:_MOST_MODELS]
+    return [
+        SessionConfigOptionSelect(
+            type="select",
+            id=MODE,
+            name="Mode",
+            description="What is asked about before it is done.",
+            category="mode",
+            current_value=mode,
+            options=[
+                SessionConfigSelectOption(value=id_, name=name, description=about)
+                for id_, (name, about) in _MODES.items()
+            ],
+        ),
+        SessionConfigOptionSelect(
+            type="select",
+            id=MODEL,
+            name="Model",
+            description="Which model answers, from the next prompt on.",
+            category="model",
+            current_value=model,
+            options=[SessionConfigSelectOption(value=name, name=name) for name in offered],
+        ),
+    ]
+
+
+def changed(mode: Mode, model: str, models: Sequence[str]) -> ConfigOptionUpdate:
+    """Tell that a choice, or what can be chosen, is another now."""
+    return ConfigOptionUpdate(
+        session_update="config_option_update", config_options=options(mode, model, models)
+    )
