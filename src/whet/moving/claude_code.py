@@ -2,8 +2,9 @@
 
 One JSON object a line; `user` and `assistant` lines hold the vendor's content blocks, tool results stand in
 user lines. An answer of several blocks is written as several lines with one message id; they are joined.
-Sidechains (helpers) and lines that the program added for itself (`isMeta`) are left out. What a line is not
-readable as is counted, not fatal. Source: transcripts as written by version 2 of the program.
+Sidechains (helpers) and lines that the program added for itself (`isMeta`) are left out. After a compaction
+(`isCompactSummary`) the model saw the summary and what came after it; all is kept. Source: transcripts as
+written by version 2 of the program.
 """
 
 from __future__ import annotations
@@ -11,44 +12,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
-from whet.moving.pairing import pair
+from whet.moving.lines import Lines
+from whet.moving.pairing import live_from, pair
 from whet.moving.results import ending_of
 from whet.store.bulk import PastMessage, PastSession
-from whet.store.sessions import NewSession
+from whet.store.sessions import NewSession, title_of
 
 ORIGIN = "claude-code"
 
 
+_OWN = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>")
+
+
+_Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+
+
 class _Usage(msgspec.Struct):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
+    input_tokens: _Tokens = 0
+    output_tokens: _Tokens = 0
+    cache_read_input_tokens: _Tokens = 0
+    cache_creation_input_tokens: _Tokens = 0
 
 
 class _Said(msgspec.Struct):
-    id: str = ""
+    id: Any = None
     content: Any = ""
-    model: str = ""
-    usage: _Usage | None = None
+    model: Any = None
+    usage: Any = None
 
 
 class _Line(msgspec.Struct):
-    """What is read of a line; all else is passed over."""
+    """What is read of a line; all else is passed over, and what may be odd is no reason to lose the words."""
 
     type: str = ""
     message: _Said | None = None
-    timestamp: str = ""
-    session_id: str = msgspec.field(default="", name="sessionId")
-    cwd: str = ""
-    is_sidechain: bool = msgspec.field(default=False, name="isSidechain")
-    is_meta: bool = msgspec.field(default=False, name="isMeta")
-    summary: str = ""
+    timestamp: Any = None
+    cwd: Any = None
+    is_sidechain: Any = msgspec.field(default=False, name="isSidechain")
+    is_meta: Any = msgspec.field(default=False, name="isMeta")
+    is_compact_summary: Any = msgspec.field(default=False, name="isCompactSummary")
+    summary: Any = None
 
 
 _lines = msgspec.json.Decoder(_Line, strict=False)
@@ -64,49 +72,70 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
-    said, bad = list[PastMessage](), 0
-    first: _Line | None = None
-    title, last_id = "", ""
-    with path.open("rb") as lines:
-        for raw in lines:
-            try:
-                line = _lines.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                bad += bool(raw.strip())
-                continue
-            if line.type == "summary":
-                title = title or line.summary
-            if line.message is None or line.is_sidechain or line.is_meta:
-                continue
-            if line.type == "assistant":
-                _add_answer(said, line, joined=bool(line.message.id) and line.message.id == last_id)
-                last_id = line.message.id
-            elif line.type == "user":
-                said.extend(_from_user(line.message, _ms(line.timestamp)))
-            else:
-                continue
-            first = first or line
-    paired = pair(said)
-    if first is None or not any(row.message.role == "user" for row in paired.messages):
-        return None, bad
-    words = next(row.message.text for row in paired.messages if row.message.role == "user")
-    about = NewSession(
-        id=first.session_id or path.stem,
-        source=ORIGIN,
-        provider="anthropic",
-        model=next((row.model for row in paired.messages if row.model), ""),
-        workspace=first.cwd,
-        title=" ".join((title or words).split())[:120],
-    )
-    times = [row.at_ms for row in paired.messages if row.at_ms] or [0]
-    return PastSession(about, paired.messages, min(times), max(times), "completed"), bad
+    transcript, lines = _Transcript(), Lines(path, _lines)
+    for line in lines:
+        transcript.add(line)
+    return transcript.session(path.stem), lines.bad
 
 
-def _add_answer(said: list[PastMessage], line: _Line, *, joined: bool) -> None:
+class _Transcript:
+    """A session while its lines come in."""
+
+    def __init__(self) -> None:
+        self._said: list[PastMessage] = []
+        self._title = ""
+        self._workspace = ""
+        self._last_id = ""
+        self._compacted_at = 0  # the index of the last summary
+        self._summaries: set[int] = set()
+
+    def add(self, line: _Line) -> None:
+        if line.type == "summary":
+            self._title = self._title or _text(line.summary)
+        if line.message is None or line.is_sidechain or line.is_meta:
+            return
+        if line.type == "assistant":
+            joined = bool(line.message.id) and _text(line.message.id) == self._last_id
+            _add_answer(self._said, line, line.message, joined=joined)
+            self._last_id = _text(line.message.id)
+        elif line.type == "user":
+            if line.is_compact_summary:
+                self._compacted_at = len(self._said)
+                self._summaries.add(len(self._said))
+            self._said.extend(_from_user(line.message, _ms(line.timestamp)))
+            self._last_id = ""
+        else:
+            return
+        self._workspace = self._workspace or _text(line.cwd)
+
+    def session(self, session_id: str) -> PastSession | None:
+        """Give the session, None where nobody said anything."""
+        paired = pair(self._said)
+        rows = paired.messages
+        if not any(row.message.role == "user" for row in rows):
+            return None
+        own = [
+            row.message.text
+            for row, source in zip(rows, paired.sources, strict=True)
+            if row.message.role == "user" and source not in self._summaries
+        ]
+        about = NewSession(
+            id=session_id,
+            source=ORIGIN,
+            provider="anthropic",
+            model=next((row.model for row in rows if row.model), ""),
+            workspace=self._workspace,
+            title=title_of(self._title or (own or [""])[0]),
+        )
+        times = [row.at_ms for row in rows if row.at_ms] or [0]
+        live = live_from(self._compacted_at, paired)
+        return PastSession(about, rows, min(times), max(times), "completed", live)
+
+
+def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: bool) -> None:
     """Add an answer's line; one that goes on with the answer before it joins that."""
-    assert line.message is not None
-    text, calls, reasoning = _blocks(line.message.content)
-    usage = None if line.message.usage is None else _usage(line.message.usage)
+    text, calls, reasoning = _blocks(given.content)
+    usage = _usage(given.usage)
     if joined and said and said[-1].message.role == "assistant":
         before = said[-1].message
         text = "\n\n".join(filter(None, (before.text, text)))
@@ -114,7 +143,7 @@ def _add_answer(said: list[PastMessage], line: _Line, *, joined: bool) -> None:
         reasoning = "\n\n".join(filter(None, (before.reasoning, reasoning)))
         said.pop()
     message = Message(role="assistant", content=text, tool_calls=calls, reasoning=reasoning)
-    said.append(PastMessage(message, _ms(line.timestamp), usage, line.message.model))
+    said.append(PastMessage(message, _ms(line.timestamp), usage, _text(given.model)))
 
 
 def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
@@ -139,7 +168,7 @@ def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
 def _from_user(said: _Said, at_ms: int) -> Iterator[PastMessage]:
     """Give the results in a user line, then what the person said in it."""
     if isinstance(said.content, str):
-        if said.content.strip():
+        if said.content.strip() and not said.content.lstrip().startswith(_OWN):
             yield PastMessage(Message(role="user", content=said.content), at_ms)
         return
     parts: list[Part] = []
@@ -186,7 +215,11 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)]
 
 
-def _usage(used: _Usage) -> Usage:
+def _usage(given: Any) -> Usage | None:
+    try:
+        used = msgspec.convert(given, _Usage, strict=False)
+    except msgspec.ValidationError:
+        return None
     read, wrote = used.cache_read_input_tokens, used.cache_creation_input_tokens
     prompt = used.input_tokens + read + wrote
     return Usage(
@@ -201,8 +234,12 @@ def _usage(used: _Usage) -> Usage:
     )
 
 
-def _ms(stamp: str) -> int:
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _ms(stamp: Any) -> int:
     try:
-        return round(datetime.fromisoformat(stamp).timestamp() * 1000)
-    except ValueError:
+        return round(datetime.fromisoformat(_text(stamp)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         return 0

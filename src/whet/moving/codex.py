@@ -1,8 +1,9 @@
 """Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`, as values.
 
-One JSON object a line: `session_meta` first, then `response_item` with messages, calls and their outputs;
-other lines are passed over. Messages that the program puts in for itself (environment, instructions) are
-left out. Source: rollout files as written since its version 0.40.
+One JSON object a line: `session_meta` first (in a fork its parent's again, later), then `response_item` with
+messages, calls and their outputs; other lines are passed over. Messages that the program puts in for itself
+(environment, instructions) are left out. After a compaction (`compacted`) the model saw the summary and what
+came after it; all is kept. Source: rollout files as written since its version 0.40.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
-from whet.moving.pairing import pair
+from whet.moving.lines import Lines
+from whet.moving.pairing import live_from, pair
 from whet.moving.results import ending_of
 from whet.store.bulk import PastMessage, PastSession
-from whet.store.sessions import NewSession
+from whet.store.sessions import NewSession, title_of
 
 ORIGIN = "codex"
 _OWN = re.compile(r"\s*<(environment_context|user_instructions|permissions instructions|INSTRUCTIONS)\b")
@@ -27,24 +29,24 @@ _OWN = re.compile(r"\s*<(environment_context|user_instructions|permissions instr
 class _Payload(msgspec.Struct):
     """What is read of a line's payload, whatever its type."""
 
-    type: str = ""
+    type: Any = None
     id: str | None = None
-    cwd: str | None = None
-    model: str | None = None
-    role: str = ""
+    cwd: Any = None
+    model: Any = None
+    role: Any = None
     content: Any = None
-    name: str = ""
+    name: str | None = None
     arguments: Any = None
     input: Any = None
     action: Any = None
     call_id: str | None = None
     output: Any = None
-    summary: Any = None
+    message: Any = None
 
 
 class _Line(msgspec.Struct):
     type: str = ""
-    timestamp: str = ""
+    timestamp: Any = None
     payload: _Payload | None = None
 
 
@@ -61,38 +63,59 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
-    said, bad = list[PastMessage](), 0
-    session_id, cwd, model = path.stem.removeprefix("rollout-"), "", ""
-    with path.open("rb") as lines:
-        for raw in lines:
-            try:
-                line = _lines.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                bad += bool(raw.strip())
-                continue
-            payload = line.payload
-            if payload is None:
-                continue
-            if line.type == "session_meta":
-                session_id, cwd = payload.id or session_id, payload.cwd or cwd
-            elif line.type == "turn_context":
-                model, cwd = payload.model or model, cwd or payload.cwd or ""
-            elif line.type == "response_item":
-                _add(said, payload, _ms(line.timestamp), model)
-    paired = pair(said)
-    if not any(row.message.role == "user" for row in paired.messages):
-        return None, bad
-    words = next(row.message.text for row in paired.messages if row.message.role == "user")
-    about = NewSession(
-        id=session_id,
-        source=ORIGIN,
-        provider="openai",
-        model=model,
-        workspace=cwd,
-        title=" ".join(words.split())[:120],
-    )
-    times = [row.at_ms for row in paired.messages if row.at_ms] or [0]
-    return PastSession(about, paired.messages, min(times), max(times), "completed"), bad
+    transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), Lines(path, _lines)
+    for line in lines:
+        if line.payload is not None:
+            transcript.add(line.type, line.payload, _ms(line.timestamp))
+    return transcript.session(), lines.bad
+
+
+class _Transcript:
+    """A session while its lines come in."""
+
+    def __init__(self, name: str) -> None:
+        self._said: list[PastMessage] = []
+        self._id, self._is_named = name, False
+        self._workspace = self._model = ""
+        self._compacted_at = 0  # the index of the last summary
+        self._summaries: set[int] = set()
+
+    def add(self, kind: str, payload: _Payload, at_ms: int) -> None:
+        if kind == "session_meta" and not self._is_named:
+            self._id, self._is_named = payload.id or self._id, True
+            self._workspace = _text(payload.cwd)
+        elif kind == "turn_context":
+            self._model = _text(payload.model) or self._model
+            self._workspace = self._workspace or _text(payload.cwd)
+        elif kind == "response_item":
+            _add(self._said, payload, at_ms, self._model)
+        elif kind == "compacted" and (summary := _text(payload.message).strip()):
+            self._compacted_at = len(self._said)
+            self._summaries.add(len(self._said))
+            self._said.append(PastMessage(Message(role="user", content=summary), at_ms))
+
+    def session(self) -> PastSession | None:
+        """Give the session, None where nobody said anything."""
+        paired = pair(self._said)
+        rows = paired.messages
+        own = [
+            row.message.text
+            for row, source in zip(rows, paired.sources, strict=True)
+            if row.message.role == "user" and source not in self._summaries
+        ]
+        if not own and not self._summaries:
+            return None
+        about = NewSession(
+            id=self._id,
+            source=ORIGIN,
+            provider="openai",
+            model=self._model,
+            workspace=self._workspace,
+            title=title_of((own or [""])[0]),
+        )
+        times = [row.at_ms for row in rows if row.at_ms] or [0]
+        live = live_from(self._compacted_at, paired)
+        return PastSession(about, rows, min(times), max(times), "completed", live)
 
 
 def _add(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
@@ -127,7 +150,7 @@ def _add_message(said: list[PastMessage], item: _Payload, at_ms: int, model: str
 def _add_call(said: list[PastMessage], item: _Payload, given: Any, at_ms: int, model: str) -> None:
     """Add a call to the answer that is being given: calls of one step come one after the other."""
     arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
-    call = ToolCall(item.call_id or item.id or f"call_{len(said)}", item.name, arguments)
+    call = ToolCall(item.call_id or item.id or f"call_{len(said)}", item.name or "unknown", arguments)
     if said and said[-1].message.role == "assistant":
         before = said.pop()
         message = msgspec.structs.replace(before.message, tool_calls=(*before.message.tool_calls, call))
@@ -160,8 +183,12 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)]
 
 
-def _ms(stamp: str) -> int:
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _ms(stamp: Any) -> int:
     try:
-        return round(datetime.fromisoformat(stamp).timestamp() * 1000)
-    except ValueError:
+        return round(datetime.fromisoformat(_text(stamp)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         return 0

@@ -1,7 +1,7 @@
 """A foreign SQLite file opened for reading, without a byte written beside it.
 
-A database in write-ahead mode whose log is not empty can't be read in place without making files next to
-it; such a one is copied first. Raises ConfigError in a person's words where it can't be read.
+A database whose log or journal is not empty can't be read in place without making files next to it, or
+writing to it; such a one is copied first. Raises ConfigError in a person's words where it can't be read.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ import apsw
 
 from whet.contract.errors import ConfigError
 
-_TRIES = 3
+_TRIES = 5
+_LOGS = ("-wal", "-journal")
+_LOG_HEADER_BYTES = 32
 
 
 @contextmanager
 def reading(path: Path) -> Generator[apsw.Connection]:
     """Open the database at `path`; what its writer had committed is there."""
-    log = Path(f"{path}-wal")
     try:
         if not path.is_file():
             raise ConfigError(f"there is no {path}", hint="name the folder that holds it")
-        if not log.exists() or log.stat().st_size == 0:
+        logs = [Path(f"{path}{end}") for end in _LOGS if _size(Path(f"{path}{end}"))]
+        if not logs:
             with closing(_open(path)) as connection:
                 yield connection
             return
         with (
             tempfile.TemporaryDirectory(prefix="whet-import-") as folder,
-            closing(_open(_copy(path, log, Path(folder)))) as connection,
+            closing(_open(_copy(path, logs, Path(folder)))) as connection,
         ):
             yield connection
     except apsw.Error as error:
@@ -64,14 +66,27 @@ def _open(path: Path) -> apsw.Connection:
     return connection
 
 
-def _copy(path: Path, log: Path, folder: Path) -> Path:
-    """Copy file and log as they were at one moment: neither changed while it was copied."""
+def _copy(path: Path, logs: Sequence[Path], folder: Path) -> Path:
+    """Copy the file with its logs, as they were at one moment.
+
+    Meanwhile a log may grow: what is added is whole commits, or is passed over as torn. What may not change
+    is the file itself, and where the log begins.
+    """
     copy = folder / "copy.db"
     for _ in range(_TRIES):
-        before = _stamps(path, log)
-        shutil.copyfile(path, copy)
-        shutil.copyfile(log, f"{copy}-wal")
-        if _stamps(path, log) == before:
+        before = _state(path, logs)
+        try:
+            shutil.copyfile(path, copy)
+            for log in logs:
+                shutil.copyfile(log, f"{copy}{log.name.removeprefix(path.name)}")
+        except FileNotFoundError:
+            continue  # the log was taken in just now
+        except OSError as error:
+            raise ConfigError(
+                f"{path} can't be copied to {folder.parent} ({error.strerror})",
+                hint="it is in use; a copy needs room there, or in the folder that TMPDIR names",
+            ) from error
+        if _state(path, logs) == before:
             connection = apsw.Connection(str(copy))
             connection.pragma("journal_mode", "delete")  # takes the log in
             connection.close()
@@ -79,6 +94,22 @@ def _copy(path: Path, log: Path, folder: Path) -> Path:
     raise ConfigError(f"{path} is being written to all the time", hint="stop that program, then try again")
 
 
-def _stamps(*paths: Path) -> list[tuple[int, int]]:
-    found = [os.stat(path) for path in paths]
-    return [(stat.st_mtime_ns, stat.st_size) for stat in found]
+def _state(path: Path, logs: Sequence[Path]) -> tuple[object, ...]:
+    stat = os.stat(path)
+    return stat.st_mtime_ns, stat.st_size, *(_header(log) for log in logs)
+
+
+def _header(log: Path) -> bytes:
+    """Give where a log begins: it has another header once it is written from its beginning again."""
+    try:
+        with log.open("rb") as file:
+            return file.read(_LOG_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -8,7 +8,7 @@ that goes on in another after a compaction is its parent. Source: the table defi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -19,10 +19,11 @@ from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall,
 from whet.moving.pairing import pair
 from whet.moving.results import ending_of
 from whet.store.bulk import PastMessage, PastSession
-from whet.store.sessions import NewSession, SessionKind
+from whet.store.sessions import NewSession, SessionKind, title_of
 
 ORIGIN = "hermes"
 KNOWN_SCHEMA = 22
+_MOST = 250_000_000_000.0  # seconds to the year 9892
 _JSON_MARK = "\0json:"
 _NEEDED = {
     "sessions": ("id", "source", "started_at"),
@@ -79,6 +80,28 @@ class _Row(msgspec.Struct):
 _calls = msgspec.json.Decoder(list[_Call], strict=False)
 
 
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _number(value: Any) -> float | None:
+    """Give a number that can be a time or an amount, None for anything else."""
+    return value if isinstance(value, int | float) and 0 <= value <= _MOST else None
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("started_at", "ended_at", "actual_cost_usd", "estimated_cost_usd"), _number),
+    **dict.fromkeys((name for name in _Row.__struct_fields__ if name.endswith("_tokens")), _count),
+}
+
+
 class HermesSessions:
     """The sessions of one open database. Raises ConfigError where its tables are not Hermes'."""
 
@@ -125,7 +148,7 @@ class HermesSessions:
         while waiting:
             later: list[tuple[Any, ...]] = []
             for values in waiting:
-                row = _Row(**dict(zip(self._session_columns, values, strict=True)))
+                row = _row(dict(zip(self._session_columns, values, strict=True)))
                 parent = row.parent_session_id or ""
                 if parent and parent not in done and parent in self._endings:
                     later.append(values)
@@ -156,7 +179,7 @@ class HermesSessions:
             provider=row.billing_provider or "",
             model=row.model or "",
             workspace=row.cwd or "",
-            title=" ".join((row.title or _first_words(messages)).split())[:120],
+            title=title_of(row.title or _first_words(messages)),
         )
         reason = row.end_reason or ""
         return PastSession(
@@ -199,6 +222,13 @@ class HermesSessions:
         return said, seen
 
 
+def _row(cells: dict[str, Any]) -> _Row:
+    """Read a row; a column of SQLite holds whatever was written, and one odd cell may not cost the rest."""
+    read: dict[str, Any] = {name: _READ.get(name, _text)(value) for name, value in cells.items()}
+    read["id"] = read["id"] or ""
+    return _Row(**read)
+
+
 def _message(row: dict[str, Any]) -> PastMessage:
     at_ms = _ms(row["timestamp"])
     content = _content(row["content"])
@@ -208,20 +238,19 @@ def _message(row: dict[str, Any]) -> PastMessage:
         message = Message(
             role="tool",
             content=content,
-            tool_call_id=row["tool_call_id"] or "",
-            tool_name=row.get("tool_name") or "",
+            tool_call_id=_text(row["tool_call_id"]) or "",
+            tool_name=_text(row.get("tool_name")) or "",
             is_error=bool(ending.error_kind),
         )
         return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
     calls = _tool_calls(row["tool_calls"]) if row["role"] == "assistant" else ()
-    reasoning = row.get("reasoning") or row.get("reasoning_content") or ""
-    message = Message(role=row["role"], content=content, tool_calls=calls, reasoning=str(reasoning))
+    reasoning = _text(row.get("reasoning")) or _text(row.get("reasoning_content")) or ""
+    message = Message(role=row["role"], content=content, tool_calls=calls, reasoning=reasoning)
     return PastMessage(message, at_ms)
 
 
 def _content(value: Any) -> str | tuple[Part, ...]:
-    if not isinstance(value, str):
-        return "" if value is None else str(value)
+    value = _text(value) or ""
     if not value.startswith(_JSON_MARK):
         return value
     try:
@@ -300,5 +329,6 @@ def _columns(connection: apsw.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
-def _ms(seconds: float | None) -> int:
-    return round(seconds * 1000) if isinstance(seconds, int | float) else 0
+def _ms(seconds: Any) -> int:
+    number = _number(seconds)
+    return 0 if number is None else round(number * 1000)

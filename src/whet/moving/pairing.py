@@ -50,6 +50,16 @@ def pair(messages: Sequence[PastMessage]) -> Paired:
     return Paired(tuple(ordered), tuple(sources), left_out)
 
 
+def live_from(first: int, paired: Paired) -> tuple[int, ...] | None:
+    """Give the indices of what a model saw that saw only what came from message `first` on; None for all."""
+    if not first:
+        return None
+    begin = next((at for at, source in enumerate(paired.sources) if source >= first), len(paired.sources))
+    while begin < len(paired.sources) and paired.messages[begin].message.role == "tool":
+        begin += 1  # a result stands after its call, which was summarised away
+    return tuple(range(begin, len(paired.sources)))
+
+
 def _missing(call: ToolCall, at_ms: int) -> PastMessage:
     message = Message(role="tool", content=MISSING, tool_call_id=call.id, tool_name=call.name, is_error=True)
     return PastMessage(message, at_ms, error_kind="interrupted")

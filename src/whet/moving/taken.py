@@ -6,8 +6,8 @@ import msgspec
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """`how` is set, copied, saved, installed, quarantined (kept, not in force until a person accepts it),
-    kept (it was here already) or left; `why` says more."""
+    """`how` is set, copied, saved, installed, let in, added, paused (runs once a person lets it), quarantined
+    (kept, not in force until a person accepts it), kept (it was here already) or left; `why` says more."""
 
     what: str
     how: str

@@ -1,0 +1,233 @@
+"""Hermes Agent's chat platforms as a `gateway.toml`: channels, and who may talk there.
+
+The file is made where there is none; one that is here is its owner's and stays as it is. Nobody gets more
+than they had: there, everybody who is let in has the one memory; here, that is the owner's, and others get
+one of their own. Letting everybody in is not taken over. Source: gateway/config.py, authz_mixin.py and
+pairing.py of hermes-agent 0.19.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+import msgspec
+
+from whet.clock import iso
+from whet.config import files, secrets
+from whet.config.paths import Home
+from whet.gateway.settings import GatewayText
+from whet.moving.taken import Taken
+from whet.store.paired import Paired
+
+PART = "chats"
+Kind = Literal["telegram", "discord", "slack"]
+KINDS: tuple[Kind, ...] = ("telegram", "discord", "slack")
+# fmt: off
+_OTHERS = (
+    "whatsapp", "whatsapp_cloud", "signal", "matrix", "mattermost", "email", "sms", "dingtalk", "feishu",
+    "wecom", "weixin", "bluebubbles", "qqbot", "line", "teams", "irc", "google_chat", "ntfy", "simplex",
+)
+# fmt: on
+_SIGNS = ("ALLOWED_USERS", "HOME_CHANNEL", "ENABLED", "ACCESS_TOKEN", "BOT_TOKEN", "ACCOUNT")
+_TOKENS: dict[Kind, tuple[str, ...]] = {
+    "telegram": ("TELEGRAM_BOT_TOKEN",),
+    "discord": ("DISCORD_BOT_TOKEN",),
+    "slack": ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"),
+}
+_IDS: dict[Kind, re.Pattern[str]] = {
+    "telegram": re.compile(r"\d{1,20}"),
+    "discord": re.compile(r"\d{5,25}"),
+    "slack": re.compile(r"[UW][A-Z0-9]{2,20}"),
+}
+_YES = ("true", "1", "yes", "on", "*")
+_NO = ("false", "0", "no", "off")
+_OWNER = "owner"
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """A platform with its tokens: who is let in there, which its home chat is, whether strangers get a code,
+    whether groups are answered."""
+
+    kind: Kind
+    tokens: dict[str, str]
+    people: tuple[str, ...] = ()
+    home_chat: str = ""
+    pairing: bool = True
+    groups: bool = True
+
+
+def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[Channel], list[Taken]]:
+    """Read the platforms that config.yaml and .env name. What can't come is listed."""
+    found, left = list[Channel](), list[Taken]()
+    for kind in KINDS:
+        block = _block(settings, kind)
+        tokens = {name: value for name in _TOKENS[kind] if (value := env.get(name) or _token(block, name))}
+        if not tokens:
+            continue
+        if str(block.get("enabled", "")).lower() in _NO:
+            left.append(Taken(kind, "left", "it is switched off there"))
+        elif missing := [name for name in _TOKENS[kind] if name not in tokens]:
+            left.append(Taken(kind, "left", f"it has no {missing[0]}"))
+        else:
+            people, odd = _people(kind, block, env)
+            mention = env.get(f"{kind.upper()}_REQUIRE_MENTION") or block.get("require_mention", True)
+            if str(mention).lower() in _NO:
+                odd.append(Taken(f"{kind}: answering unasked", "left", "in groups it answers who names it"))
+            found.append(_channel(kind, block, settings, tokens, people, env))
+            left += odd
+    for name in _OTHERS:
+        block = _block(settings, name)
+        is_on = str(block.get("enabled", "")).lower() in _YES
+        if is_on or any(env.get(f"{name.upper()}_{sign}") for sign in _SIGNS):
+            left.append(Taken(name, "left", "there is no channel of this kind; the webhook can serve it"))
+    return found, left
+
+
+def home_chat(settings: Mapping[str, Any], env: Mapping[str, str], kind: str) -> str:
+    """Give the chat that messages without an address go to on a platform; empty where none is set."""
+    named = _block(settings, kind).get("home_channel")
+    chat = cast(dict[str, Any], named).get("chat_id") if isinstance(named, dict) else named
+    return str(env.get(f"{kind.upper()}_HOME_CHANNEL") or chat or "").strip()
+
+
+def _channel(
+    kind: Kind,
+    block: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    tokens: dict[str, str],
+    people: tuple[str, ...],
+    env: Mapping[str, str],
+) -> Channel:
+    strangers = block.get("unauthorized_dm_behavior", settings.get("unauthorized_dm_behavior", "pair"))
+    return Channel(
+        kind,
+        tokens,
+        people,
+        home_chat(settings, env, kind),
+        pairing=str(strangers).lower() != "ignore",
+        groups=str(block.get("group_policy", "")).lower() not in ("disabled", "off", "none"),
+    )
+
+
+def _block(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Merge what is said of a platform, the more special place last."""
+    merged: dict[str, Any] = {}
+    gateway = settings.get("gateway")
+    nested = cast(dict[str, Any], gateway).get("platforms") if isinstance(gateway, dict) else None
+    for table in (nested, settings.get("platforms"), settings):
+        block = cast(dict[str, Any], table).get(kind) if isinstance(table, Mapping) else None
+        if isinstance(block, dict):
+            extra = cast(dict[str, Any], block).get("extra")
+            merged |= cast(dict[str, Any], extra) if isinstance(extra, dict) else {}
+            merged |= {str(key): value for key, value in cast(dict[Any, Any], block).items()}
+    return merged
+
+
+def _token(block: Mapping[str, Any], name: str) -> str:
+    key = "app_token" if name.endswith("APP_TOKEN") else "token"
+    value = block.get(key)
+    return value if isinstance(value, str) and not value.startswith("$") else ""
+
+
+def _people(
+    kind: Kind, block: Mapping[str, Any], env: Mapping[str, str]
+) -> tuple[tuple[str, ...], list[Taken]]:
+    """Give the ids that are let in on a platform, and what of its list is none."""
+    named = [
+        *_listed(env.get(f"{kind.upper()}_ALLOWED_USERS") or block.get("allow_from")),
+        *_listed(env.get("GATEWAY_ALLOWED_USERS")),
+    ]
+    everybody = (env.get(f"{kind.upper()}_ALLOW_ALL_USERS"), env.get("GATEWAY_ALLOW_ALL_USERS"))
+    left: list[Taken] = []
+    if "*" in named or any((value or "").lower() in _YES for value in everybody):
+        why = "strangers get a pairing code here: whet gateway pair accept CODE"
+        left.append(Taken(f"{kind}: everybody let in", "left", why))
+    ids: dict[str, None] = {}
+    for one in named:
+        if _IDS[kind].fullmatch(one):
+            ids[one] = None
+        elif one != "*":
+            left.append(Taken(f"{kind}: {one}", "left", "people are known by their ids here, not by names"))
+    return tuple(ids), left
+
+
+def _listed(value: Any) -> list[str]:
+    items = cast(list[Any], value) if isinstance(value, list) else str(value or "").split(",")
+    return [text for item in items if (text := str(item).strip())]
+
+
+def write(found: Sequence[Channel]) -> str:
+    """Write channels and people as the text of a gateway.toml."""
+    lines = ["# Taken over from Hermes Agent. docs/gateway.md says what may stand here.", ""]
+    for channel in found:
+        lines += ["[[channel]]", f"kind = {json.dumps(channel.kind)}"]
+        lines += [] if channel.pairing else ["pairing = false"]
+        lines += [] if channel.groups else ['groups = "off"']
+        lines.append("")
+    for name, ids in people(found).items():
+        lines.append(f"[people.{name}]")
+        lines += ["owner = true"] if name == _OWNER else []
+        lines += [f"{kind} = {json.dumps(user)}" for kind, user in ids.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def people(found: Sequence[Channel]) -> dict[str, dict[Kind, str]]:
+    """Name who is let in: the owner is who has the home chat, or is alone on a platform."""
+    named: dict[str, dict[Kind, str]] = {}
+    for channel in found:
+        alone = channel.people[0] if len(channel.people) == 1 else ""
+        owner = channel.home_chat if channel.home_chat in channel.people else alone
+        for user in channel.people:
+            name = _OWNER if user == owner else f"{channel.kind}-{user.lower()}"[:32]
+            named.setdefault(name, {})[channel.kind] = user
+    return {name: named[name] for name in sorted(named, key=lambda name: (name != _OWNER, name))}
+
+
+def take(home: Home, found: Sequence[Channel], came: Collection[str], *, dry: bool) -> list[Taken]:
+    """Write gateway.toml where there is none, with the channels' tokens in .env first."""
+    if not found:
+        return []
+    names = ", ".join(channel.kind for channel in found)
+    if home.gateway.exists():
+        return [Taken("gateway.toml", "kept", f"it is here already; there were {names} in Hermes Agent")]
+    if PART in came:
+        return [Taken("gateway.toml", "kept", "it came before and was taken away here")]
+    text = write(found)
+    msgspec.convert(tomllib.loads(text), GatewayText)  # what the gateway would refuse is not written
+    have = secrets.read_env(home).values
+    if not dry:
+        for name, value in {n: v for channel in found for n, v in channel.tokens.items()}.items():
+            if name not in have:
+                secrets.set_secret(home, name, value)
+        home.ensure()
+        files.replace(home.gateway, text, mode=0o600)
+    taken = [Taken(channel.kind, "set", _said(channel)) for channel in found]
+    for name, ids in people(found).items():
+        who = ", ".join(f"{kind} {user}" for kind, user in ids.items())
+        why = "has this home's memory and may approve" if name == _OWNER else "has a memory of their own"
+        taken.append(Taken(who, "let in", f"{name} {why}"))
+    return taken
+
+
+def _said(channel: Channel) -> str:
+    said = ["its tokens are in .env", "whet gateway run serves it once Hermes Agent's gateway is stopped"]
+    return "; ".join([*said, *([] if channel.pairing else ["strangers get no code"])])
+
+
+def read_paired(kind: Kind, content: Any) -> list[Paired]:
+    """Read who was let in by a code on a platform, from its `KIND-approved.json`."""
+    found: list[Paired] = []
+    for user, about in cast(dict[Any, Any], content).items() if isinstance(content, dict) else ():
+        facts = cast(dict[str, Any], about) if isinstance(about, dict) else {}
+        at = facts.get("approved_at")
+        since = datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) and 0 < at < 1e11 else None
+        if _IDS[kind].fullmatch(str(user)):
+            name = str(facts.get("user_name") or "")[:100]
+            found.append(Paired(kind, str(user), name, iso(since) if since else ""))
+    return found

@@ -1,0 +1,187 @@
+"""Hermes Agent's `mcp_servers` as servers here: their settings to config.yaml, their keys to .env.
+
+A server comes as it is configured there, switched on or off; what it may do is the gate's to say here. What
+can't be said in our settings is named, and a server that would not work for it is left. Values of keys are
+never shown. Source: the mcp_servers of hermes-agent 0.19.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from whet.config import edit, secrets
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.redact import holds_secret
+from whet.config.schema import McpServer
+from whet.contract.errors import WhetError
+from whet.mcp.listing import SERVER_NAME
+from whet.mcp.remote import check_server
+from whet.moving.taken import Taken
+
+PART = "mcp"
+_KEY = "mcp.servers"
+_REFERENCE = re.compile(r"\$\{(?:env:)?\s*([^}\s]+)\s*\}")
+_SCHEME = re.compile(r"(?i)(bearer|basic|token)\s+(\S.*)")
+_MAPPED = {
+    "command", "args", "env", "url", "headers", "timeout", "connect_timeout", "tools", "enabled", "transport",
+    "auth",
+}  # fmt: skip
+_NO = ("false", "0", "no", "off")
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A server as it will stand in config.yaml; `keys` go to .env. `notes` say what did not come with it."""
+
+    name: str
+    part: dict[str, object]
+    keys: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+class _Left(Exception):
+    """Why a server does not come."""
+
+
+def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[Server], list[Taken]]:
+    """Read the servers in its config.yaml; `env` is what its .env holds. What can't come is listed."""
+    table = settings.get("mcp_servers")
+    found, left = list[Server](), list[Taken]()
+    for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
+        try:
+            if not isinstance(entry, dict):
+                raise _Left("it is no table of settings")
+            found.append(_Reader(str(name), cast(dict[str, Any], entry), env).server())
+        except _Left as why:
+            left.append(Taken(str(name), "left", str(why)))
+    return found, left
+
+
+def take(home: Home, found: Sequence[Server], came: Collection[str], *, dry: bool) -> list[Taken]:
+    """Write servers to config.yaml, their keys to .env first. What is here, or was (`came`), stays so."""
+    here = load(home, {}, environ={}).settings.mcp.servers
+    taken: list[Taken] = []
+    for server in found:
+        if server.name in here:
+            taken.append(Taken(server.name, "kept", "a server of that name is here already"))
+        elif server.name in came:
+            taken.append(Taken(server.name, "kept", "it came before and was taken away here"))
+        else:
+            taken.append(_take_one(home, server, dry))
+    return taken
+
+
+def _take_one(home: Home, server: Server, dry: bool) -> Taken:
+    have = secrets.read_env(home).values
+    try:
+        if not dry:
+            for name, value in server.keys.items():
+                if name not in have:
+                    secrets.set_secret(home, name, value)
+            edit.put_part(home, _KEY, server.name, server.part)
+    except WhetError as error:
+        return Taken(server.name, "left", error.message)
+    notes = [*([f"keys in .env: {', '.join(sorted(server.keys))}"] if server.keys else []), *server.notes]
+    if server.part.get("enabled") is False:
+        notes.insert(0, "switched off, as it was there")
+    return Taken(server.name, "set", "; ".join(notes))
+
+
+class _Reader:
+    """Reads one entry of `mcp_servers`."""
+
+    def __init__(self, name: str, entry: dict[str, Any], env: Mapping[str, str]) -> None:
+        self._name = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:30].rstrip("-")
+        self._entry = entry
+        self._env = env
+        self._keys: dict[str, str] = {}
+        self._notes: list[str] = []
+        self._option = "x"  # the argument before, where that is an option
+
+    def server(self) -> Server:
+        """Give the server. Raises _Left where it can't be one here."""
+        if not SERVER_NAME.fullmatch(self._name):
+            raise _Left("its name has no letter or digit that a name may have here")
+        if str(self._entry.get("transport") or "").lower() == "sse":
+            raise _Left("it speaks the old SSE transport; streamable HTTP is what is spoken here")
+        part: dict[str, object] = {}
+        if command := self._entry.get("command"):
+            part["command"] = self._plain("command", command)
+            if args := self._entry.get("args"):
+                part["args"] = [self._plain("args", arg) for arg in cast(list[Any], args)]
+        if url := self._entry.get("url"):
+            part["url"] = self._plain("url", url)
+        for table in ("env", "headers"):
+            if values := self._entry.get(table):
+                part[table] = {
+                    str(name): self._kept(str(name), str(value))
+                    for name, value in cast(dict[str, Any], values).items()
+                    if value is not None
+                }
+        self._limits(part)
+        self._check(part)
+        self._note_the_rest()
+        return Server(self._name, part, self._keys, tuple(self._notes))
+
+    def _limits(self, part: dict[str, object]) -> None:
+        for theirs, ours in (("timeout", "timeout_s"), ("connect_timeout", "start_timeout_s")):
+            value = self._entry.get(theirs)
+            if isinstance(value, int | float) and value > 0:
+                part[ours] = value
+        tools = self._entry.get("tools")
+        for theirs, ours in (("include", "allow"), ("exclude", "deny")):
+            names = cast(dict[str, Any], tools).get(theirs) if isinstance(tools, dict) else None
+            if names:
+                part[ours] = [names] if isinstance(names, str) else [str(name) for name in names]
+        if "allow" in part:
+            part.pop("deny", None)  # there, a list of what is included makes the other one void
+        if str(self._entry.get("enabled", True)).lower() in _NO:
+            part["enabled"] = False
+
+    def _check(self, part: dict[str, object]) -> None:
+        try:
+            check_server(self._name, msgspec.convert(part, McpServer))
+        except (msgspec.ValidationError, WhetError) as error:
+            raise _Left(str(error)) from error
+
+    def _note_the_rest(self) -> None:
+        if str(self._entry.get("auth") or "").lower() == "oauth":
+            self._notes.append(f"it wants a login: whet mcp login {self._name}")
+        if rest := sorted(str(key) for key, value in self._entry.items() if key not in _MAPPED and value):
+            self._notes.append(f"has no counterpart: {', '.join(rest)}")
+
+    def _plain(self, where: str, value: Any) -> str:
+        """Give a text in which nothing is filled in here: known variables now, and never a key."""
+        text = str(value)
+        for name in _REFERENCE.findall(text):
+            if name not in self._env or secrets.is_secret_name(name):
+                raise _Left(f"its {where} names ${{{name}}}; variables are filled into env and headers only")
+        text = _REFERENCE.sub(lambda found: self._env[found[1]], text)
+        if holds_secret(text) or (where == "args" and holds_secret(f"--{self._option} {text}")):
+            raise _Left(f"a key stands in its {where}; whet mcp add, with the key in env or headers")
+        self._option = text.lstrip("-") if text.startswith("-") and "=" not in text else "x"
+        return text
+
+    def _kept(self, name: str, value: str) -> str:
+        """Give a value of env or headers with keys as ${VARIABLE}, which is noted for .env."""
+        if _REFERENCE.search(value):
+            for variable in _REFERENCE.findall(value):
+                if self._env.get(variable):
+                    self._keys[variable] = self._env[variable]
+            return _REFERENCE.sub(lambda found: f"${{{found[1]}}}", value)
+        is_secret = secrets.is_secret_name(name.replace("-", "_")) or name.lower() == "authorization"
+        if not value or not (is_secret or holds_secret(value) or holds_secret(f"{name}={value}")):
+            return value
+        scheme = _SCHEME.fullmatch(value) if name.lower() == "authorization" else None
+        variable = self._variable(name)
+        self._keys[variable] = scheme[2] if scheme else value
+        return f"{scheme[1]} ${{{variable}}}" if scheme else f"${{{variable}}}"
+
+    def _variable(self, name: str) -> str:
+        """Name the variable for a value; its name must say that it is secret, or it would not be masked."""
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", f"MCP_{self._name}_{name}").upper().strip("_")
+        return plain if secrets.is_secret_name(plain) else f"{plain}_SECRET"

@@ -1,0 +1,56 @@
+"""Hermes Agent's persona (`SOUL.md`, and `agent.system_prompt`) as the standing instructions here.
+
+Both programs put it into every system prompt, so the person's own words come whole. The agent there may write
+that file too: what reads like an attack or hides something is left for a person to look at. What Hermes Agent
+put there itself stays there. Source: default_soul.py of hermes-agent 0.19.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from whet.config import edit, load
+from whet.config.paths import Home
+from whet.contract.errors import WhetError
+from whet.memory.scan import scan
+from whet.moving.taken import Taken
+
+PART = "persona"
+_KEY = "agent.instructions"
+_LONGEST_CHARS = 20_000
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_OWN = frozenset(("2765a846e1bb371d78d3b93b403dfb0f8d1ba1a9895edb5f608367abfe81194d",))
+
+
+def persona(soul: str, system_prompt: str) -> str:
+    """Give the words of a person's own in them; empty where all is the program's."""
+    return "\n\n".join(text for text in (_own_words(soul), _own_words(system_prompt)) if text)
+
+
+def _own_words(text: str) -> str:
+    text = _COMMENT.sub("", text.replace("\r\n", "\n")).strip()
+    if hashlib.sha256(" ".join(text.split()).encode()).hexdigest() in _OWN:
+        return ""
+    said = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return re.sub(r"\n{3,}", "\n\n", text) if said else ""
+
+
+def take(home: Home, words: str, *, came: bool, dry: bool) -> list[Taken]:
+    """Write the persona to agent.instructions where nothing stands; `came` says that it was here before."""
+    if not words:
+        return []
+    problem = scan(words)
+    if load.load(home, environ={}).origins[_KEY] != "default":
+        return [Taken("SOUL.md", "kept", f"{_KEY} is set here already")]
+    if came:
+        return [Taken("SOUL.md", "kept", "it came before and was taken away here")]
+    if problem or len(words) > _LONGEST_CHARS:
+        why = problem or f"it has {len(words):,} characters, and every request would carry them"
+        return [Taken("SOUL.md", "left", f"{why}; whet config set {_KEY} takes what you want of it")]
+    try:
+        if not dry:
+            edit.set_value(home, _KEY, words)
+    except WhetError as error:
+        return [Taken("SOUL.md", "left", error.message)]
+    return [Taken("SOUL.md", "set", f"as {_KEY}: {len(words):,} characters in every system prompt")]

@@ -1,0 +1,52 @@
+"""Plugins of Hermes Agent, context engines among them, copied to where ours are.
+
+Their code is not run here. Nothing of ours is replaced.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from whet.config import edit, load
+from whet.config.paths import Home
+from whet.contract.errors import WhetError
+from whet.moving.taken import Taken
+from whet.plugins.manifest import read_manifest
+
+
+def take_plugins(home: Home, found: list[Path], enabled: list[str], *, dry: bool) -> list[Taken]:
+    """Copy their plugins; those that were enabled there are enabled here. Nothing of ours is replaced."""
+    taken: list[Taken] = []
+    on: list[str] = []
+    for folder in found:
+        target = home.root / "plugins" / folder.name
+        if target.exists():
+            taken.append(Taken(folder.name, "kept", "a plugin of that name is here already"))
+            continue
+        try:
+            manifest = read_manifest(folder)
+            if not dry:
+                _copy(folder, target)
+        except (WhetError, OSError, shutil.Error) as error:
+            taken.append(Taken(folder.name, "left", str(error)))
+            continue
+        is_on = manifest.name in enabled or folder.name in enabled
+        on += [manifest.name] if is_on else []
+        taken.append(Taken(folder.name, "copied", "enabled, as it was there" if is_on else "not enabled"))
+    if on and not dry:
+        before = load.load(home, environ={}).settings.plugins.enabled
+        edit.set_value(home, "plugins.enabled", ", ".join(dict.fromkeys([*before, *on])))
+    return taken
+
+
+def _copy(folder: Path, target: Path) -> None:
+    """Copy a plugin's folder, whole or not at all; what links lead to is copied, caches are not."""
+    half = target.with_name(f".{target.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    half.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copytree(folder, half, ignore=shutil.ignore_patterns("__pycache__", ".git"))
+        half.rename(target)
+    finally:
+        shutil.rmtree(half, ignore_errors=True)

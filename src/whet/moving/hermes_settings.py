@@ -1,0 +1,210 @@
+"""A Hermes Agent home's config.yaml and keys, mapped to ours where there is a counterpart.
+
+What has none is listed, by name; values of secrets are never shown. Source: the config.yaml of hermes-agent
+0.19.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from whet.config import edit, load, secrets
+from whet.config.paths import Home
+from whet.config.redact import secrets_masked
+from whet.contract.errors import WhetError
+from whet.moving.taken import Taken
+from whet.providers.catalog import SERVERS
+
+_SPOKEN = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-studio": "lmstudio"}
+OWN_KEY = "CUSTOM_API_KEY"
+"""The variable for a key whose server has no name of its own."""
+_CHAINS = ("fallback_providers", "fallback_model")
+_MODES = {"manual": "ask", "smart": "ask", "ask": "ask"}
+# What other parts of the import take: servers, chats, the persona, the schedules' time zone.
+_ELSEWHERE = re.compile(
+    r"mcp_servers\..*|agent\.system_prompt|timezone|((gateway\.)?platforms\.)?(telegram|discord|slack)\.(extra\.)?"
+    r"(enabled|token|app_token|allow_from|home_channel(\..*)?|unauthorized_dm_behavior|group_policy|require_mention)"
+    r"|(TELEGRAM|DISCORD|SLACK|GATEWAY)_(ALLOWED_USERS|ALLOW_ALL_USERS|HOME_CHANNEL|REQUIRE_MENTION)"
+)
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
+
+
+def own_key(settings: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Give the key that stands in config.yaml itself, with the variable that holds it here."""
+    theirs = flat(with_named_server(settings))
+    key = theirs.get("model.api_key")
+    if not isinstance(key, str) or not key or key.startswith("$"):
+        return None
+    provider = _SPOKEN.get(str(theirs.get("model.provider")), str(theirs.get("model.provider")))
+    server = SERVERS.get(provider)
+    return (server.keys[0] if server and server.keys else OWN_KEY), key
+
+
+def with_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings with what `custom_providers` says of the model's server put in its place."""
+    model: Any = settings.get("model")
+    block = dict(cast(dict[str, Any], model)) if isinstance(model, dict) else {"default": model}
+    wanted = str(block.get("provider") or "").lower().removeprefix("custom:")
+    for name, entry in _named_servers(settings):
+        if wanted and name.lower() == wanted and entry.get("base_url"):
+            own = {"provider": "custom", "base_url": entry["base_url"]}
+            key = entry.get("api_key") or block.get("api_key")
+            block |= own | ({"api_key": key} if key else {})
+            block |= {"api_key_env": entry["key_env"]} if entry.get("key_env") else {}
+    return {**settings, "model": block}
+
+
+def _named_servers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """List the servers that have names of their own there: a list of entries, or a table by name."""
+    listed, table = settings.get("custom_providers"), settings.get("providers")
+    found: list[tuple[str, dict[str, Any]]] = []
+    for entry in cast(list[Any], listed) if isinstance(listed, list) else ():
+        if isinstance(entry, dict):
+            fields = cast(dict[str, Any], entry)
+            found.append((str(fields.get("name") or ""), fields))
+    for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
+        if isinstance(entry, dict):
+            found.append((str(name), cast(dict[str, Any], entry)))
+    return found
+
+
+def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Give our fallback and why others of theirs were left: it has one here."""
+    given: list[Any] = []
+    for key in _CHAINS:
+        named: Any = settings.get(key)
+        given += cast(list[Any], named) if isinstance(named, list) else [named]
+    chain = [cast(dict[str, Any], entry) for entry in given if isinstance(entry, dict) and entry]
+    ours, left = dict[str, str](), dict[str, str]()
+    for entry in chain[:1]:
+        provider = _SPOKEN.get(str(entry.get("provider")), str(entry.get("provider")))
+        if not entry.get("model") or not (provider in SERVERS or entry.get("base_url")):
+            left["fallback_providers"] = f"the provider {provider} is not known here; set fallback.base_url"
+            continue
+        ours["fallback.provider"] = provider if provider in SERVERS else "custom"
+        ours["fallback.model"] = str(entry["model"])
+        for theirs, key in (("base_url", "fallback.base_url"), ("key_env", "fallback.api_key_env")):
+            if entry.get(theirs):
+                ours[key] = str(entry[theirs])
+    if chain[1:]:
+        names = ", ".join(str(entry.get("model")) for entry in chain[1:])
+        left["fallback_providers"] = f"one fallback is what there is here; not taken: {names[:120]}"
+    return ours, left
+
+
+def is_variable(key: str, value: Any) -> bool:
+    """Say whether a setting is one of those that are put into the environment there."""
+    return bool(_VARIABLE.fullmatch(str(key))) and isinstance(value, str | int | float)
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give nested settings as dotted keys."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and value:
+            found.update(flat(cast(dict[str, Any], value), f"{key}."))
+        else:
+            found[key] = value
+    return found
+
+
+def mapped(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Give our settings as text by key, and why each of theirs that has no counterpart was left."""
+    ours, left = _fallback(settings)
+    named = {key: value for key, value in settings.items() if key not in _CHAINS}
+    for key, value in flat(with_named_server(named)).items():
+        put = _MAP.get(key)
+        if value in (None, "", [], {}) or (key.startswith("_") and put is None):
+            continue
+        if key == "model.api_key" or _ELSEWHERE.fullmatch(key) or secrets.is_secret_name(key):
+            continue  # a secret: `own_key` finds it, or it goes to .env with the keys
+        answer = put(value) if put is not None else "has no counterpart"
+        if isinstance(answer, str):
+            left[key] = answer
+        else:
+            ours.update(answer)
+    own = own_key(settings)
+    if own is not None and own[0] == OWN_KEY:
+        ours["model.api_key_env"] = OWN_KEY
+    if ours.get("model.provider") == "custom" and "model.base_url" not in ours:
+        left["model.provider"] = "custom without a base_url"
+        del ours["model.provider"]
+    return ours, left
+
+
+_Put: TypeAlias = Callable[[Any], "dict[str, str] | str"]
+"""Takes a value of theirs and gives ours by key, or why it was left."""
+
+
+def _as(key: str) -> _Put:
+    return lambda value: {key: str(value)}
+
+
+def _provider(value: Any) -> dict[str, str] | str:
+    name = _SPOKEN.get(str(value), str(value))
+    if name in SERVERS or name == "custom":
+        return {"model.provider": name}
+    return f"the provider {name} is not known here; set model.base_url"
+
+
+def _mode(value: Any) -> dict[str, str] | str:
+    mode = _MODES.get(str(value))
+    return {"approval.mode": mode} if mode else "turning approvals off is yours to decide: approval.mode"
+
+
+def _engine(value: Any) -> dict[str, str] | str:
+    return {"context.engine": str(value)}
+
+
+_MAP: dict[str, _Put] = {
+    "model.default": _as("model.model"),
+    "model.model": _as("model.model"),
+    "model.provider": _provider,
+    "model.base_url": _as("model.base_url"),
+    "model.api_key_env": _as("model.api_key_env"),
+    "memory.memory_char_limit": _as("memory.memory_chars"),
+    "memory.user_char_limit": _as("memory.user_chars"),
+    "model.context_length": _as("model.window_tokens"),
+    "model.max_tokens": _as("model.max_output_tokens"),
+    "agent.max_turns": _as("agent.max_steps"),
+    "agent.reasoning_effort": _as("model.reasoning_effort"),
+    "terminal.timeout": _as("tools.terminal_timeout_s"),
+    "approvals.mode": _mode,
+    "context.engine": _engine,
+    "display.show_reasoning": lambda value: {"ui.show_reasoning": "true" if value else "false"},
+}
+
+
+def take_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[Taken]:
+    """Write what has a counterpart into our config.yaml; what is set here already stays."""
+    ours, left = mapped(theirs)
+    loaded = load.load(home, environ={})
+    taken: list[Taken] = []
+    for key, text in ours.items():
+        if loaded.origins[key] != "default":
+            taken.append(Taken(key, "kept", "set here already"))
+            continue
+        try:
+            if not dry:
+                edit.set_value(home, key, text)
+            taken.append(Taken(key, "set", secrets_masked(text)))
+        except WhetError as error:
+            taken.append(Taken(key, "left", error.message))
+    return taken + [Taken(key, "left", why) for key, why in sorted(left.items())]
+
+
+def take_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[Taken]:
+    """Write their secrets into our .env; names that are there already stay."""
+    have = secrets.read_env(home).values
+    taken: list[Taken] = []
+    for name, value in sorted(keys.items()):
+        if name in have:
+            taken.append(Taken(name, "kept", "set here already"))
+            continue
+        if not dry:
+            secrets.set_secret(home, name, value)
+        taken.append(Taken(name, "set"))
+    return taken

@@ -1,0 +1,43 @@
+"""A transcript's lines, one JSON object each, read so that no line is too long for the memory.
+
+A line that can't be read is counted, not fatal: a program that was killed leaves a torn one, a newer one
+writes what is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+LONGEST_BYTES = 64_000_000
+
+
+class Lines(Generic[T]):
+    """The readable lines of a file as values; `bad` counts the others."""
+
+    def __init__(
+        self, path: Path, decoder: msgspec.json.Decoder[T], longest_bytes: int = LONGEST_BYTES
+    ) -> None:
+        self._path = path
+        self._decoder = decoder
+        self._longest_bytes = longest_bytes
+        self.bad = 0
+
+    def __iter__(self) -> Iterator[T]:
+        with self._path.open("rb") as file:
+            while raw := file.readline(self._longest_bytes):
+                if len(raw) == self._longest_bytes and not raw.endswith(b"\n"):
+                    self.bad += 1
+                    while (rest := file.readline(self._longest_bytes)) and not rest.endswith(b"\n"):
+                        pass
+                    continue
+                try:
+                    line = self._decoder.decode(raw)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    self.bad += bool(raw.strip())
+                    continue
+                yield line
