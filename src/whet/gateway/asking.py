@@ -1,7 +1,8 @@
 """Questions to people in a chat: buttons that are bound to one request and count for permitted people only.
 
 A button carries a random word that stands for the request in this process. After a restart the turn asks
-anew, and the old buttons say so. `/approve` and `/deny` answer the latest question of the conversation.
+anew, and the old buttons say so. `/approve` and `/deny` answer the latest question of the room. What somebody
+asks for who may not decide goes to somebody who may, or is denied with a line that says so.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.gateway.channel import Button, Outgoing
+from whet.gateway.pieces import pieces
 from whet.visible import visible
 
 Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
+_DECIDED_CHARS = 120  # for how it was decided, and by whom
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 _SAID = {
     "1": "Allowed once",
@@ -28,11 +33,26 @@ _ALWAYS = (Button("Always", "a"), "always")
 _NO = (Button("Deny", "n", "bad"), "no")
 
 
+class Desk(msgspec.Struct, frozen=True):
+    """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
+    and what a message holds."""
+
+    chat_id: int
+    room: tuple[str, str]
+    post: Post
+    most_chars: int
+
+
+Find = Callable[[], Awaitable[Desk | None]]
+"""Gives where somebody is asked who may decide; None where there is nobody."""
+
+
 class _Question:
     """A question that waits: what each button stands for; `open_ended` ones also take the next message."""
 
-    def __init__(self, chat_id: int, text: str, answers: dict[str, str], *, open_ended: bool) -> None:
-        self.chat_id = chat_id
+    def __init__(self, desk: Desk, text: str, answers: dict[str, str], *, open_ended: bool) -> None:
+        self.chat_id = desk.chat_id
+        self.room = desk.room
         self.text = text
         self.answers = answers
         self.open_ended = open_ended
@@ -73,16 +93,17 @@ class Asking:
         question.answer.set_result(question.answers[mark])
         return f"Noted: {question.answers[mark]}." if question.open_ended else f"{_SAID[mark]}."
 
-    def decide(self, chat_id: int, mark: str, *, may: bool) -> str:
-        """Answer the latest decision that waits in a conversation, by a command."""
-        words = [
-            word
+    def decide(self, room: tuple[str, str], mark: str, *, may: bool) -> str:
+        """Answer the latest decision that waits in a room, by a command."""
+        found = [
+            (word, question.chat_id)
             for word, question in self._open.items()
-            if question.chat_id == chat_id and not question.open_ended and not question.answer.done()
+            if question.room == room and not question.open_ended and not question.answer.done()
         ]
-        if not words:
+        if not found:
             return "Nothing waits for a decision here."
-        return self.pressed(chat_id, f"{words[-1]}:{mark}", may=may)
+        word, chat_id = found[-1]
+        return self.pressed(chat_id, f"{word}:{mark}", may=may)
 
     def replied(self, chat_id: int, text: str) -> bool:
         """Take a message as the answer to the model's question; False where none waits."""
@@ -93,45 +114,57 @@ class Asking:
         return False
 
     async def put(
-        self, chat_id: int, text: str, buttons: Sequence[tuple[Button, str]], post: Post, *, open_ended: bool
+        self, desk: Desk, texts: Sequence[str], buttons: Sequence[tuple[Button, str]], *, open_ended: bool
     ) -> str:
-        """Put a question and wait for its answer, however long. Each button comes with what it stands for."""
+        """Put a question and wait for its answer, however long. Each button comes with what it stands for;
+        they stand under the last of the messages that the question takes."""
         word = secrets.token_urlsafe(9)
         marks = {button.data: stands_for for button, stands_for in buttons}
-        question = self._open[word] = _Question(chat_id, text, marks, open_ended=open_ended)
+        question = self._open[word] = _Question(desk, texts[-1], marks, open_ended=open_ended)
         shown = tuple(Button(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons)
         try:
-            await post([Outgoing(text, shown)])
+            await desk.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
             return await question.answer
         finally:
             del self._open[word]
 
 
 class ChatPerson:
-    """The person of a turn: asked in the conversation. `may`: somebody who talks there may decide."""
+    """The person of a turn, who is called `name`, asked at `desk`. `find` says where somebody is asked who
+    may decide; None where the person may."""
 
-    def __init__(self, asking: Asking, chat_id: int, may: bool, post: Post) -> None:
+    def __init__(self, asking: Asking, desk: Desk, name: str, find: Find | None) -> None:
         self._asking = asking
-        self._chat_id = chat_id
-        self._may = may
-        self._post = post
+        self._desk = desk
+        self._name = name
+        self._find = find
 
     async def approve(self, request: ApprovalRequest) -> Answer | None:
-        """Show the exact action with buttons; None at once where nobody there may decide."""
-        if not self._may:
+        """Show the exact action with buttons; None at once where nobody can be asked who may decide."""
+        tool = f"`{visible(request.tool)}`"
+        desk = self._desk if self._find is None else await self._find()
+        if desk is None:
+            text = f"{tool} needs somebody's permission, and nobody who may give it can be asked. Denied."
+            await self._desk.post([Outgoing(text)])
             return None
-        lines = [f"**May I run this?** `{visible(request.tool)}`", _fenced(visible(request.subject, 2_500))]
+        asks = "May I run this?"
+        if desk.room != self._desk.room:
+            asks = f"{visible(self._name, 60)} asks: may I run this?"
+            await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
+        lines = [f"**{asks}** {tool}", _fenced(visible(request.subject, 2_500))]
         lines += [f"• {visible(reason)}" for reason in request.reasons]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
         if request.grant:
             lines.append(f"Always: `{visible(request.grant, 200)}`")
-        said = await self._asking.put(self._chat_id, "\n".join(lines), buttons, self._post, open_ended=False)
+        texts = pieces("\n".join(lines), desk.most_chars - _DECIDED_CHARS)
+        said = await self._asking.put(desk, texts, buttons, open_ended=False)
         return _ANSWERS.get(said)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""
         buttons = [(Button(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])]
-        return await self._asking.put(self._chat_id, visible(question), buttons, self._post, open_ended=True)
+        texts = pieces(visible(question), self._desk.most_chars - _DECIDED_CHARS)
+        return await self._asking.put(self._desk, texts, buttons, open_ended=True)
 
 
 def _fenced(text: str) -> str:

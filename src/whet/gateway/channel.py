@@ -11,8 +11,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from whet.confirm.notify.channel import SendFailed
 from whet.store.chats import Place
+from whet.vendors.http import SendFailed
 
 __all__ = ["SendFailed"]
 
@@ -34,6 +34,7 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `update_id` is the same when the platform brings it again. `mentions_us`: it is addressed to the bot.
     `ref` names their message; for a press the message with the button, and `text` is the button's data.
+    `at_s`: when it was said, by the platform's clock (Unix); 0 where that is not known.
     """
 
     place: Place
@@ -45,6 +46,7 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     mentions_us: bool = False
     ref: str = ""
     token: str = ""
+    at_s: float = 0.0
 
 
 class Button(msgspec.Struct, frozen=True):
@@ -59,7 +61,8 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message as the gateway writes it: Markdown, at most as long as the channel takes at once.
 
     `edits` names the message that it takes the place of. `file` is a path on this machine that goes along.
-    `quiet`: nobody's telephone rings.
+    `quiet`: nobody's telephone rings. `since_ms`: since when (Unix) it may have got through, 0 where it
+    surely has not.
     """
 
     text: str = ""
@@ -68,6 +71,7 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str = ""
     file_name: str = ""
     quiet: bool = False
+    since_ms: int = 0
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -6,77 +6,19 @@ A command works on the session between turns; one that works at any time sees it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from whet.agent.session import Session
-from whet.app.build import App
+from whet.app.collected import Collected
 from whet.app.slash import Command, Commands, parse
 from whet.contract.errors import WhetError
-from whet.contract.events import Compaction, Event, Notice
 from whet.gateway.channel import Incoming
 from whet.gateway.conversations import Conversation
 from whet.gateway.router import Person
-from whet.memory.desk import Desk
 from whet.store.chats import Chat
 
-_WIDTH = 60
+_COLUMNS = 60  # about those of a telephone
 _MARKS = {"once": "1", "session": "s", "always": "a"}
-
-
-class GatewayChat:
-    """What a command may do with a conversation; its text goes back as one message."""
-
-    def __init__(
-        self, conversation: Conversation, session: Session, commands: Commands[Any], desk: Desk
-    ) -> None:
-        self.app: App = conversation.parts.app
-        self._hosted = conversation.parts.hosted
-        self.session = session
-        self.commands = commands
-        self.desk = desk
-        self.lines: list[str] = []
-        self.works: list[Callable[[Callable[[Event], None]], Awaitable[None]]] = []
-        self.begins: tuple[str, str] | None = None
-        self.sends: list[str | None] = []
-
-    def say(self, text: str, style: str = "") -> None:
-        """Add a line to the reply."""
-        self.lines.append(text)
-
-    def width(self) -> int:
-        """About the columns of a telephone."""
-        return _WIDTH
-
-    def send(self, text: str | None) -> None:
-        """Begin a turn when the command is done."""
-        self.sends.append(text)
-
-    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
-        """Do something long when the command is done."""
-        self.works.append(work)
-
-    async def begin(self, title: str = "", *, warm: str = "") -> None:
-        """Go on in a new session when the command is done."""
-        self.begins = (title, warm)
-
-    async def switch_model(self, model: str) -> None:
-        """Have another model answer this conversation."""
-        await self._hosted.switch_model(self.session, model)
-
-    async def switch_to(self, session: Session) -> None:
-        """Refuse: sessions are not chosen by their id here, they may be somebody else's."""
-        raise WhetError("a conversation can't be moved to another session from here")
-
-    def leave(self) -> None:
-        """Do nothing: a chat has no end."""
-
-    def hear(self, event: Event) -> None:
-        """Take what happens in long work."""
-        if isinstance(event, Compaction):
-            self.say(f"{event.messages_before} messages became {event.messages_after}")
-        elif isinstance(event, Notice):
-            self.say(event.text)
 
 
 class Commander:
@@ -126,21 +68,19 @@ class Commander:
         desk = parts.app.learning.desk_of(parts.router.profile(person, chat.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:
-            control = GatewayChat(conversation, session, self._commands, desk)
-            await command.run(control, rest)
+            said = Collected(parts.hosted, session, self._commands, desk, _COLUMNS)
+            await command.run(said, rest)
         else:
             async with parts.hosted.using(session_id) as session:
-                control = GatewayChat(conversation, session, self._commands, desk)
-                await command.run(control, rest)
-                for work in control.works:
-                    await work(control.hear)
-        if control.begins is not None:
-            title, warm = control.begins
+                said = Collected(parts.hosted, session, self._commands, desk, _COLUMNS)
+                await said.run(command, rest)
+        if said.begins is not None:
+            title, warm = said.begins
             await conversation.begin_session(await conversation.chat(), title, warm)
-        if control.lines:
-            text = "\n".join(control.lines)
+        if said.lines:
+            text = "\n".join(said.lines)
             await conversation.say(f"```\n{text}\n```" if _is_table(text) else text)
-        for text in control.sends:
+        for text in said.sends:
             conversation.begin_with(text)
 
     async def _stop(self, conversation: Conversation, person: Person, rest: str) -> str:
@@ -152,10 +92,15 @@ class Commander:
         mark = _MARKS.get(rest or "once")
         if mark is None:
             raise WhetError(f"{rest!r} is no way to allow", hint="/approve once, session or always")
-        return conversation.parts.asking.decide(conversation.chat_id, mark, may=person.approves)
+        return await _decide(conversation, person, mark)
 
     async def _deny(self, conversation: Conversation, person: Person, rest: str) -> str:
-        return conversation.parts.asking.decide(conversation.chat_id, "n", may=person.approves)
+        return await _decide(conversation, person, "n")
+
+
+async def _decide(conversation: Conversation, person: Person, mark: str) -> str:
+    place = (await conversation.chat()).place
+    return conversation.parts.asking.decide((place.channel, place.chat), mark, may=person.approves)
 
 
 def _is_table(text: str) -> bool:

@@ -22,7 +22,7 @@ from whet.config.schema import GatewaySettings
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.events import EndReason, Event
 from whet.contract.messages import ImagePart
-from whet.gateway.asking import Asking, ChatPerson
+from whet.gateway.asking import Asking, ChatPerson, Desk
 from whet.gateway.channel import Channel, Incoming, Outgoing
 from whet.gateway.deliveries import DRAFT, Deliveries
 from whet.gateway.drafts import Draft, Drafts
@@ -30,7 +30,7 @@ from whet.gateway.files import Files
 from whet.gateway.pieces import pieces
 from whet.gateway.router import Person, Router
 from whet.log import mask
-from whet.store import chats
+from whet.store import chats, sessions
 from whet.store.chats import Chat, InRow
 from whet.store.database import Database
 from whet.store.jobs import AtEnd, Queued
@@ -73,8 +73,9 @@ class Conversations:
         return len(self._at_work)
 
     async def recover(self) -> None:
-        """Go on with everything that an earlier process left."""
-        for chat_id, begun in await self._parts.database.read(chats.open_chats):
+        """Go on with everything that an earlier process left on the channels that there still are."""
+        parts = self._parts
+        for chat_id, begun in await parts.database.read(lambda db: chats.open_chats(db, parts.channels)):
             self.nudge(chat_id, resume=begun)
 
     def nudge(self, chat_id: int, *, resume: bool = False) -> None:
@@ -136,6 +137,7 @@ class Conversation:
         self._commands = commands
         self._resume = resume
         self._taken: set[int] = set()
+        self._held: set[int] = set()
         self._turn: asyncio.Task[None] | None = None
 
     @property
@@ -157,12 +159,13 @@ class Conversation:
                 return
             await self._turn_or_wake()
 
-    async def post(self, messages: Sequence[Outgoing]) -> None:
-        """Queue messages to the person; durable on return."""
+    async def post(self, messages: Sequence[Outgoing], chat_id: int = 0) -> None:
+        """Queue messages to the person, or to another conversation; durable on return."""
+        to = chat_id or self.chat_id
         bodies = [msgspec.json.encode(message).decode() for message in messages]
         now_ms = self.parts.clock.unix_ms()
-        await self.parts.database.append(lambda db: chats.post(db, self.chat_id, bodies, now_ms))
-        self.parts.deliveries.wake(self.chat_id)
+        await self.parts.database.append(lambda db: chats.post(db, to, bodies, now_ms))
+        self.parts.deliveries.wake(to)
 
     async def say(self, text: str, *, quiet: bool = False) -> None:
         """Queue text to the person, in as many messages as it takes."""
@@ -175,8 +178,15 @@ class Conversation:
         return await self.parts.database.read(lambda db: chats.chat(db, self.chat_id))
 
     async def session_id(self, chat: Chat) -> str:
-        """Give the session that the conversation goes on in, begun where there is none."""
-        return chat.session_id or await self.begin_session(chat)
+        """Give the session that the conversation goes on in, begun where there is none, and where who talks
+        here has another memory by now than the session has."""
+        if not chat.session_id:
+            return await self.begin_session(chat)
+        person = await self.person(chat)
+        has = await self.parts.database.read(lambda db: sessions.profile_of(db, chat.session_id))
+        if person is None or has == self.parts.router.profile(person, chat.place):
+            return chat.session_id
+        return await self.begin_session(msgspec.structs.replace(chat, session_id=""))
 
     async def begin_session(self, chat: Chat, title: str = "", warm: str = "") -> str:
         """Begin a session for the conversation, after the one that it had."""
@@ -205,6 +215,8 @@ class Conversation:
         waiting = {row.id for row in await self._waiting()} | self._taken
         ran = self.parts.hosted.cancel(chat.session_id)
         if self._turn is not None:
+            if not ran:  # it waits for its session, or for room
+                ran = self._turn.cancel()
             await asyncio.wait({self._turn})
         dropped = await self.parts.database.append(
             lambda db: chats.drop_waiting(db, self.chat_id, max(waiting, default=0) + 1)
@@ -243,7 +255,8 @@ class Conversation:
         if self._turn is not None and self._turn.done():
             done, self._turn = self._turn, None
             self._taken.clear()
-            done.result()
+            if not done.cancelled():  # by /stop, before it had begun
+                done.result()
 
     async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
         """Do what an update asks for. held: it has to wait for the turn's end, as messages after it have to
@@ -254,12 +267,15 @@ class Conversation:
             await self._mark(row, "done")  # first: a command that a crash cuts off is not run twice
             await self._command(*command)
             return "taken"
-        if not update.files and self.parts.asking.replied(self.chat_id, update.text):
+        is_reply = row.id not in self._held and not update.files  # what came before a question is no answer
+        if is_reply and self.parts.asking.replied(self.chat_id, update.text):
             await self._mark(row, "done")
             return "taken"
         self._collect()
         if holds or (self._turn is not None and self.parts.settings.busy == "queue"):
+            self._held.add(row.id)
             return "held"
+        self._held.discard(row.id)
         self._taken.add(row.id)
         text, images = await self._read(update)
         if self._turn is not None and not await self._steered(row, text, images):
@@ -318,7 +334,9 @@ class Conversation:
                 text,
                 images,
                 emit=draft.hear,
-                person=ChatPerson(parts.asking, self.chat_id, person.approves, self.post),
+                person=ChatPerson(
+                    parts.asking, self._desk(chat), person.name, None if person.approves else self._approver
+                ),
                 receipt=self._receipt(row),
             )
         except StoreError:
@@ -327,8 +345,34 @@ class Conversation:
             await self._mark_all(row)
             await self.say(_line(error))
         finally:
-            await parts.drafts.settled(self.chat_id)
+            await parts.drafts.end(self.chat_id)
             parts.deliveries.wake(self.chat_id)
+
+    def _desk(self, chat: Chat) -> Desk:
+        """Give where questions are put that belong into a conversation."""
+        place = chat.place
+        return Desk(
+            chat.id,
+            (place.channel, place.chat),
+            lambda messages: self.post(messages, chat.id),
+            self.parts.channels[place.channel].limits.message_chars,
+        )
+
+    async def _approver(self) -> Desk | None:
+        """Find who may decide for somebody who may not: in this group where they have talked here, else alone
+        with them."""
+        mine = await self.chat()
+        place, approvers = mine.place, self.parts.router.approvers(mine.place.channel)
+
+        def find(connection: apsw.Connection) -> Chat | None:
+            here = [user for channel, user in approvers if place.is_group and channel == place.channel]
+            if any(chats.of_user(connection, place.channel, user, place.chat) for user in here):
+                return mine
+            found = (chats.of_user(connection, channel, user) for channel, user in approvers)
+            return next((chat for chat in found if chat is not None), None)
+
+        chat = await self.parts.database.read(find)
+        return None if chat is None else self._desk(chat)
 
     def _receipt(self, row: InRow | None, steered: str = "") -> Receipt:
         """Say what is stored with a message. `steered`: the session whose running turn it is given to; where

@@ -8,13 +8,13 @@ drops a repetition. It does not know what a message says.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 import apsw
-import httpx2
 import msgspec
 
 from whet.clock import Clock
@@ -29,17 +29,11 @@ DRAFT = "?"
 """As what a message edits: the draft of its conversation, where there is one."""
 _MOST_TRIES = 12
 _LONGEST_WAIT_S = 300.0
+_LONGEST_SILENCE_S = 60.0
+_GIVEN_UP_MS = 86_400_000
 _SWEEP_S = 5.0
 _AT_ONCE = 16
-_BEFORE_SENDING = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.InvalidURL)
-
-
-def is_doubtful(error: SendFailed) -> bool:
-    """Whether a message that failed so may have got through all the same."""
-    cause = error.__cause__
-    if isinstance(cause, httpx2.HTTPError | OSError):
-        return not isinstance(cause, _BEFORE_SENDING)
-    return " 502" in error.reason or " 504" in error.reason
+_BARRED_S = 60.0
 
 
 class Deliveries:
@@ -60,6 +54,7 @@ class Deliveries:
         self._again: set[int] = set()
         self._slots = {name: asyncio.Semaphore(_AT_ONCE) for name in channels}
         self._paused_until_s: dict[str, float] = {}
+        self._silent: dict[str, int] = {}
 
     async def recover(self) -> None:
         """Sort out what was being sent when the last process ended; before anything else is done."""
@@ -70,12 +65,14 @@ class Deliveries:
             for name, channel in self._channels.items():
                 unknown += chats.unknown_drafts(connection, name)
                 for row in chats.sort_out(connection, name):
-                    is_recent = now_ms - row.run_after_ms < channel.limits.idempotent_s * 1000
-                    edits = _read(row).edits
+                    message = _since(row, row.run_after_ms)
+                    is_recent = now_ms - message.since_ms < channel.limits.idempotent_s * 1000
+                    edits = message.edits
                     if edits == DRAFT:  # an edit where the draft is known, else a message of its own
                         edits = chats.chat(connection, row.chat).draft
                     repeatable = is_recent or bool(edits)
                     state = "queued" if repeatable else "unknown"
+                    chats.rewrite_out(connection, row.id, _written(message))
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
                     unknown, again = unknown + (not repeatable), again + repeatable
             return unknown, again
@@ -106,9 +103,14 @@ class Deliveries:
         task.add_done_callback(lambda _: self._done(chat_id))
 
     async def idle(self, chat_id: int) -> None:
-        """Wait until nothing more is being sent to a conversation."""
-        while (task := self._tasks.get(chat_id)) is not None:
-            await asyncio.wait({task})
+        """Wait until nothing more is to be sent to a conversation. Raises StoreError."""
+        for wait_s in itertools.chain((0.0, 0.0), itertools.repeat(_SWEEP_S)):
+            while (task := self._tasks.get(chat_id)) is not None:
+                await asyncio.wait({task})
+            if not await self._database.read(lambda db: chats.has_out(db, chat_id)):
+                return
+            await asyncio.sleep(wait_s)
+            self.wake(chat_id)
 
     async def drain(self, limit_s: float) -> None:
         """Give what is being sent this long to arrive, then stop."""
@@ -153,12 +155,20 @@ class Deliveries:
             draft = (await self._database.read(lambda db: chats.chat(db, chat.id))).draft
             message = msgspec.structs.replace(message, edits=draft if draft != chats.SENDING else "")
         now_ms = self._clock.unix_ms()
+        is_late = now_ms - message.since_ms >= channel.limits.idempotent_s * 1000
+        if message.since_ms and not message.edits and is_late:
+            await self._end(row, "unknown", "it may have arrived, and is too old to be repeated")
+            return
         await self._database.append(lambda db: chats.begin_sending(db, row.id, now_ms))
         try:
-            ref = await self._hand_over(channel, chat, row, message)
+            if message.edits and not await self._edited(channel, chat, message):
+                message = await self._unbound(chat, row, message)
+            # Rows' numbers come again when old rows are dropped, or in a new home; with the time they don't.
+            ref = message.edits or await channel.send(chat.place, message, f"{row.at_ms:x}-{row.id}")
         except SendFailed as error:
-            await self._failed(channel, row, message, error)
+            await self._failed(channel, row, message, error, now_ms)
             return
+        self._silent.pop(channel.name, None)
 
         def end(connection: apsw.Connection) -> None:
             chats.end_sending(connection, row.id, "sent", ref=ref)
@@ -167,42 +177,98 @@ class Deliveries:
 
         await self._database.append(end)
 
-    async def _hand_over(self, channel: Channel, chat: Chat, row: OutRow, message: Outgoing) -> str:
-        if message.edits:
-            try:
-                await channel.edit(chat.place, message.edits, message)
-                return message.edits
-            except SendFailed as error:
-                if not error.is_final:
-                    raise
-                message = msgspec.structs.replace(message, edits="")  # they have deleted it
-        return await channel.send(chat.place, message, f"whet-{row.id}")
+    async def _edited(self, channel: Channel, chat: Chat, message: Outgoing) -> bool:
+        """Put a message in the place of another; False where that one is gone. Raises SendFailed."""
+        try:
+            await channel.edit(chat.place, message.edits, message)
+        except SendFailed as error:
+            if not error.is_final or error.is_barred:
+                raise
+            return False
+        return True
 
-    async def _failed(self, channel: Channel, row: OutRow, message: Outgoing, error: SendFailed) -> None:
-        now_ms, attempts = self._clock.unix_ms(), row.attempts + 1
-        repeatable = channel.limits.idempotent_s > 0 or bool(message.edits)
-        if is_doubtful(error) and not repeatable:
+    async def _unbound(self, chat: Chat, row: OutRow, message: Outgoing) -> Outgoing:
+        """Have a message be one of its own: from here on a repetition would be a second one."""
+        is_draft = _read(row).edits == DRAFT
+        message = msgspec.structs.replace(message, edits="", since_ms=0)
+
+        def work(connection: apsw.Connection) -> None:
+            chats.rewrite_out(connection, row.id, _written(message))
+            if is_draft:
+                chats.set_draft(connection, chat.id, "")
+
+        await self._database.append(work)
+        return message
+
+    async def _failed(
+        self, channel: Channel, row: OutRow, message: Outgoing, error: SendFailed, begun_ms: int
+    ) -> None:
+        is_old = self._clock.unix_ms() - row.at_ms > _GIVEN_UP_MS
+        is_refused = error.is_final and not error.is_barred
+        if error.maybe_sent and not (channel.limits.idempotent_s > 0 or message.edits):
             log.warning("a message may not have arrived: %s", error.reason)
             await self._end(row, "unknown", error.reason)
-        elif error.is_final or attempts >= _MOST_TRIES:
+        elif is_refused or row.attempts + 1 >= _MOST_TRIES or is_old:
             log.warning("a message could not be sent: %s", error.reason)
             await self._end(row, "failed", error.reason)
         else:
-            wait_s = error.retry_after_s
-            if wait_s is not None:
-                wait_s = min(wait_s, 3600.0)
-                until_s = self._clock.monotonic_s() + wait_s
-                self._paused_until_s[channel.name] = max(self._paused_until_s.get(channel.name, 0.0), until_s)
-            else:
-                wait_s = min(2.0 ** (attempts - 1), _LONGEST_WAIT_S) * (1 - 0.25 * random.random())
-            again_ms = now_ms + int(wait_s * 1000) + 1
-            await self._end(row, "queued", error.reason, again_ms)
+            await self._later(channel, row, error, begun_ms if error.maybe_sent else 0)
 
-    async def _end(self, row: OutRow, state: chats.OutState, error: str, again_ms: int = 0) -> None:
-        await self._database.append(
-            lambda db: chats.end_sending(db, row.id, state, error=error, again_ms=again_ms)
-        )
+    async def _later(self, channel: Channel, row: OutRow, error: SendFailed, since_ms: int) -> None:
+        """Have a message sent again later. A platform that asks for patience, or can't be reached, makes the
+        channel wait, and that is no try. `since_ms`: when it may have got through."""
+        wait_s = self._patience_s(channel.name, error)
+        is_try = wait_s is None
+        if wait_s is None:
+            wait_s = min(2.0**row.attempts, _LONGEST_WAIT_S) * (1 - 0.25 * random.random())
+        else:
+            until_s = self._clock.monotonic_s() + wait_s
+            self._paused_until_s[channel.name] = max(self._paused_until_s.get(channel.name, 0.0), until_s)
+        again_ms = self._clock.unix_ms() + int(wait_s * 1000) + 1
+
+        def work(connection: apsw.Connection) -> None:
+            if since_ms:
+                now = chats.out(connection, row.id)  # as it is by now: it may have lost what it edits
+                chats.rewrite_out(connection, row.id, _written(_since(now, since_ms)))
+            chats.end_sending(connection, row.id, "queued", error=error.reason, again_ms=again_ms)
+            if not is_try:
+                chats.forget_try(connection, row.id)
+
+        await self._database.append(work)
+
+    def _patience_s(self, name: str, error: SendFailed) -> float | None:
+        """Give how long a whole channel has to wait; None where the failure is this message's."""
+        if error.is_barred:  # nothing is lost while somebody puts a new token in
+            log.error("channel %s: nothing can be sent: %s", name, error.reason)
+            return max(error.retry_after_s or 0.0, _BARRED_S)
+        if error.retry_after_s is not None:
+            return min(error.retry_after_s, 3600.0)
+        if error.status or error.maybe_sent:
+            return None
+        pause_s = self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
+        if pause_s > 0:  # others failed at the same time, and that is one failure
+            return pause_s
+        times = self._silent[name] = self._silent.get(name, 0) + 1
+        return min(2.0 ** (times - 1), _LONGEST_SILENCE_S)
+
+    async def _end(self, row: OutRow, state: chats.OutState, error: str) -> None:
+        def work(connection: apsw.Connection) -> None:
+            chats.end_sending(connection, row.id, state, error=error)
+            if _read(row).edits == DRAFT:
+                chats.set_draft(connection, row.chat, "")
+
+        await self._database.append(work)
 
 
 def _read(row: OutRow) -> Outgoing:
     return msgspec.json.decode(row.body, type=Outgoing)
+
+
+def _since(row: OutRow, since_ms: int) -> Outgoing:
+    """Give a message that may have got through at this time, or at an earlier one."""
+    message = _read(row)
+    return message if message.since_ms else msgspec.structs.replace(message, since_ms=since_ms)
+
+
+def _written(message: Outgoing) -> str:
+    return msgspec.json.encode(message).decode()

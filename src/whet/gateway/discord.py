@@ -16,27 +16,22 @@ from typing import Any
 
 import msgspec
 
-from whet.confirm.notify.discord_gateway import Gateway, Interaction
-from whet.confirm.notify.vendor_http import VendorHttp, read, refused
 from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
 from whet.gateway.settings import ChannelText
 from whet.gateway.transfer import download, form
 from whet.store.chats import Place
+from whet.vendors.discord import COMPONENT, DiscordApi, Gateway, Interaction, User
+from whet.vendors.http import read
 
-BASE_URL = "https://discord.com/api/v10"
 _INTENTS = 1 << 9 | 1 << 12  # messages in servers, private messages
 _SILENT, _NO_PREVIEWS = 1 << 12, 1 << 2
 _STYLES = {"good": 3, "bad": 4, "plain": 2}
 _WRITTEN = (0, 19)  # a message, a reply
 _PAGE = 100
+_EPOCH_MS = 1_420_070_400_000  # 2015, from which Discord counts
 _REMEMBERED = 2_000
+_RETRY_S, _LONGEST_RETRY_S = 1.0, 30.0
 _LOG = logging.getLogger("whet.gateway")
-
-
-class _User(msgspec.Struct):
-    id: str = ""
-    username: str = ""
-    bot: bool = False
 
 
 class _Attachment(msgspec.Struct):
@@ -47,7 +42,7 @@ class _Attachment(msgspec.Struct):
 
 
 class _Quoted(msgspec.Struct):
-    author: _User = msgspec.field(default_factory=_User)
+    author: User = msgspec.field(default_factory=User)
 
 
 class _Message(msgspec.Struct):
@@ -55,44 +50,16 @@ class _Message(msgspec.Struct):
     channel_id: str
     guild_id: str = ""
     type: int = 0
-    author: _User | None = None
+    author: User | None = None
     content: str = ""
-    mentions: list[_User] = msgspec.field(default_factory=list[_User])
+    edited_timestamp: str | None = None
+    mentions: list[User] = msgspec.field(default_factory=list[User])
     attachments: list[_Attachment] = msgspec.field(default_factory=list[_Attachment])
     referenced_message: _Quoted | None = None
 
 
-class _Member(msgspec.Struct):
-    user: _User = msgspec.field(default_factory=_User)
-
-
 class _Ready(msgspec.Struct):
-    user: _User = msgspec.field(default_factory=_User)
-
-
-class _Component(msgspec.Struct):
-    custom_id: str = ""
-
-
-class _Stands(msgspec.Struct):
-    id: str = ""
-
-
-class _Press(msgspec.Struct):
-    id: str
-    token: str
-    type: int
-    channel_id: str = ""
-    guild_id: str = ""
-    data: _Component = msgspec.field(default_factory=_Component)
-    member: _Member | None = None
-    user: _User | None = None
-    message: _Stands = msgspec.field(default_factory=_Stands)
-
-
-class _Problem(msgspec.Struct):
-    message: str = ""
-    retry_after: float | None = None
+    user: User = msgspec.field(default_factory=User)
 
 
 class Discord:
@@ -102,38 +69,43 @@ class Discord:
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
-        self._token = token
-        self._http = VendorHttp("Discord", base_url or BASE_URL, {"authorization": f"Bot {token}"})
-        self._me = _User()
+        self._api = DiscordApi(token, base_url)
+        self._me = User()
         self._seen: OrderedDict[str, Place] = OrderedDict()
 
     async def listen(self, take: Take, memo: Memo) -> None:
         """Hear until cancelled. Raises SendFailed when Discord refuses the bot for good."""
 
+        missed = _Missed(self, take, memo)
+
         async def event(kind: str, data: bytes) -> None:
             if kind == "READY":
                 self._me = (read(data, _Ready) or _Ready()).user
-                await self._catch_up(take, memo)
-            elif kind in ("MESSAGE_CREATE", "MESSAGE_UPDATE"):
-                await self._written(kind == "MESSAGE_UPDATE", data, take, memo)
-            elif kind == "MESSAGE_DELETE":
-                await self._deleted(data, take)
+                await missed.begin()
             elif kind == "INTERACTION_CREATE":
-                press = read(data, _Press)
-                if press is not None and press.type == 3:
+                press = read(data, Interaction)
+                if press is not None and press.type == COMPONENT:
                     await take([self._press(press)])
+            elif (message := read(data, _Message)) is not None:
+                await self._message(kind, message, missed)
 
-        async def nothing(press: Interaction) -> None:
-            """Presses are heard as events."""
-
-        await Gateway(self.name, self._token, self._http, nothing, intents=_INTENTS, on_event=event).run()
+        gateway = Gateway(self.name, self._api, event, intents=_INTENTS)
+        tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(missed.fetch_all())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def send(self, place: Place, message: Outgoing, key: str) -> str:
         """Post a message, or a file with it; the key is Discord's nonce."""
         path = f"/channels/{place.chat}/messages"
         body = {**_body(message), "nonce": key[:25], "enforce_nonce": True}
         if not message.file:
-            answer = await self._call("POST", path, body)
+            answer = await self._api.call("POST", path, body)
         else:
             file = Path(message.file)
             try:
@@ -142,70 +114,64 @@ class Discord:
                 raise SendFailed(f"{file.name}: {error.strerror}", is_final=True) from None
             fields = {"payload_json": msgspec.json.encode(body).decode()}
             content, kind = form(fields, "files[0]", message.file_name or file.name, data)
-            answer = await self._call("POST", path, content, kind)
+            answer = await self._api.upload(path, content, kind)
         sent = read(answer, _Message)
         return sent.id if sent else ""
 
     async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
-        await self._call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
+        await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
 
     async def typing(self, place: Place) -> None:
         """Show that somebody writes, for ten seconds."""
         with contextlib.suppress(SendFailed):
-            await self._call("POST", f"/channels/{place.chat}/typing", {})
+            await self._api.call("POST", f"/channels/{place.chat}/typing", {})
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file from Discord's own storage."""
-        return await download(self._http.client, file.where, most_bytes, {"authorization": ""})
+        return await download(self._api.http.client, file.where, most_bytes, {"authorization": ""})
 
     async def answer(self, press: Incoming, text: str) -> None:
         """Tell the presser alone."""
-        data: dict[str, Any] = {"content": text[:1900], "flags": 64, "allowed_mentions": {"parse": []}}
         with contextlib.suppress(SendFailed):
-            await self._call("POST", f"/interactions/{press.token}/callback", {"type": 4, "data": data})
+            await self._api.respond(press.token, text)
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._http.aclose()
+        await self._api.aclose()
 
-    async def _written(self, is_edit: bool, data: bytes, take: Take, memo: Memo) -> None:
-        message = read(data, _Message)
-        update = self._incoming(message, is_edit=is_edit) if message else None
-        if message is None or update is None:
+    async def read_history(self, chat: _Read, take: Take) -> _Read | None:
+        """Take in one page of what was said in a channel since; gives how far that went, None at the end.
+        Raises SendFailed, StoreError."""
+        path = f"/channels/{chat.channel}/messages?after={chat.last}&limit={_PAGE}"
+        found = read(await self._api.call("GET", path), list[_Message]) or []
+        messages = sorted(found, key=lambda one: int(one.id))
+        # The history does not say which server a channel is of; the events did.
+        placed = [msgspec.structs.replace(one, guild_id=chat.guild) for one in messages]
+        await take([update for one in placed if (update := self._incoming(one, is_edit=False)) is not None])
+        return msgspec.structs.replace(chat, last=messages[-1].id) if messages else None
+
+    async def said(self, message: _Message, take: Take, memo: Memo) -> None:
+        """Take a message in, and keep that its channel was read so far. Raises StoreError."""
+        update = self._incoming(message, is_edit=False)
+        if update is None:
             return
         self._seen[message.id] = update.place
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         await take([update])
-        if not is_edit:
-            await memo.set(message.id, message.channel_id)
+        await memo.set(_Read(message.channel_id, message.id, message.guild_id).text, message.channel_id)
 
-    async def _deleted(self, data: bytes, take: Take) -> None:
-        gone = read(data, _Message)
-        place = self._seen.pop(gone.id, None) if gone else None
-        if gone is not None and place is not None:
-            await take([Incoming(place, f"x{gone.id}", "edit", ref=gone.id, mentions_us=True)])
-
-    async def _catch_up(self, take: Take, memo: Memo) -> None:
-        """Fetch what was said in the channels that we know since we last heard of them."""
-        for channel, last in (await memo.all()).items():
-            is_full = True
-            while is_full:
-                try:
-                    answer = await self._call(
-                        "GET", f"/channels/{channel}/messages?after={last}&limit={_PAGE}", None
-                    )
-                except SendFailed as error:
-                    _LOG.warning("channel %s: what was missed is not known: %s", self.name, error.reason)
-                    break
-                messages = sorted(read(answer, list[_Message]) or [], key=lambda one: int(one.id))
-                updates = [u for one in messages if (u := self._incoming(one, is_edit=False)) is not None]
-                await take(updates)
-                if messages:
-                    last = messages[-1].id
-                    await memo.set(last, channel)
-                is_full = len(messages) >= _PAGE
+    async def _message(self, kind: str, message: _Message, missed: _Missed) -> None:
+        """Take in what happened to a message."""
+        if kind == "MESSAGE_CREATE" and not missed.holds(message):
+            await self.said(message, missed.take, missed.memo)
+        elif kind == "MESSAGE_UPDATE" and message.edited_timestamp:  # else Discord has put a preview under it
+            update = self._incoming(message, is_edit=True)
+            await missed.take([update] if update is not None else [])
+        elif kind == "MESSAGE_DELETE" and (place := self._seen.pop(message.id, None)) is not None:
+            gone = Incoming(place, f"x{message.id}", "edit", ref=message.id, mentions_us=True)
+            await missed.take([gone])
 
     def _incoming(self, message: _Message, *, is_edit: bool) -> Incoming | None:
         author = message.author
@@ -217,17 +183,18 @@ class Discord:
         files = tuple(FileRef(a.url, a.filename, a.content_type, a.size) for a in message.attachments)
         return Incoming(
             Place(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
-            f"m{message.id}",
+            f"e{message.id}-{message.edited_timestamp}" if is_edit else f"m{message.id}",
             "edit" if is_edit else "message",
             author.username,
             _without_mention(message.content, self._me.id),
             files,
             mentions_us=named or is_reply,
             ref=message.id,
+            at_s=0.0 if is_edit else _said_at_s(message.id),
         )
 
-    def _press(self, press: _Press) -> Incoming:
-        user = press.member.user if press.member else press.user or _User()
+    def _press(self, press: Interaction) -> Incoming:
+        user = press.who
         return Incoming(
             Place(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
             f"p{press.id}",
@@ -238,20 +205,91 @@ class Discord:
             token=f"{press.id}/{press.token}",
         )
 
-    async def _call(self, method: str, path: str, body: object, kind: str = "") -> bytes:
-        if isinstance(body, bytes):
-            answer = await self._http.raw(method, path, body, {"content-type": kind}, 120.0)
-        else:
-            answer = await self._http.call(method, path, body)
-        if 200 <= answer.status < 300:
-            return answer.body
-        said = answer.read(_Problem) or _Problem()
-        raise refused("Discord", answer, said.message, said.retry_after)
+
+class _Read(msgspec.Struct, frozen=True):
+    """How far a channel has been read, and of which server it is; as text `last` or `last:guild`."""
+
+    channel: str
+    last: str
+    guild: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.last}:{self.guild}" if self.guild else self.last
+
+    @classmethod
+    def of(cls, channel: str, text: str) -> _Read:
+        last, _, guild = text.partition(":")
+        return cls(channel, last, guild)
+
+
+class _Missed:
+    """What was said while nobody was connected: fetched channel by channel, beside the events, for as long as
+    it takes. Until a channel has caught up its new messages are held, or they would overtake older ones."""
+
+    def __init__(self, discord: Discord, take: Take, memo: Memo) -> None:
+        self._discord = discord
+        self.take = take
+        self.memo = memo
+        self._behind: dict[str, _Read] = {}
+        self._held: dict[str, list[_Message]] = {}
+        self._work = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Catch up with every channel that is known."""
+        known = await self.memo.all()
+        self._behind = {channel: _Read.of(channel, text) for channel, text in known.items()}
+        self._work.set()
+
+    def holds(self, message: _Message) -> bool:
+        """Whether a message has to wait for what came before it; then it is kept."""
+        if message.channel_id not in self._behind:
+            return False
+        self._held.setdefault(message.channel_id, []).append(message)
+        return True
+
+    async def fetch_all(self) -> None:
+        """Fetch what was missed, now and after each new session, until cancelled. Raises StoreError."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            for channel in list(self._behind):
+                await self._fetch(channel)
+                while held := self._held.pop(channel, []):
+                    for message in held:
+                        await self._discord.said(message, self.take, self.memo)
+                self._behind.pop(channel, None)
+
+    async def _fetch(self, channel: str) -> None:
+        wait_s = _RETRY_S
+        while (chat := self._behind.get(channel)) is not None:
+            try:
+                read_to = await self._discord.read_history(chat, self.take)
+            except SendFailed as error:
+                if error.is_final:
+                    _LOG.warning(
+                        "channel %s: %s can't be read: %s", self._discord.name, channel, error.reason
+                    )
+                    return
+                _LOG.warning("channel %s: what was missed comes later: %s", self._discord.name, error.reason)
+                await asyncio.sleep(wait_s if error.retry_after_s is None else error.retry_after_s)
+                wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
+                continue
+            wait_s = _RETRY_S
+            if read_to is None:
+                return
+            await self.memo.set(read_to.text, channel)
+            self._behind[channel] = read_to
 
 
 def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Discord:
     """Make the channel."""
     return Discord(name, tokens[0], text.base_url)
+
+
+def _said_at_s(number: str) -> float:
+    """Give when a message was said: its number holds it."""
+    return ((int(number) >> 22) + _EPOCH_MS) / 1000 if number.isdecimal() else 0.0
 
 
 def _body(message: Outgoing) -> dict[str, Any]:

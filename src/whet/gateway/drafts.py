@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+from typing import Any
 
 import apsw
 
@@ -38,7 +40,14 @@ class Drafts:
         draft.start()
 
     async def settled(self, chat_id: int) -> None:
-        """End a conversation's draft and wait until none of its messages is on the way."""
+        """End a draft that shows something and wait until none of its messages is on the way: the outbox puts
+        an answer in its place. One that shows nothing yet waits for the outbox instead."""
+        draft = self._open.get(chat_id)
+        if draft is not None and draft.is_shown:
+            await self.end(chat_id)
+
+    async def end(self, chat_id: int) -> None:
+        """End a conversation's draft, with its turn, and wait until none of its messages is on the way."""
         draft = self._open.pop(chat_id, None)
         if draft is not None:
             await draft.stop()
@@ -57,6 +66,7 @@ class Draft:
         first_after_s: float,
     ) -> None:
         self.chat = chat
+        self.is_shown = False
         self._database = database
         self._channel = channel
         self._deliveries = deliveries
@@ -88,8 +98,9 @@ class Draft:
     async def stop(self) -> None:
         """Show no more; what is on its way has arrived or failed on return."""
         self._stopping.set()
-        self._tasks[0].cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        tasks, self._tasks = self._tasks, []  # a cancelled one holds its frame, and that this draft
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _type(self) -> None:
         while True:
@@ -97,7 +108,7 @@ class Draft:
             await asyncio.sleep(_TYPING_EVERY_S)
 
     async def _show(self) -> None:
-        wait_s, ref = self._first_after_s, self.chat.draft
+        wait_s, ref = self._first_after_s, ""
         limits = self._channel.limits
         every_s = limits.group_edit_every_s if self.chat.place.is_group else limits.edit_every_s
         while not await self._stops_within(wait_s):
@@ -117,20 +128,38 @@ class Draft:
 
     async def _put(self, ref: str, text: str) -> str:
         message = Outgoing(text, quiet=True)
-        if ref:
+        if not ref:
+            if not await self._is_free():
+                return ""
+            self.is_shown = True
+            # With nothing left to be sent, a draft that is known was this turn's before a restart.
+            ref = (await self._database.read(lambda db: chats.chat(db, self.chat.id))).draft
+        if ref and ref != chats.SENDING:
             await self._channel.edit(self.chat.place, ref, message)
-            return ref
-        await self._deliveries.idle(self.chat.id)  # never before what was said earlier
-        if self._stopping.is_set():
             return ref
         await self._keep(chats.SENDING)
         try:
-            ref = await self._channel.send(self.chat.place, message, f"draft-{self.chat.id}-{id(self)}")
+            # Never the same name twice, or Discord gives back the message that is an answer by now.
+            ref = await self._channel.send(self.chat.place, message, f"draft-{secrets.token_hex(8)}")
         except SendFailed:
             await self._keep("")
             raise
         await self._keep(ref)
         return ref
+
+    async def _is_free(self) -> bool:
+        """Wait until what was said earlier has been sent; False where the turn ends before."""
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._deliveries.idle(self.chat.id)),
+            asyncio.create_task(self._stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return not self._stopping.is_set()
 
     async def _keep(self, ref: str) -> None:
         def work(connection: apsw.Connection) -> None:

@@ -39,8 +39,16 @@ class Intake:
 
     async def _store(self, updates: Sequence[Incoming]) -> None:
         parts = self._parts
-        now_s = parts.clock.monotonic_s()
-        over = [parts.router.floods(one.place, now_s) if one.verb == "message" else 0 for one in updates]
+        updates = [one for one in updates if parts.router.is_for_us(one)]
+        if not updates:
+            return
+        is_new = await parts.database.read(
+            lambda db: [not chats.is_received(db, one.place.channel, one.update_id) for one in updates]
+        )
+        over = [
+            parts.router.floods(one.place, one.at_s or parts.clock.unix_ms() / 1000) if new else 0
+            for one, new in zip(updates, is_new, strict=True)
+        ]
         codes = [new_code() for _ in updates]
         now_ms = parts.clock.unix_ms()
 
@@ -61,13 +69,13 @@ class Intake:
     ) -> tuple[int, Verdict]:
         """Decide on one update and store what follows, inside the transaction."""
         router, (over, code) = self._parts.router, how
-        if not router.is_for_us(update):
-            return 0, "ignored"
         if router.person(connection, update.place) is None:
             if update.verb != "message" or not router.offer(connection, update, code, now_ms):
                 return 0, "ignored"
             chat_id = chats.chat_at(connection, update.place).id
             return self._tell(connection, chat_id, _offer_text(code), now_ms), "offered"
+        if chats.is_received(connection, update.place.channel, update.update_id):
+            return 0, "known"
         if over:
             chat_id = chats.chat_at(connection, update.place).id
             if over > 1:
@@ -87,6 +95,9 @@ class Intake:
         """Put an edited text in the place of one that still waits; say so where that was read already."""
         chat_id = chats.chat_at(connection, update.place).id
         body = msgspec.json.encode(msgspec.structs.replace(update, verb="message")).decode()
+        row = chats.receive(connection, update.place, update.update_id, body, now_ms)
+        if row is not None:
+            chats.mark(connection, row, "done")  # it is kept only so that it counts once
         waits = chats.replace_waiting(connection, chat_id, update.ref, body if update.text else "")
         if not waits and update.text:
             return self._tell(connection, chat_id, _EDITED, now_ms)

@@ -13,18 +13,18 @@ _ROOM = 40  # for a fence that is closed, and one that is opened again
 
 
 def pieces(text: str, limit: int) -> list[str]:
-    """Split Markdown into pieces of at most `limit` characters (at least 200); nothing is lost but white
-    space at the cuts, and fences are added."""
+    """Split Markdown into pieces of at most `limit` characters (at least 200), those beyond U+FFFF counted
+    twice, as platforms do; nothing is lost but white space at the cuts, and fences are added."""
     limit = max(limit, 200)
     text = text.strip("\n")
     found: list[str] = []
     fence = ""
     while text:
         head = f"{fence}\n" if fence else ""
-        if len(head) + len(text) <= limit:
+        if len(head) + len(text) <= limit and len(head) + _units(text) <= limit:
             found.append(head + text)
             break
-        room = limit - len(head) - _ROOM
+        room = _fitting(text, limit - len(head) - _ROOM)
         cut = _cut(text, room, in_code=bool(_after(fence, text[:room])))
         piece, text = text[:cut], text[cut:]
         now = _after(fence, piece)
@@ -35,6 +35,18 @@ def pieces(text: str, limit: int) -> list[str]:
             found.append(f"{head}{piece}{tail}")
         fence = now
     return found or [""]
+
+
+def _units(text: str) -> int:
+    return len(text) + (0 if text.isascii() else sum(character > "\uffff" for character in text))
+
+
+def _fitting(text: str, room: int) -> int:
+    """Give how many of the first characters take at most `room` units."""
+    count = min(room, len(text))
+    while _units(text[:count]) > room:
+        count -= (_units(text[:count]) - room + 1) // 2
+    return count
 
 
 def _cut(text: str, room: int, *, in_code: bool) -> int:

@@ -64,6 +64,16 @@ class Router:
             known = Person(place.user, _slug(f"{place.channel}-{place.user}"))
         return known
 
+    def approvers(self, channel: str) -> list[tuple[str, str]]:
+        """Give who may decide, as channel and user: those on this channel first."""
+        ranked = sorted(self._channels, key=lambda name: name != channel)
+        return [
+            (name, user)
+            for name in ranked
+            for (kind, user), person in self._people.items()
+            if person.approves and kind == self._channels[name].kind
+        ]
+
     def profile(self, person: Person, place: Place) -> str:
         """Give whose memory a conversation has: in a group it is one of its own, for others read along."""
         if not place.is_group:
@@ -71,13 +81,14 @@ class Router:
         return _slug(f"{person.profile or 'owner'}.{place.channel}{place.chat}")
 
     def floods(self, place: Place, now_s: float) -> int:
-        """Count a message of a person; gives by how many they are over the limit of a minute."""
+        """Count what a person said or changed, at this time; gives by how many they are over the limit of a
+        minute."""
         key = (place.channel, place.user)
         times = self._recent.setdefault(key, deque())
         self._recent.move_to_end(key)
         while len(self._recent) > _MOST_PEOPLE:
             self._recent.popitem(last=False)
-        while times and times[0] <= now_s - 60:
+        while times and abs(now_s - times[0]) >= 60:  # also what lies ahead: a clock was set back
             times.popleft()
         times.append(now_s)
         if len(times) > self._flood + 50:

@@ -7,9 +7,6 @@ is left goes on at the next start. It does not know any platform.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
-import itertools
 import logging
 import os
 import signal
@@ -24,6 +21,7 @@ import msgspec
 from whet.app.build import App
 from whet.app.hosted import Hosted
 from whet.app.people import Switchboard
+from whet.app.upkeep import kept_small
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import StoreError
@@ -45,9 +43,8 @@ from whet.store.database import Database
 
 log = logging.getLogger("whet.gateway")
 _KEEP_S = 14 * 86_400
-_TRIM_EVERY_S, _PRUNE_EVERY = 30.0, 120
+_PRUNE_EVERY_S = 3600.0
 _SEND_S = 5.0
-_STORE_CACHE_BYTES = 12_000_000
 Say = Callable[[str], None]
 Beside = Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -116,7 +113,7 @@ class Gateway:
         self.app.reviews.start()
         self.app.schedules.start()
         await conversations.recover()
-        chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._tidy())]
+        chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._prune())]
         listening = {asyncio.create_task(self._listen(seat.channel, intake)) for seat in self._seats}
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -148,19 +145,14 @@ class Gateway:
                 log.warning("channel %s waits for the store: %s", channel.name, error.message)
                 await asyncio.sleep(5.0)
 
-    async def _tidy(self) -> None:
-        """Now and then drop rows that are long done with, and give back memory that is free."""
-        trim = _trimmer()
-        for minute in itertools.count():
-            await asyncio.sleep(_TRIM_EVERY_S if minute else 0.0)
-            gc.collect()  # sessions are cycles, and a command line's thresholds leave those for hours
-            trim()
-            if minute % _PRUNE_EVERY:
-                continue
+    async def _prune(self) -> None:
+        """Now and then drop rows that are long done with."""
+        while True:
             before_ms = self.app.clock.unix_ms() - _KEEP_S * 1000
             with suppress(StoreError):
                 while await self.app.database.write(lambda db, before=before_ms: chats.prune(db, before)):
                     await asyncio.sleep(0.1)
+            await asyncio.sleep(_PRUNE_EVERY_S)
 
     async def _post(self, session_id: str, message: Outgoing) -> bool:
         body, now_ms = msgspec.json.encode(message).decode(), self.app.clock.unix_ms()
@@ -192,16 +184,6 @@ class Gateway:
             self.app.database.submit(work)
 
 
-def _trimmer() -> Callable[[], object]:
-    """Give what hands free memory back to the system: sessions come and go on many threads, and glibc keeps
-    what each of them freed. Elsewhere it does nothing."""
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return lambda: None
-    return lambda: trim(0)
-
-
 class Setup(msgspec.Struct, frozen=True):
     """What a gateway is started with. `workspace` is the owner's folder."""
 
@@ -220,7 +202,6 @@ async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | N
     Turns that do not end in time are left as a crash would leave them, and go on at the next start.
     """
     home, settings, seats = setup.home, setup.settings, setup.seats
-    apsw.soft_heap_limit(_STORE_CACHE_BYTES)  # a process that lives for months must not fill every page cache
     locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
     people = Switchboard()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
@@ -233,7 +214,8 @@ async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | N
     besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
     was_told = False
     try:
-        ended = await Gateway(app, hosted, seats, setup.text, say).run(commander, stop)
+        async with kept_small():
+            ended = await Gateway(app, hosted, seats, setup.text, say).run(commander, stop)
         was_told = stop.is_set()
         if not ended:
             say("turns that still run go on at the next start")

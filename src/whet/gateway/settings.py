@@ -22,7 +22,8 @@ from whet.gateway.channel import Channel
 Kind = Literal["telegram", "discord", "slack", "webhook"]
 Groups = Literal["off", "mention"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-_HINT = "docs/gateway.md shows the file"
+_TAKEN = ("api-", "stranger-")  # memories of guests of the API, and of people who were let in once
+_HINT = '[[channel]] and kind = "telegram" (or discord, slack, webhook) begin it; docs/gateway.md has all'
 _OPENERS: dict[Kind, tuple[str, tuple[str, ...]]] = {
     "telegram": ("whet.gateway.telegram:open_channel", ("TELEGRAM_BOT_TOKEN",)),
     "discord": ("whet.gateway.discord:open_channel", ("DISCORD_BOT_TOKEN",)),
@@ -86,9 +87,10 @@ def read_gateway(path: Path) -> GatewayText:
     if not read.channel:
         raise ConfigError(f"{path} has no channel", hint=_HINT)
     for name in read.people:
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name.startswith(_TAKEN):
             raise ConfigError(
-                f"{path}: {name!r} can't be a person's name", hint="small letters, digits and -"
+                f"{path}: {name!r} can't be a person's name",
+                hint=f"small letters, digits and -; not {' or '.join(_TAKEN)} at the beginning",
             )
     return read
 

@@ -9,39 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whet.confirm.notify.vendor_http import VendorHttp, read, refused
-from whet.confirm.notify.vendor_socket import Socket, SocketClosed, converse
 from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
 from whet.gateway.markup import slack_mrkdwn
+from whet.gateway.pieces import pieces
 from whet.gateway.settings import ChannelText
 from whet.gateway.transfer import download, form
 from whet.store.chats import Place
+from whet.vendors.http import VendorHttp, read, refused
+from whet.vendors.slack import Acknowledge, Envelope, Press, SlackApi
 
-BASE_URL = "https://slack.com/api"
-_RETRY_S = 5.0
-_TRANSIENT = frozenset(
-    ("ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout")
-)
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
 _SECTION_CHARS = 2_900
-_LOG = logging.getLogger("whet.gateway")
-
-
-class _Answer(msgspec.Struct):
-    ok: bool = False
-    error: str = ""
-    channel: str = ""
-    ts: str = ""
-    url: str = ""
-    user_id: str = ""
-    upload_url: str = ""
-    file_id: str = ""
+_MOST_SECTION_CHARS = 3_000
+_LEAST_CHARS = 500
 
 
 class _File(msgspec.Struct):
@@ -66,42 +51,16 @@ class _Event(msgspec.Struct):
     previous_message: _Event | None = None
 
 
-class _User(msgspec.Struct):
-    id: str = ""
-    username: str = ""
-
-
-class _Action(msgspec.Struct):
-    value: str = ""
-
-
-class _Room(msgspec.Struct):
-    id: str = ""
-
-
-class _Stands(msgspec.Struct):
-    ts: str = ""
-    thread_ts: str = ""
-
-
-class _Payload(msgspec.Struct):
-    type: str = ""
+class _Events(msgspec.Struct):
     event: _Event = msgspec.field(default_factory=_Event)
-    user: _User = msgspec.field(default_factory=_User)
-    channel: _Room = msgspec.field(default_factory=_Room)
-    actions: list[_Action] = msgspec.field(default_factory=list[_Action])
-    message: _Stands = msgspec.field(default_factory=_Stands)
+
+
+class _Slash(msgspec.Struct):
     text: str = ""
     user_id: str = ""
     user_name: str = ""
     channel_id: str = ""
     trigger_id: str = ""
-
-
-class _Envelope(msgspec.Struct):
-    type: str = ""
-    envelope_id: str = ""
-    payload: _Payload = msgspec.field(default_factory=_Payload)
 
 
 class Slack:
@@ -111,104 +70,83 @@ class Slack:
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         self.name = name
-        root = base_url or BASE_URL
-        self._bearer = f"Bearer {tokens[0]}"
-        self._bot = VendorHttp("Slack", root, {"authorization": self._bearer})
-        self._app = VendorHttp("Slack", root, {"authorization": f"Bearer {tokens[1]}"})
+        self._api = SlackApi(name, tokens, base_url)
         self._me = ""
 
     async def listen(self, take: Take, memo: Memo) -> None:
         """Hear until cancelled. Raises SendFailed when Slack refuses the app for good."""
 
-        async def talk(socket: Socket) -> None:
-            while await self._hear(socket, read(await socket.receive(), _Envelope), take):
-                pass
+        async def ready() -> None:
+            self._me = self._me or (await self._api.call("auth.test", {})).user_id
 
-        while True:
-            try:
-                if not self._me:
-                    self._me = (await _call(self._bot, "auth.test", {})).user_id
-                opened = await _call(self._app, "apps.connections.open", {})
-                await converse(self._app.client, opened.url, talk)
-                continue  # Slack asked for a new connection, as it does every few hours
-            except SocketClosed as error:
-                _LOG.warning("channel %s hears nothing: %s", self.name, error)
-                delay_s = _RETRY_S
-            except SendFailed as error:
-                if error.is_final:
-                    raise
-                _LOG.warning("channel %s hears nothing: %s", self.name, error.reason)
-                delay_s = error.retry_after_s or _RETRY_S
-            await asyncio.sleep(delay_s)
+        async def heard(envelope: Envelope, acknowledge: Acknowledge) -> None:
+            if envelope.type == "interactive":
+                await acknowledge()  # Slack waits three seconds, and a press that comes again decides nothing
+            update = self._update(envelope)
+            if update is not None:
+                await take([update])
+            if envelope.type != "interactive":
+                await acknowledge()
+
+        await self._api.hear(heard, ready)
 
     async def send(self, place: Place, message: Outgoing, key: str) -> str:
         """Post a message, or share a file."""
         if message.file:
             return await self._share(place, message)
         where = {"thread_ts": place.thread} if place.thread else {}
-        result = await _call(
-            self._bot, "chat.postMessage", {"channel": place.chat, **where, **_body(message)}
-        )
+        result = await self._api.call("chat.postMessage", {"channel": place.chat, **where, **_body(message)})
         return result.ts
 
     async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
-        await _call(self._bot, "chat.update", {"channel": place.chat, "ts": ref, **_body(message)})
+        await self._api.call("chat.update", {"channel": place.chat, "ts": ref, **_body(message)})
 
     async def typing(self, place: Place) -> None:
         """Do nothing: apps can't show that they write."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file with the bot's token."""
-        return await download(self._bot.client, file.where, most_bytes, {"authorization": self._bearer})
+        return await download(
+            self._api.bot.client, file.where, most_bytes, {"authorization": self._api.bearer}
+        )
 
     async def answer(self, press: Incoming, text: str) -> None:
         """Tell the presser alone."""
         body = {"channel": press.place.chat, "user": press.place.user, "text": slack_mrkdwn(text)}
         with contextlib.suppress(SendFailed):
-            await _call(self._bot, "chat.postEphemeral", body)
+            await self._api.call("chat.postEphemeral", body)
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._bot.aclose()
-        await self._app.aclose()
+        await self._api.aclose()
 
-    async def _hear(self, socket: Socket, envelope: _Envelope | None, take: Take) -> bool:
-        if envelope is None:
-            return True
-        if envelope.type == "disconnect":
-            return False
-        update = self._update(envelope)
-        if update is not None:
-            await take([update])
-        if envelope.envelope_id:
-            await socket.send({"envelope_id": envelope.envelope_id})
-        return True
-
-    def _update(self, envelope: _Envelope) -> Incoming | None:
-        payload = envelope.payload
+    def _update(self, envelope: Envelope) -> Incoming | None:
+        payload = bytes(envelope.payload)
         if envelope.type == "events_api":
-            return self._event(payload.event)
+            return self._event((read(payload, _Events) or _Events()).event)
         if envelope.type == "slash_commands":
-            place = Place(self.name, payload.channel_id, "", payload.user_id, _is_group(payload.channel_id))
-            text = f"/{payload.text.strip().lstrip('/!') or 'help'}"
-            return Incoming(
-                place, f"c{payload.trigger_id}", "message", payload.user_name, text, mentions_us=True
-            )
-        if envelope.type == "interactive" and payload.type == "block_actions" and payload.actions:
-            chat, user = payload.channel.id, payload.user
-            place = Place(self.name, chat, payload.message.thread_ts, user.id, _is_group(chat))
-            data = payload.actions[0].value
-            return Incoming(
-                place, f"p{envelope.envelope_id}", "press", user.username, data, ref=payload.message.ts
-            )
-        return None
+            return self._slash(read(payload, _Slash) or _Slash())
+        press = read(payload, Press) if envelope.type == "interactive" else None
+        if press is None or not press.data:
+            return None
+        chat, user, message = press.channel.id, press.user, press.message
+        place = Place(self.name, chat, message.thread_ts, user.id, _is_group(chat))
+        return Incoming(place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts)
+
+    def _slash(self, said: _Slash) -> Incoming:
+        place = Place(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
+        text = f"/{said.text.strip().lstrip('/!') or 'help'}"
+        return Incoming(place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
 
     def _event(self, event: _Event) -> Incoming | None:
+        before = event.previous_message
         if event.subtype == "message_changed" and event.message is not None:
+            if before is not None and before.text == event.message.text:
+                return None  # Slack has added a preview to it
             return self._said(event.message, event, "edit")
-        if event.subtype == "message_deleted" and event.previous_message is not None:
-            gone = msgspec.structs.replace(event.previous_message, text="", files=[])
+        if event.subtype == "message_deleted" and before is not None:
+            gone = msgspec.structs.replace(before, text="", files=[])
             return self._said(gone, event, "edit")
         if event.type in ("message", "app_mention") and event.subtype in ("", "file_share"):
             return self._said(event, event, "message")
@@ -234,6 +172,7 @@ class Slack:
             files,
             mentions_us=named,
             ref=said.ts,
+            at_s=_seconds(said.ts) if verb == "message" else 0.0,
         )
 
     async def _share(self, place: Place, message: Outgoing) -> str:
@@ -243,7 +182,7 @@ class Slack:
         except OSError as error:
             raise SendFailed(f"{file.name}: {error.strerror}", is_final=True) from None
         name = message.file_name or file.name
-        slot = await _call(self._bot, "files.getUploadURLExternal", {"filename": name, "length": len(data)})
+        slot = await self._api.call("files.getUploadURLExternal", {"filename": name, "length": len(data)})
         content, kind = form({}, "file", name, data)
         upload = VendorHttp("Slack", slot.upload_url)
         try:
@@ -257,7 +196,7 @@ class Slack:
             body["thread_ts"] = place.thread
         if message.text:
             body["initial_comment"] = slack_mrkdwn(message.text)
-        await _call(self._bot, "files.completeUploadExternal", body)
+        await self._api.call("files.completeUploadExternal", body)
         return slot.file_id
 
 
@@ -266,14 +205,21 @@ def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Slack
     return Slack(name, tokens, text.base_url)
 
 
+def _seconds(stamp: str) -> float:
+    try:
+        return float(stamp)
+    except ValueError:
+        return 0.0
+
+
 def _is_group(chat: str) -> bool:
     return not chat.startswith("D")
 
 
 def _body(message: Outgoing) -> dict[str, Any]:
-    text = slack_mrkdwn(message.text) or "…"
+    sections = _sections(message.text)
     blocks: list[dict[str, Any]] = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000], "verbatim": True}}
+        {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}} for text in sections
     ]
     if message.buttons:
         elements = [
@@ -288,7 +234,7 @@ def _body(message: Outgoing) -> dict[str, Any]:
         ]
         blocks.append({"type": "actions", "elements": elements})
     return {
-        "text": text[:3000],
+        "text": "\n".join(sections),
         "blocks": blocks,
         "unfurl_links": False,
         "unfurl_media": False,
@@ -296,15 +242,11 @@ def _body(message: Outgoing) -> dict[str, Any]:
     }
 
 
-async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> _Answer:
-    answer = await http.call("POST", f"/{method}", body)
-    said = answer.read(_Answer) or _Answer()
-    if answer.status == 200 and said.ok:
-        return said
-    if answer.status == 200:  # Slack says most errors with 200
-        raise SendFailed(
-            f"Slack answered: {said.error or 'something that is not its protocol'}",
-            is_final=bool(said.error) and said.error not in _TRANSIENT,
-            retry_after_s=answer.retry_after_s,
-        )
-    raise refused("Slack", answer, said.error)
+def _sections(text: str) -> list[str]:
+    """Write Markdown as the sections that it takes; escaped, a text may be five times as long."""
+    room = _SECTION_CHARS
+    while True:
+        found = [slack_mrkdwn(piece) or "…" for piece in pieces(text, room)]
+        if room < _LEAST_CHARS or max(map(len, found)) <= _MOST_SECTION_CHARS:
+            return found
+        room //= 2

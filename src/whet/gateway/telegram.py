@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whet.confirm.notify.vendor_http import VendorHttp, read, refused
 from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
 from whet.gateway.markup import telegram_html
 from whet.gateway.router import mentions
 from whet.gateway.settings import ChannelText
 from whet.gateway.transfer import download, form
 from whet.store.chats import Place
+from whet.vendors.http import read
+from whet.vendors.telegram import TelegramApi
 
-BASE_URL = "https://api.telegram.org"
-_POLL_S = 50
-_RETRY_S = 3.0
-_LONGEST_RETRY_S = 60.0
-_LOG = logging.getLogger("whet.gateway")
 _WANTED = ["message", "edited_message", "callback_query"]
 # 4096 UTF-16 units after the markup is taken out; half the room covers what escapes and entities add.
 _MOST_CHARS = 3_500
@@ -63,6 +58,7 @@ class _Reply(msgspec.Struct):
 class _Message(msgspec.Struct):
     message_id: int
     chat: _Chat
+    date: int = 0
     user: _User | None = msgspec.field(name="from", default=None)
     message_thread_id: int = 0
     is_topic_message: bool = False
@@ -87,21 +83,6 @@ class _Update(msgspec.Struct):
     callback_query: _Query | None = None
 
 
-class _Bare(msgspec.Struct):
-    update_id: int
-
-
-class _Parameters(msgspec.Struct):
-    retry_after: float | None = None
-
-
-class _Answer(msgspec.Struct):
-    ok: bool = False
-    description: str = ""
-    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
-    result: msgspec.Raw = msgspec.Raw(b"null")
-
-
 class _Path(msgspec.Struct):
     file_path: str = ""
     file_size: int = 0
@@ -113,43 +94,22 @@ class Telegram:
     limits = Limits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5)
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
-        root = (base_url or BASE_URL).rstrip("/")
         self.name = name
-        self._http = VendorHttp("Telegram", f"{root}/bot{token}")
-        self._files = f"{root}/file/bot{token}"
+        self._api = TelegramApi(name, token, base_url)
         self._me = _User(0)
 
     async def listen(self, take: Take, memo: Memo) -> None:
         """Poll until cancelled. A failure waits and tries again; a wrong token ends it."""
-        offset = 0  # Telegram knows what was acknowledged, the inbox what was stored
-        wait_s = _RETRY_S
-        while True:
-            try:
-                if not self._me.id:
-                    self._me = read(await self._call("getMe", {}), _User) or _User(0)
-                answer = await self._call(
-                    "getUpdates",
-                    {"offset": offset, "timeout": _POLL_S, "limit": 50, "allowed_updates": _WANTED},
-                    timeout_s=_POLL_S + 10.0,
-                )
-            except SendFailed as error:
-                is_second = " 409" in error.reason
-                if error.is_final and not is_second:
-                    raise
-                if is_second:
-                    _LOG.error("channel %s: another program polls with this bot's token", self.name)
-                else:
-                    _LOG.warning("channel %s hears nothing: %s", self.name, error.reason)
-                await asyncio.sleep(error.retry_after_s or wait_s)
-                wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
-                continue
-            wait_s = _RETRY_S
-            raw = read(answer, list[msgspec.Raw]) or []
-            updates = [_read_update(bytes(one)) for one in raw]
-            if not updates:
-                continue
-            await take([one for update in updates if (one := self._incoming(update)) is not None])
-            offset = max(update.update_id for update in updates) + 1
+
+        async def ready() -> None:
+            if not self._me.id:
+                self._me = read(await self._api.call("getMe", {}), _User) or _User(0)
+
+        async def heard(updates: list[bytes]) -> None:
+            known = [update for one in updates if (update := read(one, _Update)) is not None]
+            await take([one for update in known if (one := self._incoming(update)) is not None])
+
+        await self._api.hear(_WANTED, heard, ready)
 
     async def send(self, place: Place, message: Outgoing, key: str) -> str:
         """Send a message, or a file with it."""
@@ -176,25 +136,27 @@ class Telegram:
         if place.thread:
             body["message_thread_id"] = int(place.thread)
         with contextlib.suppress(SendFailed):
-            await self._call("sendChatAction", body)
+            await self._api.call("sendChatAction", body)
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file; bots can have 20 MB."""
-        found = read(await self._call("getFile", {"file_id": file.where}), _Path) or _Path()
+        found = read(await self._api.call("getFile", {"file_id": file.where}), _Path) or _Path()
         if not found.file_path:
             raise SendFailed("Telegram gave no path for the file", is_final=True)
         if found.file_size > most_bytes:
             raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
-        return await download(self._http.client, f"{self._files}/{found.file_path}", most_bytes)
+        return await download(self._api.http.client, f"{self._api.files_url}/{found.file_path}", most_bytes)
 
     async def answer(self, press: Incoming, text: str) -> None:
         """End the button's spinning."""
         with contextlib.suppress(SendFailed):
-            await self._call("answerCallbackQuery", {"callback_query_id": press.token, "text": text[:200]})
+            await self._api.call(
+                "answerCallbackQuery", {"callback_query_id": press.token, "text": text[:200]}
+            )
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._http.aclose()
+        await self._api.aclose()
 
     def _incoming(self, update: _Update) -> Incoming | None:
         if (query := update.callback_query) is not None:
@@ -218,15 +180,17 @@ class Telegram:
         text = message.text or message.caption
         reply = message.reply_to_message
         is_reply = reply is not None and reply.user is not None and reply.user.id == self._me.id
+        without = _without_name(text, self._me.username)
         return Incoming(
             self._place(message, message.user),
             f"u{update.update_id}",
             "message" if update.message else "edit",
             message.user.shown,
-            _without_name(text, self._me.username),
+            without,
             refs,
-            mentions_us=is_reply or mentions(text, [self._me.username]),
+            mentions_us=is_reply or without != text or mentions(text, [self._me.username]),
             ref=str(message.message_id),
+            at_s=float(message.date if update.message else 0),
         )
 
     def _place(self, message: _Message, user: _User) -> Place:
@@ -237,13 +201,13 @@ class Telegram:
         """Write text as HTML; where Telegram can't read that, as it stands."""
         body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard(message)}
         try:
-            return await self._call(
+            return await self._api.call(
                 method, {**body, "text": telegram_html(message.text) or "…", "parse_mode": "HTML"}
             )
         except SendFailed as error:
             if "parse entities" not in error.reason:
                 raise
-        return await self._call(method, {**body, "text": message.text or "…"})
+        return await self._api.call(method, {**body, "text": message.text or "…"})
 
     async def _send_file(self, where: dict[str, Any], message: Outgoing) -> str:
         path = Path(message.file)
@@ -253,33 +217,13 @@ class Telegram:
             raise SendFailed(f"{path.name}: {error.strerror}", is_final=True) from None
         fields = {**{key: str(value) for key, value in where.items()}, "caption": message.text[:1000]}
         content, kind = form(fields, "document", message.file_name or path.name, data)
-        answer = await self._http.raw("POST", "/sendDocument", content, {"content-type": kind}, 120.0)
-        found = read(self._checked(answer.status, answer.body, answer), _Message)
+        found = read(await self._api.upload("sendDocument", content, kind), _Message)
         return str(found.message_id) if found else ""
-
-    async def _call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
-        answer = await self._http.call("POST", f"/{method}", body, timeout_s=timeout_s)
-        return self._checked(answer.status, answer.body, answer)
-
-    def _checked(self, status: int, body: bytes, answer: Any) -> bytes:
-        said = read(body, _Answer) or _Answer()
-        if status == 200 and said.ok:
-            return bytes(said.result)
-        raise refused("Telegram", answer, said.description, said.parameters.retry_after)
 
 
 def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Telegram:
     """Make the channel."""
     return Telegram(name, tokens[0], text.base_url)
-
-
-def _read_update(raw: bytes) -> _Update:
-    """Read an update; of one that we don't understand only its number, so that it is passed by."""
-    found = read(raw, _Update)
-    if found is not None:
-        return found
-    bare = read(raw, _Bare)
-    return _Update(bare.update_id if bare else 0)
 
 
 def _keyboard(message: Outgoing) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from whet.confirm.notify.channel import SendFailed
+from whet.vendors.http import SendFailed
 
 
 def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> tuple[bytes, str]:

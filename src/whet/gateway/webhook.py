@@ -24,12 +24,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from whet.confirm.notify.one_way import signed, webhook_key
-from whet.confirm.notify.vendor_http import VendorHttp, refused
 from whet.contract.errors import ConfigError, StoreError
 from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
 from whet.gateway.settings import ChannelText
 from whet.store.chats import Place
+from whet.vendors.http import VendorHttp, refused
+from whet.vendors.signing import signed, webhook_key
 from whet.web.listening import Server, listen, make_config
 
 _TOLERANCE_S = 300
@@ -94,7 +94,7 @@ class Webhook:
         except ConfigError as error:
             raise SendFailed(error.message, is_final=True) from error
         site = Starlette(routes=[Route("/", self._receive, methods=["POST"])])
-        config = make_config(site, "auto", 1.0)
+        config = make_config(site, 1.0)
         server = _Quiet(config, lambda: None, lambda: None)
         try:
             await server.serve([listener])
