@@ -180,7 +180,7 @@ def _context(
     def show(text: str) -> None:
         emit(ToolProgress(call_id, text))
 
-    return ToolContext(session.id, turn.id, call_id, session.workspace, show, ask)
+    return ToolContext(session.id, turn.id, call_id, session.workspace, show, ask, session.buffers)
 
 
 async def close_open_calls(session: Session, turn: Turn, reason: EndReason) -> None:

@@ -8,12 +8,12 @@ shown. Source of the shape: docs/design.md, "One turn".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from whet.agent.dispatch import close_open_calls, dispatch
-from whet.agent.model_call import ask_model, shielded
+from whet.agent.model_call import ask_model
 from whet.agent.session import Session
+from whet.agent.shield import or_undone, shielded
 from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderError, StoreError, WhetError
 from whet.contract.events import (
     Emit,
@@ -27,8 +27,6 @@ from whet.contract.events import (
 from whet.contract.messages import Message
 from whet.store.jobs import Queued
 from whet.store.transcript import Turn
-
-T = TypeVar("T")
 
 
 async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
@@ -81,7 +79,12 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
 
 
 async def _begin(session: Session, incoming: Message | None) -> Turn:
-    unfinished = await _or_ended(session, session.log.unfinished_turn())
+    async def end(turn: Turn | None) -> None:
+        """End a turn that is stored although a cancel came: nobody else may go on with it."""
+        if turn is not None:
+            await _finish(session, turn, "cancelled", None)
+
+    unfinished = await or_undone(session.log.unfinished_turn(), end)
     if unfinished is not None:
         last = session.log.messages[-1]
         if incoming is None or not last.is_final:
@@ -92,19 +95,7 @@ async def _begin(session: Session, incoming: Message | None) -> Turn:
     if incoming is None:
         raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
     message = await session.before_turn(incoming)
-    return await _or_ended(session, session.log.begin_turn(message))
-
-
-async def _or_ended(session: Session, beginning: Coroutine[Any, Any, T]) -> T:
-    """Have a turn begun, and end one that is stored although a cancel came: nobody else may go on with it."""
-    task = asyncio.create_task(beginning)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled() and not task.exception() and isinstance(turn := task.result(), Turn):
-            await shielded(_finish(session, turn, "cancelled", None))
-        raise
+    return await or_undone(session.log.begin_turn(message), end)
 
 
 async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> EndReason:

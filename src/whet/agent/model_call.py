@@ -6,17 +6,15 @@ It does not know about tools or the end of a turn; the loop stores the reply.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from whet.agent.session import Session
+from whet.agent.shield import shielded
 from whet.contract.errors import ContextOverflow, ProviderError
 from whet.contract.events import Emit, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import Reply
 from whet.store.transcript import Turn
-
-T = TypeVar("T")
 
 
 async def ask_model(session: Session, turn: Turn, emit: Emit) -> Reply:
@@ -52,14 +50,4 @@ async def _stream(session: Session, turn: Turn, view: Sequence[Message], emit: E
         if shown:  # what a person saw stays, also when the answer was cut
             partial = Message(role="assistant", content="".join(shown))
             await shielded(session.log.append_reply(turn, partial, Usage(), session.model.model))
-        raise
-
-
-async def shielded(work: Awaitable[T]) -> T:
-    """Finish `work` even if this task is cancelled meanwhile; the cancel is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
         raise

@@ -1,7 +1,7 @@
 """One open conversation: its log, its model link, its tools and limits.
 
-Built only by `app/build.py`. A session is used by one task at a time; `steer` and `cancel_reason` are the
-two things that may be touched while a turn runs. It knows the store and contracts, nothing concrete else.
+Built only by `app/session_builder.py`. A session is used by one task at a time; `steer` is the one thing that
+may be touched while a turn runs. It knows the store and contracts, nothing concrete else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from whet.clock import Clock
 from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
-from whet.contract.tools import Tool
+from whet.contract.tools import Buffers, Tool
 from whet.store.jobs import AtEnd, nothing
 from whet.store.transcript import SessionLog, Turn
 
@@ -45,7 +45,8 @@ async def nothing_more(end: TurnEnd) -> None:
 class Session(msgspec.Struct):
     """An open conversation. `jobs_at_end` gives what the turn's end transaction does besides: it queues jobs;
     `note` gives what is added to a person's message when it is made (time, folder). `before_turn` may add to
-    a message before it is stored, `after_turn` sees each end; neither raises."""
+    a message before it is stored, `after_turn` sees each end; neither raises. `buffers`: what the person's
+    editor holds of files."""
 
     log: SessionLog
     link: ModelLink
@@ -60,6 +61,7 @@ class Session(msgspec.Struct):
     jobs_at_end: Callable[[Turn, EndReason], AtEnd] = no_jobs
     before_turn: Callable[[Message], Awaitable[Message]] = unchanged
     after_turn: Callable[[TurnEnd], Awaitable[None]] = nothing_more
+    buffers: Buffers | None = None
     inbox: deque[Message] = msgspec.field(default_factory=deque[Message])
 
     @property
@@ -81,6 +83,11 @@ class Session(msgspec.Struct):
         """Make a person's message with the note that belongs to it."""
         content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
         return Message(role="user", content=content, note=self.note())
+
+    def leave(self) -> None:
+        """Drop what was hung on its turns. Those functions know the session, and it would stay in memory with
+        its transcript until the collector comes by."""
+        self.note, self.jobs_at_end, self.before_turn, self.after_turn = str, no_jobs, unchanged, nothing_more
 
     def steer(self, text: str) -> None:
         """Queue text typed during a turn; it is stored and read before the next step."""

@@ -7,48 +7,46 @@ gate, background processes); a `Session` is one conversation on it. Reading orde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from whet.agent.session import Limits, Session
+from whet.agent.session import Session
 from whet.app import confirmed, plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
 from whet.app.learning import Learning
 from whet.app.memories import Told, offer_skills
+from whet.app.models import Models
 from whet.app.notify import Bell, NotifiedPerson
 from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
 from whet.app.remote_tools import open_servers, remote_names, with_remote
-from whet.app.reviews import Needs, Reviews, runtime_of
+from whet.app.reviews import Needs, Reviews
 from whet.app.schedule_watch import ScheduleWatch
+from whet.app.session_builder import SessionBuilder, Shared, Start, Stored
 from whet.app.standing import Standing
-from whet.app.summaries import Summariser
 from whet.app.warm_tool import WarmActs
-from whet.app.warmth import OFF, Opening, Wanted, Warmth
+from whet.app.warmth import Warmth
 from whet.app.whose import OWNERS, OWNERS_TOOLS, Whose
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
-from whet.context.compressor import Compressor, CompressorSettings
-from whet.context.prompt import system_prompt, volatile_note
-from whet.context.seat import Seat, no_scope
+from whet.context.prompt import system_prompt
+from whet.context.seat import Seat
 from whet.contract.context_engine import EngineOffer
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider
-from whet.contract.tools import Tool, ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect, learn_windows
 from whet.store import sessions
 from whet.store.database import Database
-from whet.store.sessions import NewSession, SessionKind
 from whet.store.trail import arguments_of
 from whet.store.transcript import SessionLog
 from whet.tools.ask import ask_tools
@@ -62,20 +60,6 @@ from whet.tools.shell import ShellLimits, shell_tools
 from whet.tools.todo import TodoLists, todo_tools
 from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
-
-
-class _NewParts(msgspec.Struct, frozen=True):
-    """What a session is begun with."""
-
-    prompt: str
-    tools: Sequence[Tool]
-    title: str = ""
-    parent_id: str = ""
-    kind: SessionKind = "chat"
-    private: bool = False
-    conversation_id: str = ""
-    warm: Wanted = Wanted()
-    whose: Whose = Whose()
 
 
 class App:
@@ -93,12 +77,11 @@ class App:
         self.home = home
         self.settings = settings
         self.workspace = workspace
+        self._bell: Bell | None = None
         self.person: Person = NotifiedPerson(person, lambda: self._bell, settings.notify)
         self.clock: Clock = SystemClock()
         self.source = source
         self._secrets = secrets
-        self._others: dict[str, Provider] = {}
-        self._bell: Bell | None = None
         self.database = Database.open(home.database, self.clock)
         self.warmth = Warmth(home, settings.warm, self.database, self.clock)
         self._practice = PracticeHost()
@@ -109,29 +92,16 @@ class App:
         self.gate = PolicyGate(settings.approval, self.person, standing, home.root)
         self.learning = Learning(self.database, self.clock, home, settings)
         self.outcomes = Outcomes(self.learning, self.database, settings.memory.holdout_share)
-        self.reviews = Reviews(
-            Needs(
-                home,
-                settings,
-                secrets,
-                self.database,
-                self.clock,
-                self.learning,
-                standing,
-                self.pool,
-                self._practice.reach,
-                self._plugged_provider,
-            )
-        )
+        self.reviews = Reviews(self._needs_of_reviews(standing))
         self.schedules = ScheduleWatch(home, self.database, self.clock, settings.schedules)
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
         needs = PluginNeeds(home, settings, workspace, built_in.by_name, self._connect)
         self.plugins = plugged.load(needs)
+        self._bell = plugged.bell(self.plugins, settings.notify)
         self._plugged = PluginSessions(self.plugins, self.source) if self.plugins else None
         try:
-            self.provider = self._connect(settings.model)
-            self._summary_provider = self._connect_for_summaries()
+            self.models = Models(settings, self._connect)
         except WhetError:
             self._let_go()
             raise
@@ -139,8 +109,10 @@ class App:
         self.tools = self._registry(built_in)
         self.learning.trust(self.tools.by_name.values())
         self._told_memories = self._join_memories()
-        self.contexts = Contexts(home, settings, [self._compressor(), *self._plugged_engines()])
+        compressor = self.models.compressor(self.clock, can_recall="recall" in self.tools.by_name)
+        self.contexts = Contexts(home, settings, [compressor, *self._plugged_engines()])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
+        self._builder = SessionBuilder(self._shared())
 
     @classmethod
     async def start(
@@ -159,11 +131,10 @@ class App:
         if app.mcp is not None:
             await app.mcp.learn()
             app._take_remote()
-        app._bell = plugged.bell(app.plugins, settings.notify)
         app.learning.platform = source
         server = SERVERS.get(settings.model.provider)
         if server is not None and server.local and settings.model.provider != "practice":
-            await learn_windows(app.provider)
+            await learn_windows(app.models.provider)
         return app
 
     async def new_session(
@@ -185,6 +156,7 @@ class App:
             self._take_remote()
         left_out = OWNERS_TOOLS if whose.profile else ()
         tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
+        tools |= {tool.name: tool for tool in whose.tools}
         start = await self.outcomes.start(tools, whose.profile)
         workspace = whose.workspace or self.workspace
         prompt = system_prompt(
@@ -195,7 +167,7 @@ class App:
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
         wanted = await self.warmth.wanted(warm or ("off" if whose.profile else ""), str(workspace))
-        parts = _NewParts(
+        new = Start(
             prompt,
             list(tools.values()),
             private=private,
@@ -204,7 +176,7 @@ class App:
             warm=wanted,
             whose=whose,
         )
-        session = await self._create(parts, leaving=leaving)
+        session = await self._builder.create(new, leaving=leaving)
         await self.outcomes.record(session.id, start)
         return session
 
@@ -214,14 +186,14 @@ class App:
         It takes the context engine of `leaving` over.
         """
         log = await SessionLog.open(self.database, session_id, self.clock)
-        seat = await self._seat(leaving, foreground=True)
+        seat = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
         if not prompt and not tools_json:  # it was made by another program
             prompt, tools_json = await self._freeze(session_id, seat)
-        specs = read_specs(tools_json.encode())
         done = await self.database.read(lambda db: arguments_of(db, session_id, "todo"))
         self.todo_lists.restore(session_id, done)
-        return await self._session(log, prompt, specs, seat=seat, leaving=leaving)
+        stored = Stored(log, prompt, read_specs(tools_json.encode()))
+        return await self._builder.build(stored, seat, leaving=leaving)
 
     async def _freeze(self, session_id: str, seat: Seat) -> tuple[str, str]:
         own = await self.contexts.tools(seat, self.tools.by_name)
@@ -247,31 +219,25 @@ class App:
         prefix = await self.database.read(
             lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
         )
-        return await self.contexts.peek(log, self.provider.info, prefix)
+        return await self.contexts.peek(log, self.models.provider.info, prefix)
 
     async def switch_model(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer from the next request on; the prefix stays."""
-        wanted = msgspec.structs.replace(self.settings.model, model=model)
-        provider = self._connect(wanted)
-        await self.provider.aclose()
-        self.provider = provider
-        self.settings = msgspec.structs.replace(self.settings, model=wanted)
-        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
-        specs = read_specs(tools_json.encode())
-        link = provider.open(prompt, specs, session.id)
-        session.link, _ = await self.warmth.reopened(session.id, link)
-        await session.context.status()  # the engine learns of it now, not at the next request
+        """Let another model of the same provider answer from the next request on, "" for the configured one;
+        the prefix stays."""
+        await self.models.switch(model)
+        self.settings = msgspec.structs.replace(self.settings, model=self.models.settings)
+        await self._answer_by(self.models.provider, session)
 
     async def answer_with(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer this one session from the next request on."""
-        provider = self._others.get(model)
-        if provider is None:
-            wanted = msgspec.structs.replace(self.settings.model, model=model)
-            provider = self._others[model] = self._connect(wanted)
+        """Let another model of the same provider answer this one session from the next request on, while it
+        is open; "" for the one that answers the others."""
+        await self._answer_by(await self.models.choose(session.id, model), session)
+
+    async def _answer_by(self, provider: Provider, session: Session) -> None:
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
         session.link, _ = await self.warmth.reopened(session.id, link)
-        await session.context.status()
+        await session.context.status()  # the engine learns of it now, not at the next request
 
     async def let_go(self, session: Session) -> None:
         """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
@@ -280,6 +246,8 @@ class App:
             await self._plugged.leave(session.id)
         for gone in (session.id, *self.gate.forget_children(session.id)):
             self.learning.release(gone)
+        await self.models.leave(session.id)
+        session.leave()
         session.log.close()
 
     async def aclose(self) -> None:
@@ -299,10 +267,7 @@ class App:
             await self.mcp.aclose()
         self.processes.close()
         self.pool.close()
-        for provider in (self.provider, *self._others.values()):
-            await provider.aclose()
-        if self._summary_provider is not None:
-            await self._summary_provider.aclose()
+        await self.models.aclose()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -311,34 +276,12 @@ class App:
         self._practice.close()
         self.database.close()
 
-    def _connect_for_summaries(self) -> Provider | None:
-        model, wanted = self.settings.model, self.settings.context.summary_model
-        if not wanted:
-            return None
-        return self._connect(
-            msgspec.structs.replace(model, model=wanted, window_tokens=0, max_output_tokens=0)
-        )
-
     def _connect(self, model: ModelSettings) -> Provider:
         reached, fallback = self._practice.reach(model), self.settings.fallback
         return connect(reached, fallback, self._secrets, others=self._plugged_provider)
 
     def _plugged_provider(self, model: ModelSettings) -> Provider | None:
         return plugged.provider(self.plugins, model, self._secrets)
-
-    def _compressor(self) -> EngineOffer:
-        own, other = Summariser(lambda: self.provider), self._summary_provider
-        limits = CompressorSettings(
-            max_output_tokens=self.provider.info.max_output_tokens,
-            summary_window_tokens=other.info.window_tokens if other else 0,
-            can_recall="recall" in self.tools.by_name,
-        )
-        summarise, again = (Summariser(lambda: other), own) if other else (own, None)
-        return EngineOffer(
-            "compressor",
-            "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
-            fresh=lambda: Compressor(summarise, self.clock, limits, summarise_again=again),
-        )
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
         left_out = {"clarify", "delegate_task", "memory", "skill_manage", "warm_session"}
@@ -349,102 +292,47 @@ class App:
         workspace = Path(row.workspace) if row.workspace else self.workspace
         whose = Whose(profile, row.source, workspace)
         prompt = system_prompt(workspace, self.settings.tools.toolsets, child=True)
-        parts = _NewParts(prompt, tools, title=title, parent_id=parent_id, kind="child", whose=whose)
-        child = await self._create(parts, steps=self.settings.agent.delegate_max_steps)
+        steps = self.settings.agent.delegate_max_steps
+        new = Start(prompt, tools, title=title, parent_id=parent_id, kind="child", whose=whose, steps=steps)
+        child = await self._builder.create(new)
         self.gate.adopt(child.id, parent_id)
         return child
 
-    async def _create(self, parts: _NewParts, *, steps: int = 0, leaving: Session | None = None) -> Session:
-        info = self.provider.info
-        seat = await self._seat(leaving, foreground=parts.kind == "chat")
-        own = await self.contexts.tools(seat, self.tools.by_name)
-        specs = [tool.spec for tool in (*parts.tools, *own)]
-        new = NewSession(
-            id=self.clock.new_id(),
-            conversation_id=parts.conversation_id,
-            parent_session_id=parts.parent_id,
-            kind=parts.kind,
-            source=parts.whose.source or self.source,
-            provider=info.provider,
-            model=info.model,
-            workspace=str(parts.whose.workspace or self.workspace),
-            private=parts.private or self.settings.store.private,
-            title=parts.title,
-            system_prompt=parts.prompt,
-            tools_json=msgspec.json.encode(specs).decode(),
-            profile=parts.whose.profile,
-        )
-        log = await SessionLog.create(self.database, new, self.clock)
-        session = await self._session(log, parts.prompt, specs, steps=steps, seat=seat, leaving=leaving)
-        if parts.warm.name != OFF:
-            opening = Opening(
-                lambda prompt: self.provider.open(prompt, specs, log.session.id),
-                parts.prompt,
-                specs,
-                lambda tokens: self.contexts.lengthen(session.context, tokens),
-            )
-            self.warmth.arrange(session, parts.warm, opening)
-        return session
-
-    async def _seat(self, leaving: Session | None, *, foreground: bool) -> Seat:
-        if leaving is not None:
-            return self.contexts.host(leaving.context).seat
-        return await self.contexts.seat(self.provider.info, foreground=foreground)
-
-    async def _session(
-        self,
-        log: SessionLog,
-        prompt: str,
-        specs: Sequence[ToolSpec],
-        *,
-        steps: int = 0,
-        seat: Seat | None = None,
-        leaving: Session | None = None,
-    ) -> Session:
-        seat = seat or await self._seat(leaving, foreground=True)
-        own = {tool.name: tool for tool in await self.contexts.tools(seat, self.tools.by_name)}
-        known = {**own, **self.tools.by_name}
-        tools = {spec.name: tool for spec in specs if (tool := known.get(spec.name))}
-        if missing := [name for name in own if name not in tools]:
-            seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
-        profile = await self.database.read(lambda db: sessions.profile_of(db, log.session.id))
-        if profile:
-            self.learning.bind_person(log.session.id, profile, log.session.source)
-        limits = Limits(steps or self.settings.agent.max_steps, self.settings.agent.turn_timeout_s)
-        stored = Path(log.session.workspace)
-        workspace = stored if log.session.workspace and stored.is_dir() else self.workspace
-        link = self.provider.open(prompt, specs, log.session.id)
-        link, primed = await self.warmth.reopened(log.session.id, link)
-        for line in self.plugins.take_news() if self.plugins else ():
-            seat.note(line)
-        if self.mcp is not None:
-            self.mcp.enter(specs, seat)
-        prefix = (prompt, msgspec.json.encode(specs).decode(), primed)
-        scope = self.plugins.scope if self.plugins else no_scope
-        host = self.contexts.put(log, seat, lambda: session.link.info, prefix, scope=scope)
-        session = Session(
-            log=log,
-            link=link,
-            context=host,
-            tools=tools,
-            gate=self.gate,
-            person=self.person,
-            limits=limits,
+    def _needs_of_reviews(self, standing: Standing) -> Needs:
+        return Needs(
+            home=self.home,
+            settings=self.settings,
+            secrets=self._secrets,
+            database=self.database,
             clock=self.clock,
-            workspace=workspace,
-            note=lambda: volatile_note(self.clock.now(), workspace, limits.steps),
-            after_turn=self._bell.after(host.turn_ended) if self._bell else host.turn_ended,
+            learning=self.learning,
+            grants=standing,
+            pool=self.pool,
+            reach=self._practice.reach,
+            others=self._plugged_provider,
         )
-        session.jobs_at_end = self.reviews.watch(
-            session, lambda: runtime_of(self.provider, session.model, self.settings)
+
+    def _shared(self) -> Shared:
+        return Shared(
+            settings=self.settings,
+            source=self.source,
+            workspace=self.workspace,
+            database=self.database,
+            clock=self.clock,
+            person=self.person,
+            gate=self.gate,
+            models=self.models,
+            tools=lambda: self.tools.by_name,
+            contexts=self.contexts,
+            learning=self.learning,
+            reviews=self.reviews,
+            warmth=self.warmth,
+            plugins=self.plugins,
+            hooks=self._plugged,
+            bell=self._bell,
+            memories=self._told_memories,
+            servers=self.mcp,
         )
-        await host.begin(self.contexts.host(leaving.context) if leaving else None)
-        if self._plugged is not None:
-            await self._plugged.enter(session, host, leaving.id if leaving else "")
-        if self._told_memories is not None and not profile:
-            self._told_memories.enter(session)
-        self.warmth.watch(session)
-        return session
 
     def _join_memories(self) -> Told | None:
         """Have plugins' memories and skills take part; None where no plugin brings a memory."""

@@ -43,6 +43,7 @@ class Children:
         child = await self._open_child(
             parent.session_id, task.strip().splitlines()[0][:60] if task.strip() else ""
         )
+        child.buffers = parent.buffers
         watcher, ended = self._watcher(), None
         if watcher is not None:
             await watcher.child_began(parent.session_id, child.id, task)
@@ -65,6 +66,7 @@ class Children:
             if watcher is not None:
                 await watcher.child_ended(parent.session_id, child.id, ended)
             await child.log.end_session("completed")
+            child.leave()
         footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
         if end.reason == "answered":
             return ToolOutput(f"{end.text}\n\n{footer}")

@@ -23,6 +23,8 @@ from whet.contract.protocols import Context, ContextStatus, ModelInfo
 from whet.contract.tools import Tool
 from whet.store.transcript import SessionLog
 
+_LOOK_AT = 16
+
 
 class Contexts:
     """The context hosts of one process."""
@@ -32,11 +34,12 @@ class Contexts:
         self.broken: dict[str, str] = {}
         self._home = home
         self._settings = settings
-        self._open: list[EngineHost] = []
+        self._open: dict[int, EngineHost] = {}
+        self._look_at = _LOOK_AT
 
     def host(self, context: Context) -> EngineHost:
         """Give a session's context as the host that it is."""
-        return next(host for host in self._open if host is context)
+        return self._open[id(context)]
 
     async def seat(self, info: ModelInfo, *, foreground: bool) -> Seat:
         """Make the chosen engine for one agent and tell it the model; the built-in one where it fails."""
@@ -73,7 +76,10 @@ class Contexts:
         fixed = sum(map(text_tokens, prefix))
         facts = msgspec.structs.replace(self._facts(info, log.session.source, fixed), scope=scope)
         host = EngineHost(log, seat, facts, None if seat.offer is built_in(self.engines) else self._spare)
-        self._open = [host, *(one for one in self._open if not one.closed)]
+        self._open[id(host)] = host
+        if len(self._open) >= self._look_at:  # those that were handed over are nobody's any more
+            self._open = {key: one for key, one in self._open.items() if not one.closed}
+            self._look_at = max(_LOOK_AT, 2 * len(self._open))
         return host
 
     def lengthen(self, context: Context, tokens: int) -> None:
@@ -92,11 +98,11 @@ class Contexts:
     async def release(self, context: Context) -> None:
         """End a session with its engine and keep nothing of it."""
         await context.aclose()
-        self._open = [host for host in self._open if host is not context]
+        self._open.pop(id(context), None)
 
     async def aclose(self) -> None:
         """End every session that is still open with its engine."""
-        for host in self._open:
+        for host in reversed([*self._open.values()]):
             await host.aclose()
 
     async def _spare(self) -> Seat | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
+from whet.contract.tools import Tool
 from whet.store import sessions
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import Turn
@@ -50,6 +52,10 @@ class Receipt(msgspec.Struct, frozen=True):
 _NO_RECEIPT = Receipt()
 
 
+def as_is(session: Session) -> None:
+    """Leave an opened session as it is."""
+
+
 class _Slot:
     """One conversation's place: its session while it is open, and who waits for it."""
 
@@ -67,7 +73,8 @@ class Hosted:
     """The conversations of one app. `people` is the Person that the app was started with.
 
     At most `max_turns` turns run at a time and `max_open` sessions are open; what comes more waits. A
-    session is let go `idle_after_s` after its last use. Used on one event loop.
+    session is let go `idle_after_s` after its last use. `furnish` is called with each session that is opened,
+    new or again, before anything is done with it. Used on one event loop.
     """
 
     def __init__(
@@ -78,8 +85,10 @@ class Hosted:
         idle_after_s: float = 60.0,
         max_open: int = 200,
         max_turns: int = 200,
+        furnish: Callable[[Session], None] = as_is,
     ) -> None:
         self.app = app
+        self._furnish = furnish
         self._people = people
         people.root_of = app.gate.root_of
         self._idle_after_s = idle_after_s
@@ -88,7 +97,6 @@ class Hosted:
         self._slots: dict[str, _Slot] = {}
         self._chores: set[asyncio.Task[None]] = set()
         self._closing = False
-        self._models: dict[str, str] = {}
 
     @property
     def open_count(self) -> int:
@@ -110,12 +118,13 @@ class Hosted:
         source: str = "",
         profile: str = "",
         workspace: Path | None = None,
+        tools: Sequence[Tool] = (),
     ) -> str:
         """Store a new session and give its id; after `leaving` (an id) it is of the same conversation, takes
         its context engine over, and the old one is let go. `profile` is whose memory it reads and writes, ""
-        the owner's; `source` the interface. Raises WhetError."""
+        the owner's; `source` the interface; `tools` what it has besides the process's. Raises WhetError."""
         self._refuse_if_closing()
-        whose = Whose(profile, source, workspace)
+        whose = Whose(profile, source, workspace, tools)
         if not leaving:
             await self._make_room()
             session = await self.app.new_session(title=title, private=private, warm=warm, whose=whose)
@@ -127,6 +136,10 @@ class Hosted:
             )
             await self._let_go(self._slots[leaving])
         self._keep(session)
+        chosen = old.log.session
+        if chosen.model_chosen and chosen.provider == session.model.provider:
+            async with self.using(session.id) as session:
+                await self.switch_model(session, chosen.model)
         return session.id
 
     async def submit(  # noqa: PLR0913 - one for each thing that interfaces differ in
@@ -189,10 +202,12 @@ class Hosted:
         return slot.session if slot is not None else None
 
     async def switch_model(self, session: Session, model: str) -> None:
-        """Have another model of the same provider answer a session that one has to oneself, from its next
-        request on until the process ends. Raises WhetError."""
+        """Have another model of the same provider answer a session that one has to oneself from its next
+        request on, "" the configured one; stored with the session, and what follows it in its conversation
+        has it too. Durable on return. Raises WhetError."""
         await self.app.answer_with(session, model)
-        self._models[session.id] = model
+        info = session.model
+        await session.log.choose_model(info.provider, info.model, chosen=bool(model))
 
     async def session(self, session_id: str) -> Session:
         """Open a session; it stays open until it is idle. Waits for a turn that runs. Raises NotFound."""
@@ -291,10 +306,14 @@ class Hosted:
 
     async def _let_go_if_unused(self, slot: _Slot) -> None:
         async with slot.lock:
-            if not slot.users and not self._closing:
-                await self._let_go(slot)
-                if not slot.users:
-                    self._slots.pop(slot.session_id, None)
+            if slot.users or self._closing:
+                return
+            if slot.expiry is not None:
+                slot.expiry.cancel()
+                slot.expiry = None
+            await self._let_go(slot)
+            if not slot.users and self._slots.get(slot.session_id) is slot:
+                del self._slots[slot.session_id]
 
     async def _let_go(self, slot: _Slot) -> None:
         if slot.session is not None:
@@ -307,14 +326,15 @@ class Hosted:
         if slot.session is None:
             await self._make_room()
             session = self._fitted(slot, await self.app.open_session(slot.session_id))
-            if model := self._models.get(slot.session_id):
-                await self.app.answer_with(session, model)
+            chosen = session.log.session
+            if chosen.model_chosen and chosen.provider == session.model.provider:
+                await self.app.answer_with(session, chosen.model)
             slot.session = session
         return slot.session
 
     async def _make_room(self) -> None:
-        resting = [slot for slot in self._slots.values() if not slot.users and slot.session is not None]
-        for slot in resting[: max(0, self.open_count + 1 - self._max_open)]:
+        resting = (slot for slot in self._slots.values() if not slot.users and slot.session is not None)
+        for slot in [*islice(resting, max(0, self.open_count + 1 - self._max_open))]:
             await self._let_go_if_unused(slot)
 
     def _keep(self, session: Session) -> None:
@@ -324,6 +344,7 @@ class Hosted:
 
     def _fitted(self, slot: _Slot, session: Session) -> Session:
         """Have a session's questions go to whoever is there, and its turns' ends do what was asked for."""
+        self._furnish(session)
         session.person = self._people.at(session.id)
         jobs = session.jobs_at_end
 

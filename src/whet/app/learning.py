@@ -7,6 +7,7 @@ review that it is. It does not know the gate, nor how files are written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -31,13 +32,14 @@ class Learning:
         self.desk = Desk(database, clock, home.root, (settings.memory, settings.review))
         add_builtin(self.desk.library)
         self._people = home.people
-        self._desks: dict[str, Desk] = {"": self.desk}
+        self._desks: WeakValueDictionary[str, Desk] = WeakValueDictionary({"": self.desk})
         self.platform = "cli"
         self._bound: dict[str, tuple[Desk, Origin]] = {}
 
     def desk_of(self, profile: str) -> Desk:
         """Give the desk of a person, "" for the owner: each has notes and skills that no other one sees.
 
+        It stays while somebody has it: their open sessions do. What it knows is in files and the store.
         Another person's changes are told to nobody: plugins' memories are the owner's.
         """
         desk = self._desks.get(profile)
@@ -58,7 +60,7 @@ class Learning:
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
         ]
-        self.desk.local_tools = LOCAL.union(local)
+        self.desk.judging.local_tools = LOCAL.union(local)
 
     def bind(self, session_id: str, origin: Origin, desk: Desk | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),

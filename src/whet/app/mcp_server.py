@@ -12,6 +12,7 @@ from typing import Any, cast
 import apsw
 import msgspec
 
+from whet.app import mcp_resources
 from whet.app.hosted import Hosted
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit, Event, ToolStarted
@@ -85,9 +86,11 @@ class McpServer:
     async def answer(self, call: Call) -> dict[str, Any]:
         """Give the result of a call. Raises BadCall."""
         if call.method == "initialize":
-            return hello(call.params, "whet")
+            return hello(call.params, "whet", "resources")
         if call.method == "tools/list":
             return {"tools": self.tools}
+        if call.method.startswith("resources/"):
+            return await self._resources(call)
         if call.method != "tools/call":
             raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
         name, arguments = call.tool
@@ -98,6 +101,18 @@ class McpServer:
         except WhetError as error:
             said = f"{error.message}. {error.hint}".strip() if error.hint else error.message
             return text_result(mask(said), is_error=True)
+
+    async def _resources(self, call: Call) -> dict[str, Any]:
+        desk = self._app.learning.desk
+        match call.method:
+            case "resources/list":
+                return await mcp_resources.listed(desk)
+            case "resources/templates/list":
+                return {"resourceTemplates": []}
+            case "resources/read":
+                return await mcp_resources.read(desk, call.params.get("uri"))
+            case _:
+                raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
 
     async def _run(self, name: str, given: dict[str, Any], call: Call) -> dict[str, Any]:
         match name:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.app.notify import Bell
+from whet.app.practice import PracticeHost
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, NotifySettings, Settings
 from whet.contract.errors import ProviderError
@@ -85,16 +86,19 @@ def provider(plugins: Loaded | None, model: ModelSettings, secrets: Mapping[str,
 @contextmanager
 def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]) -> Generator[Provider]:
     """Connect outside of a running program, for a look at the model; plugins are loaded only where the
-    provider's name is none of ours."""
+    provider's name is none of ours. The provider `practice` is one for that long."""
     names = {settings.model.provider, settings.fallback.provider} - {"", *SERVERS}
+    practice = PracticeHost()
     plugins: Loaded | None = None
     if names and not settings.model.base_url:
         plugins = load(PluginNeeds(home, settings, Path.cwd(), (), no_model))
     try:
+        reached = practice.reach(settings.model)
         yield connect(
-            settings.model, settings.fallback, secrets, others=lambda model: provider(plugins, model, secrets)
+            reached, settings.fallback, secrets, others=lambda model: provider(plugins, model, secrets)
         )
     finally:
+        practice.close()
         if plugins is not None:
             plugins.close()
 

@@ -58,7 +58,7 @@ class Warmth(msgspec.Struct, frozen=True):
             if asked not in (OFF, AUTO):
                 pkgutil.resolve_name("whet.warm.template:load")(self.home, asked)
             return Wanted(asked, "auto" if asked == AUTO else "name")
-        waiting = await self.database.read(lambda db: warm.next_of(db, workspace))
+        waiting = self.database.read_now(lambda db: warm.next_of(db, workspace))
         if waiting:
             await self.database.write(lambda db: warm.forget_next(db, workspace))
             return Wanted(waiting, "next")
@@ -80,7 +80,7 @@ class Warmth(msgspec.Struct, frozen=True):
 
     async def reopened(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
         """Give a stored session's link with the examples that it was started with, and those as text."""
-        text = await self.database.read(lambda db: sessions.prime_of(db, session_id))
+        text = self.database.read_now(lambda db: sessions.prime_of(db, session_id))
         if not text:
             return link, ""
         opening = pkgutil.resolve_name("whet.warm.prime:decode_prime")(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -35,6 +36,8 @@ from whet.contract.protocols import (
 )
 from whet.contract.tools import ToolOutput
 from whet.visible import visible
+
+_MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
 
 # All that reading hostile arguments can raise; a bug beyond these is a denial in dispatch.
 _ANALYSIS_FAILS = (
@@ -118,7 +121,7 @@ class PolicyGate:
         self._store = grants
         self._whet_home = os.path.realpath(whet_home)
         self._analyse = analyse or _analyse_shell
-        self._session_grants: dict[str, list[Grant]] = {}
+        self._session_grants: OrderedDict[str, list[Grant]] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -235,7 +238,11 @@ class PolicyGate:
                 return
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}"))
-        kept = self._session_grants.setdefault(self.root_of(case.call.session_id), [])
+        root = self.root_of(case.call.session_id)
+        kept = self._session_grants.setdefault(root, [])
+        self._session_grants.move_to_end(root)
+        while len(self._session_grants) > _MOST_SESSIONS:
+            self._session_grants.popitem(last=False)  # they are asked again
         patterns = lasting or tuple(
             _exact(piece.text) for piece in case.action.pieces if piece.level != "safe"
         )

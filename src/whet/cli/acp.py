@@ -12,18 +12,9 @@ import click
 
 from whet.cli.commands import builtin_commands
 from whet.cli.launch import ChatOptions, load_settings
+from whet.cli.model_options import model_flags, model_options
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
-
-_SETTINGS = {
-    "provider": "model.provider",
-    "base_url": "model.base_url",
-    "model": "model.model",
-    "api_key_env": "model.api_key_env",
-    "format": "model.format",
-    "approvals": "approval.mode",
-    "toolsets": "tools.toolsets",
-}
 
 
 @click.command(
@@ -32,11 +23,7 @@ _SETTINGS = {
 )
 @click.option("--approvals", type=click.Choice(["ask", "auto", "deny"]), help="The mode sessions begin in.")
 @click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
-@click.option("--provider", help="The provider's name.")
-@click.option("--base-url", help="The API's root.")
-@click.option("--model", help="The model's name.")
-@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
-@click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses.")
+@model_options
 @click.pass_obj
 def acp(home: Home, /, **given: Any) -> None:
     """Serve an editor that speaks the Agent Client Protocol; the editor starts this itself.
@@ -49,7 +36,7 @@ def acp(home: Home, /, **given: Any) -> None:
         raise ConfigError(
             "this is for an editor to start, not for a terminal", hint="docs/editors.md has the settings"
         )
-    flags = {key: given[name] for name, key in _SETTINGS.items()}
+    flags = model_flags(given) | {"approval.mode": given["approvals"], "tools.toolsets": given["toolsets"]}
     options = ChatOptions(home=home, flags=flags)
     # Found here: it needs the extra, and pydantic costs a quarter of a second.
     serve = pkgutil.resolve_name("whet.editors.serve:serve")

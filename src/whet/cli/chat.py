@@ -15,19 +15,9 @@ import click
 
 from whet.cli import oneshot
 from whet.cli.launch import ChatOptions, Output
+from whet.cli.model_options import approvals_option, model_flags, model_options
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
-
-_SETTINGS = {
-    "provider": "model.provider",
-    "base_url": "model.base_url",
-    "model": "model.model",
-    "api_key_env": "model.api_key_env",
-    "format": "model.format",
-    "approvals": "approval.mode",
-    "max_steps": "agent.max_steps",
-    "workspace": "tools.workspace",
-}
 
 
 @click.command("chat")
@@ -37,15 +27,11 @@ _SETTINGS = {
 @click.option("--session", "session_id", default="", metavar="ID", help="Go on with this session.")
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
 @click.option("--yes", is_flag=True, help="Don't ask about what is not dangerous (--approvals auto).")
-@click.option("--approvals", type=click.Choice(["ask", "auto", "deny"]), help="What runs without a question.")
+@approvals_option
 @click.option("--max-steps", type=click.IntRange(1), help="Most model calls of one turn.")
 @click.option("--image", "images", multiple=True, metavar="FILE", help="Send an image along; repeatable.")
 @click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
-@click.option("--provider", help="The provider's name.")
-@click.option("--base-url", help="The API's root.")
-@click.option("--model", help="The model's name.")
-@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
-@click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses.")
+@model_options
 @click.option("--workspace", metavar="DIR", help="The folder to work in.")
 @click.option("--private", is_flag=True, help="Keep the new session out of search and learning.")
 @click.option("--warm", default="", metavar="NAME", help="Start with this template, auto, or off.")
@@ -72,7 +58,11 @@ def run(options: ChatOptions) -> int:
 
 
 def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
-    flags = {key: given[name] for name, key in _SETTINGS.items()}
+    flags = model_flags(given) | {
+        "approval.mode": given["approvals"],
+        "agent.max_steps": given["max_steps"],
+        "tools.workspace": given["workspace"],
+    }
     if given["toolsets"] is not None:
         flags["tools.toolsets"] = given["toolsets"]
     if given["yes"] and not given["approvals"]:

@@ -264,7 +264,7 @@ def check_servers(home: Home, settings: Settings) -> Iterator[Finding]:
         elif kept.failure:
             yield Finding(label, "warning", kept.failure, f"whet mcp test {name}")
         else:
-            listing = read_listing(name, server, kept.tools)
+            listing = read_listing(name, server, kept.catalogue)
             left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
             count = len(listing.offered)
             yield Finding(label, "ok", f"{count} tool{'' if count == 1 else 's'}{left_out}")

@@ -144,10 +144,12 @@ async def _sessions(chat: ChatControl, rest: str) -> None:
 
 async def _model(chat: ChatControl, rest: str) -> None:
     if rest:
-        await chat.switch_model(rest)
+        await chat.switch_model("" if rest == "default" else rest)
     info = chat.session.model
     chat.say(f"{info.model} ({info.provider}), window {wording.count(info.window_tokens)} tokens")
-    if not rest:
+    if chat.session.log.session.model_chosen:
+        chat.say("chosen for this conversation; /model default goes back to the configured one", "dim")
+    elif not rest:
         chat.say("/model NAME switches; `whet model list` asks the server what it has", "dim")
 
 
@@ -293,7 +295,7 @@ def builtin_commands() -> list[Command[ChatControl]]:
         ),
         Command("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
         Command("sessions", "List sessions, or find one by its title.", _sessions, "[text]", anytime=True),
-        Command("model", "Show or switch the model.", _model, "[name]", remote=True),
+        Command("model", "Show or switch the model.", _model, "[name|default]", remote=True),
         Command("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
         Command("usage", "Show what this session has spent.", _usage, anytime=True, remote=True),
         Command("context", "Show how full the window is, and the engine.", _context, remote=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import sys
@@ -37,6 +38,20 @@ _NONE_YET = 'There are no schedules yet. One for each workday: whet cron add "0 
 _NEW = "new"
 
 
+class _Seconds(click.FloatRange):
+    """A limit in seconds; nan lies in every range, and is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return number
+
+
+_SECONDS = _Seconds(1, 1e7)
+
+
 @click.group(help="Have the agent work at set times.")
 def cron() -> None:
     """Group the schedule commands."""
@@ -60,7 +75,7 @@ def cron() -> None:
     "--to", "target", default="", metavar="FILE|notify|CHAT", help="Where each answer goes besides."
 )
 @click.option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(1), metavar="SECONDS", help="A run's limit.")
+@click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
 @_as_json
 @click.pass_obj
 def add(home: Home, expression: str | None, at: str | None, as_json: bool, **given: Any) -> None:
@@ -69,7 +84,7 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
     Nobody is there when it runs: what would need an approval is denied unless a rule allows it. A worker must
     run: whet worker, or an open chat.
     """
-    if (expression is None) == (at is None):
+    if bool(expression) == bool(at):
         raise click.UsageError("give a cron expression or --at TIME, one of them")
     clock = SystemClock()
     made, due = _made(home, (expression or "", at or ""), given, clock)
@@ -80,7 +95,7 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
             made = msgspec.structs.replace(made, session_id=found)
 
         def work(db: apsw.Connection) -> Schedule:
-            name = given["name"] or _free_name(db, made.prompt)
+            name = made.name or _free_name(db, made.prompt)
             named = msgspec.structs.replace(made, name=name)
             schedules.add(db, named, due, clock)
             return named
@@ -194,6 +209,7 @@ def resume(home: Home, name: str) -> None:
             raise ConfigError(
                 f"its only time, {_local(one.at, one)}, has passed", hint="whet cron add makes a new one"
             )
+        channel.check(db, one.target)
         if one.paused:
             due = one.at or iso(timing.next_after(one, clock.now()))
             schedules.resume(db, one.id, due, clock)
@@ -232,11 +248,11 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
     expression, at = when
     zone = given["time_zone"] or timing.local_zone()
     timing.zone(zone)
-    prompt = sys.stdin.read() if given["prompt"] == "-" else given["prompt"]
+    prompt = _readable(sys.stdin.read() if given["prompt"] == "-" else given["prompt"], "prompt")
     if not prompt.strip():
         raise ConfigError("there is no prompt", hint='--prompt "..." says what to do')
     settings = load(home, {}, environ=os.environ).settings
-    workspace = Path(given["workspace"] or settings.tools.workspace or os.getcwd()).expanduser().absolute()
+    workspace = _path(given["workspace"] or settings.tools.workspace or os.getcwd())
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="--workspace DIR names one")
     named: str = given["toolsets"]
@@ -246,7 +262,7 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
     now = clock.now()
     schedule = Schedule(
         id=clock.new_id(),
-        name=given["name"],
+        name=_readable(" ".join(given["name"].split()), "name"),
         created=iso(now),
         expression=timing.expression(expression) if expression else "",
         at=iso(timing.single_time(at, zone, now)) if at else "",
@@ -264,10 +280,28 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
 def _target(text: str) -> str:
     if text in ("", NOTIFY) or channel.is_chat(text):
         return text
-    path = Path(text).expanduser().absolute()
+    path = _path(_readable(text, "target"))
     if path.is_dir() or text.endswith(("/", os.sep)):
         raise ConfigError(f"{path} is a folder", hint="name a file in it, e.g. " + str(path / "{date}.md"))
     return str(path)
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError(f"{text} names the home of nobody here") from error
+
+
+def _readable(text: str, what: str) -> str:
+    """Give a text that was typed or piped in. Raises ConfigError for bytes that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"the {what} is no UTF-8 text", hint="iconv turns other encodings into it"
+        ) from error
+    return text
 
 
 def _free_name(db: apsw.Connection, prompt: str) -> str:

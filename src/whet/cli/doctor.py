@@ -66,7 +66,7 @@ def _print(finding: Finding) -> None:
     mark, style = _MARKS[finding.state]
     if "utf" not in (sys.stdout.encoding or "").lower():
         mark = _PLAIN_MARKS[finding.state]
-    head = f"{styled(mark, style)} {finding.name:<{_LABEL - 2}}"
+    head = f"{styled(mark, style)} {finding.name:<{_LABEL - 3}} "
     _wrapped(head, printable(finding.text))
     if finding.fix and finding.state != "ok":
         _wrapped(" " * 2 + "fix:".ljust(_LABEL - 2), printable(finding.fix))

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from whet.cli.launch import ChatOptions, load_settings
+from whet.cli.model_options import model_flags, model_options
 from whet.cli.output import Column, Progress, cost, emit_json, table, wrapped
 from whet.cli.warm import interval
 from whet.clock import SystemClock
@@ -38,9 +39,7 @@ from whet.warm.template import Template, load
 @click.option(
     "--repeats", type=click.IntRange(1, 50), default=3, show_default=True, help="Runs of each task."
 )
-@click.option("--model", default=None, help="Another model.")
-@click.option("--base-url", default=None, help="Another server.")
-@click.option("--provider", default=None, help="Another provider.")
+@model_options
 @click.option("--seed", default=0, show_default=True, help="Which placebo is drawn.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
@@ -50,8 +49,7 @@ def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given
     Your approval settings hold, and nobody is there to ask: what would be asked is denied.
     """
     tasks = read_tasks(file)
-    flags = {f"model.{key}": given[key] for key in ("model", "base_url", "provider")}
-    settings = load_settings(ChatOptions(home, flags=flags), None)
+    settings = load_settings(ChatOptions(home, flags=model_flags(given)), None)
     secrets = load_secrets(home, os.environ)
     templates = _templates(home, load(home, name), int(given["seed"] or 0))
     progress = Progress("running", SystemClock())

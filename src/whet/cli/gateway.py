@@ -88,10 +88,7 @@ def status(home: Home, as_json: bool) -> None:
             }
         )
         return
-    shown = [
-        (row["channel"], str(row["process"] or "not running"), *(str(row[name]) for name in _SHOWN))
-        for row in rows
-    ]
+    shown = [(row["channel"], _state(row), *(str(row[name]) for name in _SHOWN)) for row in rows]
     titles = [Column("channel"), Column("process"), *(Column(name, right=True, rank=1) for name in _SHOWN)]
     click.echo(table(titles, shown))
     people = ", ".join(sorted(text.people)) or "none in gateway.toml"
@@ -137,7 +134,15 @@ def _rows(home: Home, text: GatewayText, stored: _Stored) -> list[dict[str, Any]
         row: dict[str, Any] = msgspec.structs.asdict(counted)
         process = holder(home.root / "gateway", seat.secrets)
         rows.append({**row, "kind": seat.text.kind, "process": process})
+    named = {row["channel"] for row in rows}
+    for name, counted in stored.counts.items():
+        if name not in named:
+            rows.append({**msgspec.structs.asdict(counted), "kind": "", "process": None})
     return rows
+
+
+def _state(row: dict[str, Any]) -> str:
+    return str(row["process"] or ("not running" if row["kind"] else "not in gateway.toml"))
 
 
 @gateway.group()

@@ -13,14 +13,16 @@ from typing import Any
 
 import click
 
+from whet.cli.importing_home import PARTS as HOME_PARTS
+from whet.cli.importing_home import take_parts
 from whet.cli.importing_learned import PROGRAM, take_memory, take_skills
-from whet.cli.output import emit_json, styled
+from whet.cli.output import emit_json, styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
-from whet.moving import claude_code, codex, hermes_home, hermes_sessions
+from whet.moving import claude_code, codex, hermes_sessions
 from whet.moving.carry import Carried, carry, look
 from whet.moving.copies import reading, refuse_broken
 from whet.moving.hermes_home import HermesHome
@@ -29,10 +31,20 @@ from whet.moving.taken import Taken
 from whet.store.bulk import PastSession
 from whet.store.database import Database
 
-_PARTS = ("settings", "keys", "plugins", "memory", "skills", "sessions")
-_NOUNS = {"settings": "setting", "keys": "key", "plugins": "plugin", "memory": "memory", "skills": "skill"}
+_PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
+_NOUNS = {
+    "settings": "setting",
+    "keys": "key",
+    "plugins": "plugin",
+    "persona": "persona",
+    "mcp": "MCP server",
+    "chats": "chat",
+    "schedules": "schedule",
+    "memory": "memory",
+    "skills": "skill",
+}
 _COLOURS = {"left": "dim", "quarantined": "yellow"}
-_DONE = ("set", "copied", "saved", "installed", "quarantined")
+_DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quarantined")
 
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -53,7 +65,8 @@ def importing() -> None:
 @_as_json
 @click.pass_obj
 def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool) -> None:
-    """Take over a Hermes Agent home: settings, keys, plugins, memory, skills and every session.
+    """Take over a Hermes Agent home: settings, keys, plugins, persona, MCP servers, chat platforms, schedules
+    (paused), memory, skills and every session.
 
     What is set here already stays. What has no counterpart is listed. A damaged database is refused before
     anything is taken.
@@ -74,18 +87,8 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
 
 def _home_parts(home: Home, theirs: HermesHome, parts: Sequence[str], dry: bool) -> dict[str, Any]:
     """Take everything but the sessions, part by part."""
-    found = theirs.settings()
     report: dict[str, Any] = {"source": str(theirs.root), "dry_run": dry}
-    if "settings" in parts:
-        report["settings"] = hermes_home.take_settings(home, found, dry=dry) + theirs.untouched()
-    if "keys" in parts:
-        keys = theirs.keys()
-        if own := hermes_home.own_key(found):
-            keys.setdefault(*own)
-        report["keys"] = hermes_home.take_keys(home, keys, dry=dry)
-    if "plugins" in parts:
-        on = theirs.enabled_plugins()
-        report["plugins"] = hermes_home.take_plugins(home, theirs.plugins(), on, dry=dry)
+    report |= take_parts(home, theirs, parts, dry=dry)
     if "memory" in parts:
         report["memory"] = take_memory(home, theirs, dry=dry)
     if "skills" in parts and theirs.leads_out(theirs.skills):
@@ -169,14 +172,17 @@ def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool
     found = files(folder)
     if not found:
         raise NotFound(f"there are no transcripts of {origin} in {folder}")
-    bad: dict[str, int] = {}
+    bad, unread = dict[str, int](), dict[str, str]()
 
     def sessions() -> Iterator[PastSession]:
         for file in found:
             try:
                 past, lines = read(file)
             except OSError as error:
-                raise ConfigError(f"{file} can't be read ({error.strerror})") from error
+                if file == folder:
+                    raise ConfigError(f"{file} can't be read ({error.strerror})") from error
+                unread[str(file)] = error.strerror or type(error).__name__
+                continue
             if lines:
                 bad[str(file)] = lines
             if past is not None:
@@ -184,8 +190,8 @@ def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool
 
     carried = _carried(home, origin, sessions(), _Progress(len(found)), dry)
     report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": carried}
-    if bad:
-        report["unreadable_lines"] = bad
+    troubles: dict[str, Any] = {"unreadable_lines": bad, "unreadable_files": unread}
+    report |= {name: found for name, found in troubles.items() if found}
     _show(report, as_json)
 
 
@@ -254,6 +260,8 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
         click.echo(
             styled(f"  {lines} unreadable line{'s' if lines > 1 else ''} in {printable(file)}", "yellow")
         )
+    for file, why in report.get("unreadable_files", {}).items():
+        click.echo(styled(f"  {printable(file)} can't be read ({why})", "yellow"))
     if notice := report.get("notice"):
         click.echo(styled(f"  {notice}", "yellow"))
     if report["dry_run"]:
@@ -267,6 +275,8 @@ def _line(noun: str, row: Taken, would: str) -> str:
     why = f": {printable(row.why)}" if row.why else ""
     done = f"{would}{row.how}" if row.how in _DONE else row.how
     text = f"  {noun} {printable(row.what)} {done}{why}"
+    if sys.stdout.isatty():  # a file gets a line each
+        text = wrapped(text, indent=4)[2:]
     return styled(text, _COLOURS[row.how]) if row.how in _COLOURS else text
 
 

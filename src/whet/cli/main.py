@@ -71,8 +71,10 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         import warnings
 
-        # Python complains about what it was about to await; the person only wanted to stop.
+        # Python complains about what it was about to await, and of what was half made (an event loop) as it
+        # is let go; the person only wanted to stop.
         warnings.simplefilter("ignore")
+        sys.unraisablehook = lambda _: None
         code = 130
     except BrokenPipeError:
         # The reader (head, less) is gone; without this, Python complains once more at exit.

@@ -16,22 +16,23 @@ from typing import Any
 import click
 import msgspec
 
-from whet.cli.output import Column, age, emit_json, styled, table, wrapped
+from whet.cli.mcp_report import reach_all, show
+from whet.cli.output import Column, age, emit_json, table, wrapped
 from whet.cli.wording import printable
-from whet.clock import Clock, SystemClock, iso
+from whet.clock import SystemClock, iso
 from whet.config.edit import put_part, remove_part
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import McpServer, Settings
-from whet.config.secrets import is_secret_name, load_secrets
-from whet.contract.errors import ConfigError, NotFound, ToolError, WhetError
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, NotFound
 from whet.log import mask
-from whet.mcp.kept import forget_kept, keep_failure, read_kept
-from whet.mcp.listing import SERVER_NAME, Listing, read_listing
-from whet.mcp.remote import Reach, Remote, check_server
-from whet.tools.guardian import Guardian
+from whet.mcp.kept import forget_kept, read_kept
+from whet.mcp.listing import SERVER_NAME, read_listing
+from whet.mcp.remote import check_server, holds_key
 
 _KEY = "mcp.servers"
+_SECONDS = click.FloatRange(0, min_open=True)
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
@@ -47,21 +48,6 @@ class _Row(msgspec.Struct, frozen=True):
     left_out: int = 0
     known_since: str = ""
     problem: str = ""
-
-
-class _Report(msgspec.Struct, frozen=True):
-    """What `test` found of one server."""
-
-    name: str
-    ok: bool
-    server: str = ""
-    version: str = ""
-    tools: list[dict[str, Any]] = []
-    left_out: list[dict[str, str]] = []
-    denied: int = 0
-    problem: str = ""
-    hint: str = ""
-    noticed: str = ""
 
 
 @click.group(help="Use MCP servers' tools; be an MCP server yourself.")
@@ -93,7 +79,7 @@ def _one(home: Home, name: str) -> McpServer:
     return found
 
 
-@mcp.command("list")
+@mcp.command("list", short_help="List the servers and what is known of them.")
 @_as_json
 @click.pass_obj
 def list_servers(home: Home, as_json: bool) -> None:
@@ -117,7 +103,7 @@ def list_servers(home: Home, as_json: bool) -> None:
             row.state,
             "?" if row.tools is None else str(row.tools),
             age(row.known_since, now) if row.known_since else "-",
-            printable(mask(row.target)),
+            printable(row.target),
         )
         for row in rows
     ]
@@ -128,7 +114,7 @@ def list_servers(home: Home, as_json: bool) -> None:
 
 
 def _row(home: Home, name: str, server: McpServer) -> _Row:
-    target = server.url or " ".join((server.command, *server.args))
+    target = mask(server.url or " ".join((server.command, *server.args)))
     kind = "http" if server.url else "stdio"
     try:
         check_server(name, server)
@@ -141,9 +127,9 @@ def _row(home: Home, name: str, server: McpServer) -> _Row:
     since = _iso(kept.at_ms)
     if kept.failure and server.enabled:
         state = "failed"
-    if kept.failure and not kept.tools:
+    if kept.failure and not (kept.tools or kept.offers):
         return _Row(name, kind, target, server.enabled, state, None, known_since=since, problem=kept.failure)
-    listing = read_listing(name, server, kept.tools)
+    listing = read_listing(name, server, kept.catalogue)
     counts = len(listing.offered), len(listing.left_out)
     return _Row(name, kind, target, server.enabled, state, *counts, since, kept.failure)
 
@@ -154,14 +140,33 @@ def _iso(at_ms: int) -> str:
     return iso(datetime.fromtimestamp(at_ms / 1000, UTC))
 
 
-@mcp.command("add", context_settings={"ignore_unknown_options": False})
+class _Add(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if "--" in given:
+                raise
+            raise click.UsageError(
+                f"there is no option {error.option_name}; if it belongs to the server's command, put --"
+                " before that: whet mcp add NAME -- COMMAND ARGS",
+                ctx,
+            ) from error
+
+
+@mcp.command("add", cls=_Add, short_help="Add or replace a server, and see what it offers.")
 @click.argument("name")
 @click.argument("command", nargs=-1)
 @click.option("--url", default="", help="Reach a server over HTTP instead of starting one.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for --url.")
+@click.option("--allow-http", is_flag=True, help="Headers with keys may go out unencrypted.")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for the command.")
 @click.option("--cwd", default="", help="The folder to start the command in.")
-@click.option("--timeout", "timeout_s", type=float, default=None, help="Seconds that a call may take.")
+@click.option("--timeout", "timeout_s", type=_SECONDS, default=None, help="Seconds that a call may take.")
+@click.option(
+    "--start-timeout", "start_timeout_s", type=_SECONDS, default=None, help="Seconds to get ready in."
+)
 @click.option("--allow", multiple=True, metavar="TOOL", help="Only these tools (a name or pattern).")
 @click.option("--deny", multiple=True, metavar="TOOL", help="Not these tools (a name or pattern).")
 @click.option("--no-test", is_flag=True, help="Do not reach it now.")
@@ -171,26 +176,45 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
     """Add a server to config.yaml, or replace it, and see what it offers.
 
     \b
-    whet mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
-    whet mcp add tickets --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${TICKETS_TOKEN}'
+    whet mcp add notes -- python3 examples/mcp/notes.py ~/notes
+    whet mcp add tickets --url https://mcp.example.com/mcp \\
+      --header 'Authorization=Bearer ${TICKETS_TOKEN}'
     """
     if not SERVER_NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} is no name for a server",
             hint="at most 30 letters, digits, - and single _ between them",
         )
-    part = _part(command, given)
+    folder = "" if given["cwd"] else _folder_meant(command)
+    part = _part(command, {**given, "cwd": given["cwd"] or folder})
     server = msgspec.convert(part, McpServer)
-    check_server(name, server)
+    _check(name, server)
     _warn_of_secrets(server)
+    before = _servers(home).get(name)
     replaced = put_part(home, _KEY, name, part)
-    forget_kept(home, name)
-    report = None if no_test else asyncio.run(_test(home, name, server))
+    if before is None or before.url != server.url:
+        forget_kept(home, name)
+    reports = [] if no_test else asyncio.run(reach_all(home, {name: server}))
     if as_json:
-        return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": report})
-    click.echo(f"{name} is {'replaced' if replaced else 'added'} in {home.config}")
-    if report is not None:
-        _print(report)
+        test = reports[0] if reports else None
+        return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
+    click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
+    if folder:
+        click.echo(wrapped(f"it starts in {folder}, where its file is (--cwd DIR names another folder)"))
+    for report in reports:
+        show(report)
+
+
+def _check(name: str, server: McpServer) -> None:
+    check_server(name, server)
+    if server.url and not re.match(r"https?://[^/\s]", server.url):
+        raise ConfigError(f"{server.url[:200]!r} is no url", hint="it begins with https://")
+
+
+def _folder_meant(command: Sequence[str]) -> str:
+    """Give the current folder where the command names a file in it: a server may be started from anywhere."""
+    is_here = any(not os.path.isabs(part) and os.path.isfile(part) for part in command)
+    return os.getcwd() if is_here else ""
 
 
 def _part(command: Sequence[str], given: dict[str, Any]) -> dict[str, object]:
@@ -199,7 +223,7 @@ def _part(command: Sequence[str], given: dict[str, Any]) -> dict[str, object]:
         part["command"] = command[0]
         if command[1:]:
             part["args"] = list(command[1:])
-    for key in ("url", "cwd", "timeout_s"):
+    for key in ("url", "cwd", "timeout_s", "start_timeout_s", "allow_http"):
         if given[key]:
             part[key] = given[key]
     for key in ("env", "headers"):
@@ -220,7 +244,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _warn_of_secrets(server: McpServer) -> None:
     for name, value in {**server.env, **server.headers}.items():
-        if "${" not in value and (is_secret_name(name.replace("-", "_")) or name.lower() == "authorization"):
+        if "${" not in value and holds_key(name, value):
             click.echo(
                 f"warning: {name} stands in config.yaml as plain text; store it with"
                 f" `whet config set SOME_TOKEN` and write ${{SOME_TOKEN}} instead",
@@ -243,7 +267,7 @@ def remove(home: Home, name: str, as_json: bool) -> None:
     click.echo(f"{name} is removed; running sessions keep its tools until they end")
 
 
-@mcp.command("test")
+@mcp.command("test", short_help="Reach servers and show their tools.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_server)
 @_as_json
 @click.pass_obj
@@ -252,87 +276,19 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     servers = {name: _one(home, name) for name in names} or {
         name: server for name, server in _servers(home).items() if server.enabled
     }
-    reports = asyncio.run(_test_all(home, servers))
+    reports = asyncio.run(reach_all(home, servers))
     if as_json:
         emit_json({"ok": all(report.ok for report in reports), "servers": reports})
     elif not reports:
         click.echo("no MCP servers; whet mcp add brings one")
     else:
         for report in reports:
-            _print(report)
+            show(report)
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
 
 
-async def _test_all(home: Home, servers: dict[str, McpServer]) -> list[_Report]:
-    return await asyncio.gather(*(_test(home, name, server) for name, server in servers.items()))
-
-
-async def _test(home: Home, name: str, server: McpServer) -> _Report:
-    clock: Clock = SystemClock()
-    guardian = Guardian()
-    reach = Reach(home, load_secrets(home, os.environ), clock, guardian)
-    told: list[str] = []
-    remote = Remote(name, server, reach, told.append, lambda _tools: None)
-    try:
-        check_server(name, server)
-        tools = await remote.tools()
-        connection = remote.connection
-        named = connection.server_info if connection else {}
-        about = f"{named.get('name') or ''} {named.get('version') or ''}".strip()
-        noticed = "; ".join([*told, connection.transport.explain() if connection else ""]).strip("; ")
-        listing = read_listing(name, server, tools)
-        return _report(name, listing, about, connection.version if connection else "", noticed)
-    except WhetError as error:
-        if not isinstance(error, ToolError):
-            keep_failure(home, name, server, mask(error.message), clock.unix_ms())
-        return _Report(name, False, problem=mask(error.message), hint=mask(error.hint))
-    finally:
-        await remote.aclose()
-        guardian.close()
-
-
-def _report(name: str, listing: Listing, about: str, version: str, noticed: str) -> _Report:
-    tools = [
-        {
-            "name": one.spec.name,
-            "own_name": one.own_name,
-            "description": one.spec.description,
-            "read_only": one.hints.read_only,
-            "destructive": one.hints.destructive,
-        }
-        for one in listing.offered
-    ]
-    left_out = [{"own_name": one.own_name, "reason": one.reason} for one in listing.left_out]
-    return _Report(name, True, about, version, tools, left_out, listing.denied, noticed=mask(noticed))
-
-
-def _print(report: _Report) -> None:
-    if not report.ok:
-        click.echo(f"{styled(report.name, 'bold')}: {printable(report.problem)}")
-        if report.hint:
-            click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
-        return
-    count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
-    about = printable(report.server) or "(no name)"
-    click.echo(f"{styled(report.name, 'bold')}: ok, {about}, protocol {report.version}, {count}")
-    for tool in report.tools:
-        claims = [word for key, word in _CLAIMS.items() if tool[key]]
-        claimed = f" (says: {', '.join(claims)})" if claims else ""
-        first = (str(tool["description"]).splitlines() or [""])[0]
-        click.echo(wrapped(printable(f"{tool['name']}{claimed}  {first}"), indent=2))
-    for one in report.left_out:
-        click.echo(wrapped(printable(f"left out: {one['own_name']}: {one['reason']}"), indent=2))
-    if report.denied:
-        click.echo(f"  {report.denied} more, which your settings leave out")
-    if report.noticed:
-        click.echo(wrapped(printable(f"noticed: {report.noticed}"), indent=2))
-
-
-_CLAIMS = {"read_only": "only reads", "destructive": "may destroy"}
-
-
-@mcp.command("login")
+@mcp.command("login", short_help="Log in at a server.")
 @_name
 @click.option("--client-id", default="", help="A client registered with the authorization server.")
 @click.option("--client-secret-env", default="", metavar="NAME", help="The variable with its secret.")
@@ -351,6 +307,10 @@ def login(
     if not server.url:
         raise ConfigError(f"{name} is started by a command, so there is nothing to log in to")
     secrets = load_secrets(home, os.environ)
+    if client_secret_env and not secrets.get(client_secret_env):
+        raise ConfigError(
+            f"{client_secret_env} is not set", hint=f"whet config set {client_secret_env} stores it in .env"
+        )
     client = oauth.Client(client_id, secrets.get(client_secret_env, "") if client_secret_env else "")
 
     def show(address: str) -> None:
@@ -371,18 +331,22 @@ def login(
 
 @mcp.command("logout")
 @_name
+@_as_json
 @click.pass_obj
-def logout(home: Home, name: str) -> None:
+def logout(home: Home, name: str, as_json: bool) -> None:
     """Forget the login at a server."""
     from whet.mcp.login import tokens_path  # noqa: PLC0415 as above
 
     _one(home, name)
     path = tokens_path(home, name)
-    click.echo(f"{name}: logged out" if path.exists() else f"{name}: there was no login")
+    was_there = path.exists()
     path.unlink(missing_ok=True)
+    if as_json:
+        return emit_json({"name": name, "logged_out": was_there})
+    click.echo(f"{name}: logged out" if was_there else f"{name}: there was no login")
 
 
-@mcp.command("serve")
+@mcp.command("serve", short_help="Be an MCP server on stdin and stdout.")
 @click.option("--no-ask", is_flag=True, help="Offer only reading, not the agent.")
 @click.option(
     "--workspace", type=click.Path(exists=True, file_okay=False), default=None, help="The agent's folder."

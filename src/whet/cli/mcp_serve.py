@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from whet.app.hosted import Hosted
 from whet.app.mcp_server import McpServer
 from whet.app.people import Switchboard
+from whet.app.upkeep import kept_small
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -29,7 +30,8 @@ async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> Non
     app = await start_app(options, settings, people)
     hosted = Hosted(app, people)
     try:
-        await serve_stdio(McpServer(hosted, asks=asks).answer)
+        async with kept_small():
+            await serve_stdio(McpServer(hosted, asks=asks).answer)
     finally:
         await hosted.aclose()
         await app.aclose()

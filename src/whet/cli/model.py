@@ -8,11 +8,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import click
-import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.app.plugged import borrowed_provider
-from whet.app.practice import PracticeHost
 from whet.cli.output import emit_json
 from whet.cli.wording import printable
 from whet.config.edit import set_value
@@ -130,10 +128,5 @@ def _connected(home: Home, loaded: Loaded) -> Generator[Provider]:
     secrets, settings = load_secrets(home, os.environ), loaded.settings
     if is_needed(settings):
         raise nothing_set(by_keys(secrets))
-    practice = PracticeHost()
-    try:
-        reached = msgspec.structs.replace(settings, model=practice.reach(settings.model))
-        with borrowed_provider(home, reached, secrets) as provider:
-            yield provider
-    finally:
-        practice.close()
+    with borrowed_provider(home, settings, secrets) as provider:
+        yield provider

@@ -14,6 +14,7 @@ import click
 
 from whet import log
 from whet.cli.launch import ChatOptions, load_settings, workspace_of
+from whet.cli.model_options import approvals_option, model_flags, model_options
 from whet.cli.output import Column, age, emit_json, table
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -46,13 +47,8 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
     "--public-url", default="", metavar="URL", help="Where people reach it, if not on this machine."
 )
 @click.option("--workspace", default="", metavar="DIR", help="The folder that the agent works in.")
-@click.option("--provider", default=None, help="As in `whet chat`.")
-@click.option("--model", default=None, help="As in `whet chat`.")
-@click.option("--base-url", default=None, help="As in `whet chat`.")
-@click.option("--api-key-env", default=None, help="As in `whet chat`.")
-@click.option(
-    "--approvals", type=click.Choice(["ask", "auto", "deny"]), default=None, help="As in `whet chat`."
-)
+@model_options
+@approvals_option
 @click.option(
     "--answer-wait",
     "answer_wait_s",
@@ -151,6 +147,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     from whet.app.build import App  # noqa: PLC0415
     from whet.app.hosted import Hosted  # noqa: PLC0415
     from whet.app.people import Switchboard  # noqa: PLC0415
+    from whet.app.upkeep import kept_small  # noqa: PLC0415
     from whet.serve.run import Listening  # noqa: PLC0415
     from whet.serve.run import serve as run  # noqa: PLC0415
     from whet.serve.site import Pace  # noqa: PLC0415
@@ -163,11 +160,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         has_web=options["web"],
         drain_s=options["drain_s"],
     )
-    flags = {
-        "model.provider": options["provider"],
-        "model.model": options["model"],
-        "model.base_url": options["base_url"],
-        "model.api_key_env": options["api_key_env"],
+    flags = model_flags(options) | {
         "approval.mode": options["approvals"],
         "tools.workspace": options["workspace"] or None,
     }
@@ -185,7 +178,8 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         try:
             made = tokens.make_first(app.database, home, app.clock)
             pace = Pace(answer_wait_s=options["answer_wait_s"])
-            await run(hosted, listening, pace, lambda port: _ready(listening, port, made, workspace))
+            async with kept_small():
+                await run(hosted, listening, pace, lambda port: _ready(listening, port, made, workspace))
         finally:
             await hosted.aclose()
             await app.reviews.leave()

@@ -23,12 +23,13 @@ from whet.cli.wording import count, cut, printable
 from whet.clock import SystemClock
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
-from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
 from whet.contract.messages import Message, to_dict
 from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import Database
 from whet.store.export import as_jsonl, as_markdown
+from whet.store.purge import erase
 from whet.store.search import Hit
 from whet.store.sessions import SessionFilter, SessionRow
 
@@ -295,21 +296,46 @@ def _say(row: SessionRow, text: str, as_json: bool) -> None:
 
 
 @sessions.command("delete")
-@click.argument("names", metavar="SESSION...", nargs=-1, required=True, shell_complete=complete_session)
+@click.argument("names", metavar="SESSION...", nargs=-1, shell_complete=complete_session)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("--remains", is_flag=True, help="Only take what was deleted before out of the file.")
 @_as_json
 @click.pass_obj
-def delete(home: Home, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Delete sessions and all that was said in them, for good."""
+def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json: bool) -> None:
+    """Delete sessions and all that was said in them, for good.
+
+    The database is written anew without them, so that none of their words is left in it.
+    """
+    if remains == bool(names):
+        raise click.UsageError("name sessions, or --remains alone")
     rows = _read(home, lambda db: [store.get(db, store.resolve(db, name)) for name in names])
-    if not yes:
+    if not yes and rows:
         _confirm(rows)
     with _opened(home) as database:
         gone = sum(database.write_now(lambda db, row=row: store.delete(db, row.id)) for row in rows)
+        write_anew(database, gone)
     if as_json:
         emit_json({"deleted": [row.id for row in rows], "sessions": gone})
+    elif remains:
+        click.echo("Nothing that was deleted is left in the file.")
     else:
         click.echo(f"Deleted {gone} {'session' if gone == 1 else 'sessions'}.")
+
+
+def write_anew(database: Database, gone: int) -> None:
+    """Write the file anew after `gone` sessions were deleted. Raises WhetError, which says what is done."""
+    is_seen = sys.stderr.isatty()
+    if is_seen:
+        click.echo("writing the database anew ...", err=True, nl=False)
+    try:
+        erase(database)
+    except (StoreBusy, StoreFull) as error:
+        done = f"{gone} deleted, but words of what is deleted are still in the file: " if gone else ""
+        hint = "once that is over: whet sessions delete --remains"
+        raise WhetError(f"{done}{error.message}", hint=hint) from error
+    finally:
+        if is_seen:
+            click.echo("\r\x1b[K", err=True, nl=False)
 
 
 def _confirm(rows: list[SessionRow]) -> None:

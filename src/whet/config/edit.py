@@ -151,10 +151,14 @@ def _insist(home: Home, new: str, key: str, before: dict[str, Setting], value: V
     except ConfigError:
         got = {}
     if got != wanted:
-        raise ConfigError(
-            f"{home.config} is written in a way that can't be edited by line",
-            hint=f"set {key} by hand: whet config edit",
-        )
+        raise _by_hand(home, key)
+
+
+def _by_hand(home: Home, key: str) -> ConfigError:
+    return ConfigError(
+        f"{home.config} is written in a way that can't be edited by line",
+        hint=f"set {key} by hand: whet config edit",
+    )
 
 
 def _flat(field: Field, value: Value) -> Value:
@@ -168,7 +172,10 @@ def _edited(home: Home, old: str, field: Field, value: Value | None) -> str:
     section = next((s for s in parse_file(home, old) if s.name == section_name), None)
     entry = next((e for e in section.entries if e.name == name), None) if section else None
     if section and entry:
-        return page.remove(section, entry) if value is None else page.put(entry, _yaml(field, value))
+        try:
+            return page.remove(section, entry) if value is None else page.put(entry, _yaml(field, value))
+        except _NoColon:
+            raise _by_hand(home, field.key) from None
     if value is None:
         return old
     line = f"{name}: {_yaml(field, value)}"
@@ -196,6 +203,10 @@ def _blank(lines: list[str], span: Span) -> None:
     if span.line == span.end_line and span.line < len(lines):
         line = lines[span.line]
         lines[span.line] = line[: span.column] + line[span.end_column :]
+
+
+class _NoColon(Exception):
+    """A key's colon is not behind it in its line: `? key` with `: value` below."""
 
 
 class _Page:
@@ -267,7 +278,10 @@ class _Page:
         return "".join([*self.lines, *gap, f"{name}:{self.newline}", f"  {line}{self.newline}"])
 
     def _after_colon(self, entry: Entry) -> int:
-        return self.lines[entry.key.end_line].index(":", entry.key.end_column) + 1
+        found = self.lines[entry.key.end_line].find(":", entry.key.end_column)
+        if found < 0:
+            raise _NoColon
+        return found + 1
 
     def _end(self, span: Span) -> tuple[int, int]:
         """Give where a value really ends: a block's mark stands before the next key, behind comments."""

@@ -237,6 +237,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     enabled: bool = True
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    allow_http: bool = False
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -244,7 +245,8 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     servers: dict[str, McpServer] = {}
     """Servers by name: command, args, env, cwd for one that is started; url, headers for one that runs
-    elsewhere; timeout_s, start_timeout_s, enabled, and the tools to allow or deny (names or patterns)."""
+    elsewhere; timeout_s, start_timeout_s, enabled, the tools to allow or deny (names or patterns), and
+    allow_http: whether headers with keys may go out unencrypted."""
 
 
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

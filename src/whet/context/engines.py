@@ -47,7 +47,9 @@ class NoEngine(ContextEngine):
         return messages
 
 
-NO_ENGINE = EngineOffer(NONE, "Never compacts: the model sees the whole conversation.", fresh=NoEngine)
+NO_ENGINE = EngineOffer(
+    NONE, "Never compacts: the model sees the whole conversation.", fresh=NoEngine, is_quick=True
+)
 
 
 def offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:

@@ -152,7 +152,8 @@ class EngineHost:
         if not rows:
             return "nothing"
         if callable(has_content):
-            outcome = await self.seat.run("has_content_to_compress", lambda: bool(has_content(rows)))
+            hook_s = self.seat.deadlines.hook_s  # looks at the whole list
+            outcome = await self.seat.run("has_content_to_compress", lambda: bool(has_content(rows)), hook_s)
             if outcome.error is None and not outcome.value:
                 return "nothing"
         done = await self._compact(_Order(self._live.tokens(), phase=BY_HAND, focus=focus), emit)
@@ -182,6 +183,7 @@ class EngineHost:
         self._closed = True
         if self._spare is not None:
             await self._end(self._spare)
+        self._unhook()
 
     async def aclose(self) -> None:
         """End the session with the engines, once, and let them close what they hold open."""
@@ -190,6 +192,14 @@ class EngineHost:
         self._closed = True
         for seat in self._active():
             await self._end(seat)
+            seat.leave()
+        self._unhook()
+
+    def _unhook(self) -> None:
+        """Forget the ways back to the session and its parts: they would keep each other in memory."""
+        info = self._facts.info()
+        self._facts = msgspec.structs.replace(self._facts, info=lambda: info)
+        self._make_spare = self.compacted = None
 
     def live_rows(self) -> list[ChatRow]:
         """Give the whole live list as an engine sees it."""

@@ -1,7 +1,8 @@
 """One context engine in its place: its thread, its deadlines, its failures.
 
-Every call to an engine passes here. An engine runs on its own lane, never on the event loop; what it
-raises becomes a line for the person and a default for the host. It does not know the transcript, nor what
+Every call to an engine passes here. An engine runs on its own lane, never on the event loop, except that a
+quick one is only put there for what has a deadline of its own. What an engine raises becomes a line for the
+person and a default for the host. It does not know the transcript, nor what
 a compaction is worth.
 """
 
@@ -12,6 +13,8 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from types import FunctionType
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -85,8 +88,12 @@ class Seat:
     async def take(cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool) -> Seat | str:
         """Make an instance for one agent; a line that says why where there can be none."""
         lane = Lane(f"engine-{offer.name}")
+
+        def make() -> tuple[ContextEngine, Origin]:
+            return make_engine(offer, foreground=foreground)
+
         try:
-            outcome = await lane.run(lambda: make_engine(offer, foreground=foreground), deadlines.hook_s)
+            outcome = attempt(make) if offer.is_quick else await lane.run(make, deadlines.hook_s)
         except LaneTimeout:
             return f"it did not start in {deadlines.hook_s:g} s"
         if outcome.value is None:
@@ -105,7 +112,8 @@ class Seat:
     async def run(self, hook: str, work: Callable[[], T], deadline_s: float = 0.0) -> Outcome[T]:
         """Do `work` on the lane and read the engine's threshold after it; a failure is noted once.
 
-        The outcome's error is None only where the work was done.
+        Without a deadline of its own, a quick engine's is done at once, unless the lane is at work. The
+        outcome's error is None only where the work was done.
         """
 
         def measured() -> T:
@@ -117,8 +125,9 @@ class Seat:
 
         limit_s = deadline_s or self.deadlines.hook_s
         known = self.lane.stuck
+        is_done_here = not deadline_s and self._needs_no_thread()
         try:
-            outcome = await self.lane.run(measured, limit_s)
+            outcome = attempt(measured) if is_done_here else await self.lane.run(measured, limit_s)
         except LaneTimeout as error:
             if not known:
                 self.note(f"{self.name} did not answer {hook} in {limit_s:g} s and is left out until it does")
@@ -144,7 +153,10 @@ class Seat:
             if outcome.error is not None:
                 self._failed(hook, outcome.error)
 
-        self.lane.submit(guarded)
+        if self._needs_no_thread():
+            guarded()
+        else:
+            self.lane.submit(guarded)
 
     async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
         """Run hooks one after the other; one that fails is noted and the next one follows."""
@@ -187,6 +199,10 @@ class Seat:
         for text in self.notices:
             log.warning("%s", text)
 
+    def leave(self) -> None:
+        """Forget the session that it belonged to."""
+        self.live, self.scope = list, nullcontext
+
     def note(self, text: str) -> None:
         """Keep a line for the person; the same one is shown once."""
         text = _line(text)
@@ -207,6 +223,9 @@ class Seat:
         notices, self.notices = self.notices, []
         for text in notices:
             emit(Notice(text))
+
+    def _needs_no_thread(self) -> bool:
+        return self.offer.is_quick and self.lane.idle
 
     def _failed(self, hook: str, error: BaseException) -> None:
         log.warning("context engine %s failed in %s", self.name, hook, exc_info=error)
@@ -240,14 +259,28 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
 
 def accepted(hook: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
     """Give those of `keywords` that a hook's signature takes; all where it can't be read."""
+    named = _named(hook)
+    return keywords if named is None else {name: keywords[name] for name in keywords if name in named}
+
+
+def _named(hook: Callable[..., Any]) -> frozenset[str] | None:
+    """Give the keywords that a hook takes; None for any."""
+    function = getattr(hook, "__func__", None)
+    return _names_of_method(function) if isinstance(function, FunctionType) else _read_names(hook)
+
+
+def _read_names(hook: Callable[..., Any]) -> frozenset[str] | None:
     signature = attempt(lambda: inspect.signature(hook)).value
     if signature is None:
-        return keywords
+        return None
     parameters = signature.parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
-        return keywords
-    named = {one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY}
-    return {name: value for name, value in keywords.items() if name in named}
+        return None
+    return frozenset(one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY)
+
+
+# Each session asks for those of its engine's methods anew; reading one costs 0.1 ms.
+_names_of_method = lru_cache(maxsize=64)(_read_names)
 
 
 def changed_attributes(engine: object, values: Sequence[tuple[str, object]]) -> None:

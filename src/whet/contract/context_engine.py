@@ -131,6 +131,9 @@ class EngineOffer(msgspec.Struct, frozen=True):
     Each agent gets an instance of its own: `prototype.clone_for_agent()`, else a deep copy of the
     prototype, else what `fresh` makes; only a foreground agent may share the prototype itself. A built-in
     engine has no prototype. `fresh` may raise; it is called off the event loop.
+
+    `is_quick` is a promise of an engine of ours: nothing but a compaction takes time or waits, so that the
+    rest needs no thread.
     """
 
     name: str
@@ -138,6 +141,7 @@ class EngineOffer(msgspec.Struct, frozen=True):
     source: str = "built-in"
     prototype: ContextEngine | None = None
     fresh: Callable[[], ContextEngine] | None = None
+    is_quick: bool = False
 
 
 class SessionChange(msgspec.Struct, frozen=True):

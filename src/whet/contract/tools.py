@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -43,10 +43,24 @@ class ToolOutput(msgspec.Struct, frozen=True):
         return bool(self.error_kind)
 
 
+class Buffers(Protocol):
+    """Files that another program holds open, an editor's unsaved ones. Called on a tool's thread, with paths
+    that were resolved and lie where the tool may go. Nothing is raised: what can't be asked is not held."""
+
+    def read(self, path: Path) -> str | None:
+        """Give a file's text as the program has it; None where it can't say, and the disk counts."""
+        ...
+
+    def write(self, path: Path, text: str) -> bool:
+        """Have the program take a new text and save it; False where it did not say that it did."""
+        ...
+
+
 class ToolContext(msgspec.Struct, frozen=True):
     """What a running call may use. `output` shows live text to the person and stores nothing.
 
-    `ask` puts a question to the person and gives the answer, or None where nobody can answer.
+    `ask` puts a question to the person and gives the answer, or None where nobody can answer. `buffers` are
+    the files that the person's editor holds, None where there is no such program.
     """
 
     session_id: str
@@ -55,6 +69,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     workspace: Path
     output: Callable[[str], None]
     ask: Callable[[str, Sequence[str]], Awaitable[str | None]]
+    buffers: Buffers | None = None
 
 
 Handler = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolOutput]]

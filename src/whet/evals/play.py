@@ -230,7 +230,7 @@ async def play(
             app = await _open(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
             if not arm.gated:
-                app.learning.desk.judge = _content
+                app.learning.desk.judging.instead = _content
             game.desks[person] = Desk(app)
         for plan in world.plans:
             await game.session(plan)

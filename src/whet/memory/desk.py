@@ -24,7 +24,7 @@ from whet.memory import forget, notes, overlay, prompt_part, purge, shelf, undo
 from whet.memory.claim import LOCAL, Claim, Verdict
 from whet.memory.forget import Step
 from whet.memory.journal import Journal
-from whet.memory.library import Library
+from whet.memory.library import Library, SkillInfo
 from whet.memory.prompt_part import Item, PromptPart
 from whet.memory.purge import Purged
 from whet.memory.requests import MemoryRequest, NeedsYes, Outcome, Refused, SkillRequest, Target
@@ -35,6 +35,7 @@ from whet.store import learned, ledger
 from whet.store.database import Database
 from whet.store.learned import Use
 from whet.store.ledger import LedgerRow
+from whet.store.purge import erase
 
 if TYPE_CHECKING:
     from whet.memory.intake import Intake
@@ -51,6 +52,32 @@ class NotesState(msgspec.Struct, frozen=True):
     entries: int
     used: str
     trouble: str = ""
+
+
+class Judging:
+    """Judges what is handed in: by the gate, or by `instead` where that is set. The results of `local_tools`
+    are evidence. A part of its own, so that a desk that nobody uses any more is freed at once."""
+
+    def __init__(self, database: Database) -> None:
+        self.local_tools: Collection[str] = LOCAL
+        self.instead: Judge | None = None
+        self._database = database
+
+    def __call__(self, claim: Claim, origin: Origin) -> Verdict:
+        """Give the verdict. Raises Refused."""
+        if self.instead is not None:
+            return self.instead(claim, origin)
+        if not claim.text:
+            return Verdict("user")
+        # The gate is found at the first write: it costs more to import than all else here together.
+        if origin.write_origin in ("user", "import"):
+            pkgutil.resolve_name("whet.memory.gate:check_text")(claim)
+            return Verdict("user")
+        judge: Callable[..., Verdict] = pkgutil.resolve_name("whet.memory.gate:judge_stored")
+        foreground = origin.write_origin == "foreground"
+        return judge(
+            self._database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
+        )
 
 
 class Desk:
@@ -71,21 +98,16 @@ class Desk:
         self.limits, self.review = settings
         self.journal = Journal(database, clock, folder, profile)
         self.library = Library(folder / "skills")
-        self.local_tools: Collection[str] = LOCAL
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self.judge: Judge = self._by_the_gate
+        self.judging = Judging(database)
         self._settling = Settling(profile, self.limits, self.review)
-
-        def judge(claim: Claim, origin: Origin) -> Verdict:
-            return self.judge(claim, origin)
-
-        self._note_writes = NoteWrites(self.journal, self.limits, judge)
-        self._skill_writes = SkillWrites(self.journal, self.library, judge)
+        self._note_writes = NoteWrites(self.journal, self.limits, self.judging)
+        self._skill_writes = SkillWrites(self.journal, self.library, self.judging)
 
     def for_person(self, name: str, folder: Path) -> Desk:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
         desk = Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
-        desk.local_tools = self.local_tools
+        desk.judging.local_tools = self.judging.local_tools
         return desk
 
     async def memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
@@ -103,6 +125,10 @@ class Desk:
     async def skills_list(self, query: str = "") -> str:
         """Give the skills' names and descriptions, or those that fit the words of `query`."""
         return await asyncio.to_thread(lambda: shelf.listed(self.library.all(), query))
+
+    async def skills(self) -> list[SkillInfo]:
+        """Give every skill, sorted by name; one that can't be used says why."""
+        return await asyncio.to_thread(self.library.all)
 
     async def skill_view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> Outcome:
         """Give a skill's text, or one of its files, with its hash; the load leaves a receipt."""
@@ -199,7 +225,7 @@ class Desk:
         def run() -> Purged:
             self.journal.settle()
             done = self.database.write_now(lambda db: purge.carry_out(db, self.profile, session_id))
-            self.database.scrub()
+            erase(self.database)
             return done
 
         return await asyncio.to_thread(run)
@@ -292,19 +318,6 @@ class Desk:
         if not origin.tool_call_id:
             return None
         return self.database.read_now(lambda db: ledger.by_call(db, origin.session_id, origin.tool_call_id))
-
-    def _by_the_gate(self, claim: Claim, origin: Origin) -> Verdict:
-        if not claim.text:
-            return Verdict("user")
-        # The gate is found at the first write: it costs more to import than all else here together.
-        if origin.write_origin in ("user", "import"):
-            pkgutil.resolve_name("whet.memory.gate:check_text")(claim)
-            return Verdict("user")
-        judge: Callable[..., Verdict] = pkgutil.resolve_name("whet.memory.gate:judge_stored")
-        foreground = origin.write_origin == "foreground"
-        return judge(
-            self.database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
-        )
 
     def _notes_used(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":

@@ -16,6 +16,7 @@ from whet.memory.requests import Refused, Target
 PITFALLS = "pitfalls"
 FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
 _TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
+_PITFALLS_LINE = "## Pitfalls"
 _PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
 _BULLET = re.compile(r"[-*+]\s+")
 _LONGEST_ENTRY = 700
@@ -88,7 +89,7 @@ def add(text: str, target: Target, content: str) -> Edit:
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
     section = PITFALLS if is_pitfall else ""
     if is_pitfall and not any(_is_pitfalls(line) for line in lines):
-        lines += ["", "## Pitfalls", ""]
+        lines += ["", _PITFALLS_LINE, ""]
     place = _end_of(lines, section)
     bullet = _written(entry)
     if place and lines[place - 1].startswith("#"):
@@ -109,11 +110,30 @@ def replace(text: str, old_text: str, content: str) -> Edit:
 
 
 def remove(text: str, old_text: str) -> Edit:
-    """Take the one entry out that holds `old_text`. Raises Refused."""
+    """Take the one entry out that holds `old_text`, with the last pitfall their heading. Raises Refused."""
     entry = only(text, old_text)
     lines = text.split("\n")
-    kept = [*lines[: entry.first], *lines[entry.last + 1 :]]
-    return Edit(_joined(kept), entry.said, "")
+    head, tail = lines[: entry.first], lines[entry.last + 1 :]
+    if entry.is_pitfall:
+        head = _without_empty_heading(head, tail)
+    return Edit(_joined([*head, *tail]), entry.said, "")
+
+
+def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
+    """Take the heading that `add` writes off the end of `head` where nothing of its section is left."""
+    rest = next((line for line in tail if line.strip()), "")
+    above = _stripped(head)
+    if above[-1:] != [_PITFALLS_LINE] or (rest and not re.match(r"#+\s", rest)):
+        return head
+    return [*_stripped(above[:-1]), *([""] if tail and tail[0].strip() else [])]
+
+
+def _stripped(lines: list[str]) -> list[str]:
+    """Give lines without the blank ones at their end."""
+    end = len(lines)
+    while end and not lines[end - 1].strip():
+        end -= 1
+    return lines[:end]
 
 
 def only(text: str, part: str) -> Entry:

@@ -45,7 +45,6 @@ def carry_out(connection: apsw.Connection, profile: str, session_id: str) -> Pur
             touched.add(row.id)
     keys = [*_files(own, everything), *purge.texts_with(connection, words)]
     count = purge.drop_texts(connection, keys)
-    purge.drop_index_remains(connection)
     purge.drop_labels(connection, [" ".join(text.split())[:LABEL_CHARS] for text in words])
     return Purged(tuple(sorted(touched)), count, tuple(purge.prompts_with(connection, words)))
 

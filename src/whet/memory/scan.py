@@ -8,9 +8,9 @@ in words that let an honest writer mend it. Shapes of secrets are
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from whet.config import redact
+from whet.visible import latin
 
 _HIDDEN = re.compile(
     "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\ufe00-\ufe0e\u3164\uffa0"
@@ -123,12 +123,8 @@ def holds_secret(text: str) -> str:
 
 def _look_alike(text: str) -> str:
     """Undo the ways to write a phrase so that it is read but not found."""
-    text = unicodedata.normalize("NFKC", text).translate(_CYRILLIC)
-    text = re.sub(r"(?<=\b\w)[.\-_*](?=\w\b)", "", text)
+    text = re.sub(r"(?<=\b\w)[.\-_*](?=\w\b)", "", latin(text))
     return re.sub(r"[ \t]+", " ", text)
-
-
-_CYRILLIC = str.maketrans("аеорсухіјѕԁɡһΑΒΕΗΙΚΜΝΟΡΤΧοανι", "aeopcyxijsdghABEHIKMNOPTXoavi")
 
 
 def _is_card(run: str) -> bool:

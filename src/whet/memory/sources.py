@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -249,20 +249,19 @@ def _arguments(call: ToolCall | None) -> dict[str, Any]:
 
 
 def _argument_text(call: ToolCall) -> str:
-    texts: list[str] = []
+    return "\n".join(_texts(_arguments(call)))
 
-    def walk(value: Any) -> None:
-        if isinstance(value, str):
-            texts.append(value)
-        elif isinstance(value, dict):
-            for item in value.values():  # pyright: ignore[reportUnknownVariableType] JSON of a model
-                walk(item)
-        elif isinstance(value, list):
-            for item in value:  # pyright: ignore[reportUnknownVariableType] JSON of a model
-                walk(item)
 
-    walk(_arguments(call))
-    return "\n".join(texts)
+def _texts(value: Any) -> Iterator[str]:
+    """Give every text in a JSON value, in its order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():  # pyright: ignore[reportUnknownVariableType] JSON of a model
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:  # pyright: ignore[reportUnknownVariableType] JSON of a model
+            yield from _texts(item)
 
 
 def _paths(arguments: dict[str, Any]) -> list[str]:

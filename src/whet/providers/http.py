@@ -23,6 +23,7 @@ from whet.config.proxies import proxy_for
 from whet.contract.errors import ConfigError, ProviderError, Unavailable
 from whet.contract.protocols import ModelInfo
 from whet.providers import failures
+from whet.providers.network import WireBackend
 
 CONNECT_TIMEOUT_S = 10.0
 _ERROR_BODY_BYTES = 200_000
@@ -153,6 +154,7 @@ class Http:
             max_connections=None,
             max_keepalive_connections=100,
             keepalive_expiry=60,
+            network_backend=WireBackend(),
         )
 
     def _failure(self, info: ModelInfo, error: Exception) -> ProviderError:

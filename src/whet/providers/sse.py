@@ -1,7 +1,7 @@
 """Server-sent events from bytes, split anywhere: in a UTF-8 character, in a line end, in a field.
 
 Follows the WHATWG event stream format: LF, CRLF or CR line ends, comments, several data lines, a leading
-byte order mark. Data stays bytes; `retry` means nothing here. Knows no vendor.
+byte order mark. Data stays bytes. Knows no vendor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Event = tuple[bytes, bytes]
 class SseParser:
     """One stream's parser. `feed` gives the events that became complete, as (name, data).
 
-    `has_events`: whether there was one at all; `last_id`: the id of the last complete one that had one.
+    `has_events`: whether there was one at all; `last_id`: the id of the last complete one that had one;
+    `retry_ms`: the pause that the server last asked for before one comes back, None where it said nothing.
     """
 
     def __init__(self) -> None:
@@ -29,6 +30,7 @@ class SseParser:
         self._at_start = True
         self.has_events = False
         self.last_id = ""
+        self.retry_ms: int | None = None
         self._id = ""
 
     def feed(self, chunk: bytes) -> list[Event]:
@@ -78,8 +80,14 @@ class SseParser:
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
             elif line.startswith(b"event:"):
                 self._name = line[6:].strip()
-            elif line.startswith(b"id:"):
-                self._id = line[3:].strip().decode("utf-8", "replace")
             elif line == b"data":
                 self._data.append(b"")
+            else:
+                self._aside(line)
         return events
+
+    def _aside(self, line: bytes) -> None:
+        if line.startswith(b"id:"):
+            self._id = line[3:].strip().decode("utf-8", "replace")
+        elif line.startswith(b"retry:") and (wanted := line[6:].strip()).isdigit():
+            self.retry_ms = int(wanted[:9])

@@ -18,7 +18,7 @@ import apsw
 import msgspec
 
 from whet.agent.loop import run_turn
-from whet.agent.model_call import shielded
+from whet.agent.shield import shielded
 from whet.clock import iso
 from whet.config.schema import ReviewSettings
 from whet.contract.errors import (

@@ -17,12 +17,13 @@ from whet.gateway.pieces import pieces
 from whet.log import mask
 from whet.store import chats
 
-_CHAT = re.compile(r"(telegram|discord|slack|webhook):(\S+)")
+# A file is kept by its whole path, which begins with a slash: it is never taken for one of these.
+_CHAT = re.compile(r"(telegram|discord|slack|webhook|[a-z0-9][a-z0-9-]{0,31}(?=:[^\s/]+\Z)):(\S+)")
 _PIECE_CHARS = 1_900  # every platform takes as much in one message
 
 
 def is_chat(target: str) -> bool:
-    """Say whether a target is a conversation, such as telegram:12345678."""
+    """Say whether a target is a conversation by its channel's name, such as telegram:12345678."""
     return _CHAT.fullmatch(target) is not None
 
 
@@ -31,7 +32,7 @@ def check(connection: apsw.Connection, target: str) -> None:
     if is_chat(target) and _chat(connection, target) is None:
         raise ConfigError(
             f"the gateway knows no conversation {target}",
-            hint="say something to the bot there first; whet gateway status",
+            hint=f"say something to the bot there first; a file of that name is ./{target}",
         )
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+import apsw
 import msgspec
 
 from whet import log
@@ -25,12 +27,13 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
-from whet.contract.errors import ConfigError, NotFound
+from whet.contract.errors import ConfigError, NotFound, StoreBusy
 from whet.contract.events import Event, TurnEnd
 from whet.log import mask
 from whet.schedules import timing
 from whet.schedules.channel import is_chat
 from whet.store import schedules, sessions, turns
+from whet.store.jobs import Queued
 from whet.store.schedules import Run, RunResult, Schedule
 
 SOURCE = "cron"
@@ -104,8 +107,7 @@ async def _session(app: App, schedule: Schedule, run: Run) -> Session:
             session = await app.open_session(schedule.session_id)
         else:
             session = await app.new_session(title=schedule.name)
-        before = session.log.session.turns
-        await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id, before))
+        await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
     session.limits = Limits(session.limits.steps, schedule.timeout_s)
     usual = session.note
     session.note = lambda: f"{usual()}\n{_ALONE.format(name=schedule.name)}".strip()
@@ -113,38 +115,49 @@ async def _session(app: App, schedule: Schedule, run: Run) -> Session:
 
 
 async def _turn(app: App, session: Session, schedule: Schedule, run: Run) -> Came:
-    before = run.turns_before if run.session_id else session.log.session.turns
-    await app.database.write(lambda db: schedules.count_begun(db, run.job_id))
-    if session.log.session.turns > before:  # it was begun by a worker that is gone
-        try:
-            return _came(await run_turn(session, None, _ignore))
-        except NotFound:
-            return await _ended(app, session)
+    if run.begun:  # its prompt was said by a worker that is gone
+        await app.database.write(lambda db: schedules.count_begun(db, run.job_id))
+        return await _gone_on(app, session, run)
+
+    def said(connection: apsw.Connection) -> Sequence[Queued]:
+        schedules.say(connection, run.job_id, sessions.key_of(connection, session.id))
+        return ()
+
+    session.log.receipts.append(said)
     return _came(await run_turn(session, session.user_message(schedule.prompt), _ignore))
+
+
+async def _gone_on(app: App, session: Session, run: Run) -> Came:
+    """Bring the run's own turn to its end, or give how it ended; the session may have gone on since."""
+
+    def read(connection: apsw.Connection) -> tuple[str, str, str]:
+        key = sessions.key_of(connection, session.id)
+        return turns.outcome(connection, key, run.turns_before + 1)
+
+    reason, error, text = await app.database.read(read)
+    match reason:
+        case "":
+            try:
+                return _came(await run_turn(session, None, _ignore))
+            except NotFound as held:
+                raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from held
+        case "answered" | "budget" | "failed" | "refused" | "crashed":
+            return Came(reason, error, text)
+        case _:
+            return Came("stopped", "its worker was stopped", text)
 
 
 def _came(end: TurnEnd) -> Came:
     return Came(end.reason if end.reason != "cancelled" else "stopped", end.error, end.text)
 
 
-async def _ended(app: App, session: Session) -> Came:
-    """Give what came of a turn whose end was stored by a worker that died right after."""
-    reason = await app.database.read(lambda db: turns.last_reason(db, sessions.key_of(db, session.id)))
-    last = session.log.messages[-1]
-    text = last.text if last.role == "assistant" else ""
-    match reason:
-        case "answered" | "budget" | "failed" | "refused" | "crashed":
-            return Came(reason, "", text)
-        case _:
-            return Came("stopped", "its worker was stopped", text)
-
-
 async def _deliver(app: App, schedule: Schedule, came: Came) -> Came:
     if came.result == "answered" and (path := target_path(schedule, app.clock.now())) is not None:
         try:
             await asyncio.to_thread(_write, path, came.text)
-        except OSError as error:
-            return msgspec.structs.replace(came, note=f"{path} can't be written ({error.strerror})")
+        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+            why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+            return msgspec.structs.replace(came, note=f"{path} can't be written ({why})")
     if schedule.target == NOTIFY:
         bell = plugged.bell(app.plugins, app.settings.notify)
         if bell is None:

@@ -85,25 +85,29 @@ def expression(text: str) -> str:
 def single_time(text: str, zone_name: str, now: datetime) -> datetime:
     """Read a single time: ISO, HH:MM (today or tomorrow), or +30m, +2h, +1d. In UTC. Raises ConfigError."""
     here, plain = zone(zone_name), text.strip()
-    if found := _IN.fullmatch(plain):
-        return now + timedelta(**{_UNITS[found[2]]: int(found[1])})
     try:
-        if found := _CLOCK_TIME.fullmatch(plain):
-            local = now.astimezone(here).replace(
-                hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0
-            )
-            moment = _real(local)
-            if moment <= now:
-                moment = _real((local.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=here))
-            return moment
-        moment = datetime.fromisoformat(plain)
+        moment = _moment(plain, here, now)
     except (ValueError, OverflowError) as error:
         hint = "e.g. 2026-12-24T09:00, 18:30, or +2h"
         raise ConfigError(f"{text!r} is no time", hint=hint) from error
-    moment = _real(moment.replace(tzinfo=here)) if moment.tzinfo is None else moment.astimezone(UTC)
-    if moment <= now:
+    if moment < now:
         raise ConfigError(f"{text} is past", hint="name a time that is still to come")
     return moment
+
+
+def _moment(plain: str, here: ZoneInfo, now: datetime) -> datetime:
+    if found := _IN.fullmatch(plain):
+        return now + timedelta(**{_UNITS[found[2]]: int(found[1])})
+    if found := _CLOCK_TIME.fullmatch(plain):
+        local = now.astimezone(here).replace(
+            hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0
+        )
+        moment = _real(local)
+        if moment <= now:
+            moment = _real((local.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=here))
+        return moment
+    moment = datetime.fromisoformat(plain)
+    return _real(moment.replace(tzinfo=here)) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def next_after(schedule: Schedule, moment: datetime) -> datetime:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from whet.agent.model_call import shielded
+from whet.agent.shield import shielded
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
@@ -34,6 +34,7 @@ LANES = 3
 LEASE_S = 120.0
 _HEARTBEAT_S = 30.0
 _POLL_S = 15.0
+_AFTER_OWN_S = 2.0
 _BUSY_S = 60.0
 _LONGEST_BUSY_S = 3600.0
 _MOST_BEGUN = 3
@@ -104,7 +105,8 @@ class Worker:
                 log.info("the run %s was taken over by another worker", begun.run.job_id)
                 continue
             except StoreBusy as error:
-                if await self._put_off(begun, error):
+                # Somebody waits for one that was asked for; they are told at once.
+                if not job_id and await self._put_off(begun, error):
                     continue
                 came = Came("failed", error.message)
             except asyncio.CancelledError:
@@ -135,7 +137,8 @@ class Worker:
         if not due:
             return _POLL_S
         left_s = (datetime.fromisoformat(due) - self._clock.now()).total_seconds()
-        return min(max(left_s, 0.05), _POLL_S)
+        # What is due and was not taken waits for a run of its own schedule, which may last.
+        return min(max(left_s, 0.05), _POLL_S) if left_s > 0 else _AFTER_OWN_S
 
     async def _take(self, job_id: str) -> _Begun | None:
         """Lease a job and begin its run, with the schedule's next time queued in the same transaction."""
@@ -204,7 +207,7 @@ class Worker:
         if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _LONGEST_BUSY_S:
             return False
         until = iso(now + timedelta(seconds=_BUSY_S))
-        await self._write(lambda db: jobs.put_off(db, begun.job, error.message, until))
+        await self._write(lambda db: schedules.put_off(db, begun.job, error.message, until))
         return True
 
     async def _beside_heartbeat(self, job: Job, work: Coroutine[Any, Any, Came]) -> Came:

@@ -128,6 +128,15 @@ def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: 
     )
 
 
+def set_aside(connection: apsw.Connection, session_id: str) -> None:
+    """Have a session count as a helper's: not listed among conversations, not gone on with, not reviewed.
+
+    What it cost still counts.
+    """
+    key = sessions.key_of(connection, session_id)
+    connection.execute("UPDATE sessions SET kind = 'child' WHERE key = ?", (key,))
+
+
 def belonging(connection: apsw.Connection, session_id: str) -> Belonging | None:
     """Give what is known of a session; None where it was not begun here. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
@@ -157,7 +166,7 @@ def begun_with(connection: apsw.Connection, token: str, limit: int, before: str 
     """Give the sessions that a token began, the last active first; `before`: a `last_active` to start at."""
     found = connection.execute(
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
-        " WHERE a.token = ? AND (? = '' OR s.last_active < ?)"
+        " WHERE a.token = ? AND s.kind = 'chat' AND (? = '' OR s.last_active < ?)"
         " ORDER BY s.last_active DESC, s.key DESC LIMIT ?",
         (token, before, before, limit),
     ).fetchall()

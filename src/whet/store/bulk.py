@@ -65,7 +65,14 @@ def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -
     if count == len(past.messages) and before == digest:
         return "same"
     first = _untouched(connection, key, count)
-    if first is None or len(past.messages) <= count or _digest(past.messages[:count]) != before:
+    if first is None or len(past.messages) < count:
+        return "changed"
+    if _digest(past.messages[:count]) != before:
+        if _digest(_as_it_was(connection, key, past.messages[:count])) != before:
+            return "changed"
+        sessions.drop(connection, key)  # calls that had no result then have theirs now
+        key, count, first = _create(connection, origin, past, now), 0, 0
+    elif len(past.messages) == count:
         return "changed"
     _append(connection, key, past, count, first)
     _remember(connection, origin, past, key, digest, now)
@@ -212,6 +219,22 @@ def _untouched(connection: apsw.Connection, key: int, count: int) -> int | None:
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     ).fetchone()
     return (row[1] or 0) if row and row[0] == count else None
+
+
+def _as_it_was(connection: apsw.Connection, key: int, messages: Sequence[PastMessage]) -> list[PastMessage]:
+    """Give messages with what was stored in the place of results that were missing then."""
+    was = list(messages)
+    missing: list[tuple[int]] = connection.execute(
+        "SELECT seq FROM tool_calls WHERE session = ? AND error_kind = 'interrupted'", (key,)
+    ).fetchall()
+    for (seq,) in missing:
+        row = connection.execute(
+            "SELECT content FROM messages WHERE id = ?", (rows.row_id(key, seq),)
+        ).fetchone()
+        if row is not None and seq <= len(was) and was[seq - 1].message.role == "tool":
+            message = msgspec.structs.replace(was[seq - 1].message, content=row[0])
+            was[seq - 1] = msgspec.structs.replace(was[seq - 1], message=message)
+    return was
 
 
 def _remember(

@@ -7,7 +7,7 @@ row's body is the gateway's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 import apsw
@@ -57,10 +57,11 @@ class OutRow(msgspec.Struct, frozen=True):
     state: OutState
     attempts: int
     run_after_ms: int
+    at_ms: int
 
 
 _CHAT = "id, channel, chat, thread, user, is_group, session_id, draft"
-_OUT = "id, channel, chat, body, state, attempts, run_after_ms"
+_OUT = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
 
 
 def chat_at(connection: apsw.Connection, place: Place) -> Chat:
@@ -102,6 +103,16 @@ def at(connection: apsw.Connection, channel: str, name: str) -> Chat | None:
     return _chat(found) if found else None
 
 
+def of_user(connection: apsw.Connection, channel: str, user: str, group: str = "") -> Chat | None:
+    """Give somebody's newest conversation: in this group's chat, or where none is named alone with us."""
+    found = connection.execute(
+        f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND user = ? AND is_group = ?"
+        " AND (chat = ? OR NOT is_group) ORDER BY id DESC LIMIT 1",
+        (channel, user, int(bool(group)), group),
+    ).fetchone()
+    return _chat(found) if found else None
+
+
 def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
     """Have a conversation go on in this session."""
     connection.execute("UPDATE gateway_chats SET session_id = ? WHERE id = ?", (session_id, chat_id))
@@ -122,6 +133,14 @@ def receive(connection: apsw.Connection, place: Place, update_id: str, body: str
     return connection.last_insert_rowid() if connection.changes() else None
 
 
+def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bool:
+    """Whether an update is in the inbox, or was."""
+    found = connection.execute(
+        "SELECT 1 FROM gateway_inbox WHERE channel = ? AND update_id = ?", (channel, update_id)
+    ).fetchone()
+    return found is not None
+
+
 def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
     """Give a conversation's updates that wait, oldest first."""
     found = connection.execute(
@@ -132,13 +151,13 @@ def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[
     return [InRow(*row) for row in found]
 
 
-def open_chats(connection: apsw.Connection) -> list[tuple[int, bool]]:
-    """Give the conversations that something waits in, and whether a turn was begun there."""
+def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[tuple[int, bool]]:
+    """Give the conversations of these channels that something waits in, and whether a turn was begun."""
     found = connection.execute(
-        "SELECT chat, max(state = 'begun') FROM gateway_inbox WHERE state IN ('waiting', 'begun')"
+        "SELECT chat, max(state = 'begun'), channel FROM gateway_inbox WHERE state IN ('waiting', 'begun')"
         " GROUP BY chat ORDER BY chat"
     )
-    return [(row[0], bool(row[1])) for row in found]
+    return [(chat_id, bool(begun)) for chat_id, begun, channel in found if channel in channels]
 
 
 def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
@@ -211,6 +230,17 @@ def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow 
     return OutRow(*found) if found and found[4] == "queued" else None
 
 
+def has_out(connection: apsw.Connection, chat_id: int) -> bool:
+    """Whether something is still to be sent to a conversation."""
+    channel = chat(connection, chat_id).place.channel
+    found = connection.execute(
+        "SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND state IN ('queued', 'sending')"
+        " LIMIT 1",
+        (channel, chat_id),
+    ).fetchone()
+    return found is not None
+
+
 def begin_sending(connection: apsw.Connection, row_id: int, now_ms: int) -> None:
     """Say that a message is about to go out: from here on a crash makes its fate unknown. `run_after_ms`
     keeps when that was."""
@@ -234,6 +264,23 @@ def end_sending(
         "UPDATE gateway_outbox SET state = ?, ref = ?, error = ?, run_after_ms = ? WHERE id = ?",
         (state, ref, error[:300], again_ms, row_id),
     )
+
+
+def forget_try(connection: apsw.Connection, row_id: int) -> None:
+    """Have the last attempt at sending a message not count: its platform was not ready for any."""
+    connection.execute("UPDATE gateway_outbox SET attempts = attempts - 1 WHERE id = ?", (row_id,))
+
+
+def out(connection: apsw.Connection, row_id: int) -> OutRow:
+    """Give a message of the outbox by its number, which must exist."""
+    found = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
+    assert found is not None  # only what was sent long ago is deleted
+    return OutRow(*found)
+
+
+def rewrite_out(connection: apsw.Connection, row_id: int, body: str) -> None:
+    """Change what stands in a message of the outbox."""
+    connection.execute("UPDATE gateway_outbox SET body = ? WHERE id = ?", (body, row_id))
 
 
 def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:

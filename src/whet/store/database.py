@@ -22,6 +22,7 @@ from whet.sqlite.faults import as_store_error
 from whet.sqlite.files import make_private
 from whet.sqlite.gather import After, Gather
 from whet.sqlite.lane import Lane, Outcome, Rows
+from whet.sqlite.reading import in_one_state
 from whet.store.migrations import is_current, migrate
 
 T = TypeVar("T")
@@ -128,14 +129,7 @@ class Database:
         """Read on the caller's thread; sees one consistent state."""
         reader = self._take_reader()
         try:
-            reader.execute("BEGIN")
-            try:
-                return work(reader)
-            finally:
-                if reader.in_transaction:
-                    reader.execute("ROLLBACK")
-        except apsw.Error as error:
-            raise as_store_error(error, str(self.path), reader.system_errno) from error
+            return in_one_state(reader, work, self.path)
         finally:
             with self._readers_lock:
                 self._idle_readers.append(reader)

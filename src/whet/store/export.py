@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Message, to_dict
+from whet.contract.texts import map_texts
 from whet.log import mask
 from whet.store import rows, sessions
 
@@ -78,13 +79,7 @@ def _messages(connection: apsw.Connection, session_id: str) -> Iterator[Message]
 
 def _masked(value: Any) -> Any:
     """Mask every text in a JSON value; masking before encoding, or an escape would hide a secret."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {key: _masked(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] JSON of any shape
-    if isinstance(value, list):
-        return [_masked(item) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
-    return value
+    return map_texts(value, mask)
 
 
 def _line(value: Any) -> str:

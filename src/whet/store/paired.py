@@ -86,6 +86,15 @@ def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tup
     return Paired(channel, user, name, now), chat_id
 
 
+def let_in(connection: apsw.Connection, person: Paired) -> bool:
+    """Let a person in without a code, on the owner's word; False where they are in."""
+    connection.execute(
+        "INSERT OR IGNORE INTO gateway_people VALUES (?, ?, ?, ?)",
+        (person.channel, person.user, person.name, person.since),
+    )
+    return bool(connection.changes())
+
+
 def remove(connection: apsw.Connection, channel: str, user: str) -> None:
     """Let a person in no more. Raises NotFound."""
     connection.execute("DELETE FROM gateway_people WHERE channel = ? AND user = ?", (channel, user))

@@ -1,7 +1,8 @@
-"""Takes texts of learning out of the store for good: rows keep their numbers and dates, their words are gone.
+"""Takes words out of the store for good: rows of learning keep their numbers and dates, their words are gone.
 
-Every function takes a connection inside a transaction. What may go is for the memory layer to say; that the
-bytes go too is `Database.scrub`'s business.
+Every function but `erase` takes a connection inside a transaction. What may go is for the layers above to
+say. Deleting alone leaves words behind: in the search index until its parts are merged, in freed pages until
+they are used again, in the log until it is cut. `erase` sees to all three.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from collections.abc import Collection
 
 import apsw
 
+from whet.store.database import Database
+
+_MERGED_PAGES = 1_000
 PURGED = "(purged)"
 """Stands where a purged text stood."""
 
@@ -61,9 +65,44 @@ def has_text(connection: apsw.Connection, key: str) -> bool:
     )
 
 
-def drop_index_remains(connection: apsw.Connection) -> None:
-    """Write the search index anew without the words of deleted sessions."""
-    connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('optimize')")
+def erase(database: Database) -> None:
+    """Take what was deleted out of the search index, the file and its log. Once is as good as twice.
+
+    The index is merged in steps, between which others may write; then the file is written anew.
+    Raises StoreBusy where others keep on using the file, StoreFull.
+    """
+    # Less than zero: all parts become one, those with deleted rows too. The others go on with that.
+    pages = -_MERGED_PAGES
+    while database.write_now(lambda db, pages=pages: _merge_index(db, pages)):
+        pages = _MERGED_PAGES
+    database.scrub()
+
+
+def _merge_index(connection: apsw.Connection, pages: int) -> bool:
+    """Merge some of the search index; True while there may be more to merge. Source: FTS5's documentation."""
+    before = connection.total_changes()
+    connection.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('merge', ?)", (pages,))
+    return connection.total_changes() - before >= 2
+
+
+def drop_traces(connection: apsw.Connection, session_id: str) -> None:
+    """Take a session's words out of what is not its own rows: what a review of it was asked, the answer of a
+    schedule's run, and chat messages that have been dealt with (nothing reads those again)."""
+    connection.execute(
+        "UPDATE jobs SET payload = json_set(payload, '$.focus', '') WHERE kind = 'review'"
+        " AND json_valid(payload) AND json_extract(payload, '$.session_id') = ?",
+        (session_id,),
+    )
+    connection.execute("UPDATE schedule_runs SET note = '', text = '' WHERE session_id = ?", (session_id,))
+    chats = "chat IN (SELECT id FROM gateway_chats WHERE session_id = ?)"
+    connection.execute(
+        f"UPDATE gateway_inbox SET body = '{{}}' WHERE {chats} AND state IN ('done', 'dropped')",
+        (session_id,),
+    )
+    connection.execute(
+        f"UPDATE gateway_outbox SET body = '{{}}' WHERE {chats} AND state NOT IN ('queued', 'sending')",
+        (session_id,),
+    )
 
 
 def drop_labels(connection: apsw.Connection, labels: Collection[str]) -> None:

@@ -6,13 +6,12 @@ message's id is its session's key and its number in the session. No function her
 
 from __future__ import annotations
 
-from typing import Any
-
 import apsw
 import msgspec
 
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Part, Replay, Role, ToolCall, Usage
+from whet.contract.texts import map_texts
 from whet.sqlite.lane import Statement
 
 SEQ_BITS = 22
@@ -151,15 +150,9 @@ def storable(message: Message) -> Message:
     try:
         _encoder.encode(message)
     except UnicodeEncodeError:
-        return msgspec.convert(_without_surrogates(msgspec.to_builtins(message)), Message)
+        return msgspec.convert(map_texts(msgspec.to_builtins(message), _without_surrogates), Message)
     return message
 
 
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if isinstance(value, dict):
-        return {key: _without_surrogates(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] builtins of a message
-    if isinstance(value, list | tuple):
-        return [_without_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType] builtins of a message
-    return value
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")

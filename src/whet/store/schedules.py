@@ -60,7 +60,8 @@ class Firing(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run. `turns_before`: how many turns its session had when it came to it."""
+    """One run. `begun`: how often its turn was begun or gone on with, 0 until its prompt is stored;
+    `turns_before`: how many turns its session had before that one."""
 
     job_id: str
     schedule_id: str
@@ -210,17 +211,31 @@ def get_run(connection: apsw.Connection, job_id: str) -> Run | None:
     return None if row is None else _run(row)
 
 
-def enter(connection: apsw.Connection, job_id: str, session_id: str, turns_before: int) -> None:
+def enter(connection: apsw.Connection, job_id: str, session_id: str) -> None:
     """Note the session that a run speaks in, before anything is said there."""
+    connection.execute("UPDATE schedule_runs SET session_id = ? WHERE job = ?", (session_id, job_id))
+
+
+def say(connection: apsw.Connection, job_id: str, key: int) -> None:
+    """Note that a run's prompt is stored as the last turn of the session `key`, in that transaction."""
     connection.execute(
-        "UPDATE schedule_runs SET session_id = ?, turns_before = ? WHERE job = ?",
-        (session_id, turns_before, job_id),
+        "UPDATE schedule_runs SET begun = 1,"
+        " turns_before = (SELECT coalesce(max(number), 1) - 1 FROM turns WHERE session = ?) WHERE job = ?",
+        (key, job_id),
     )
 
 
 def count_begun(connection: apsw.Connection, job_id: str) -> None:
-    """Count that a run's turn is begun or gone on with now."""
+    """Count that a run's turn is gone on with now."""
     connection.execute("UPDATE schedule_runs SET begun = begun + 1 WHERE job = ?", (job_id,))
+
+
+def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> None:
+    """Have a run whose session is in use come again at `until`; it does not count as begun for that."""
+    if jobs.put_off(connection, job, why, until):
+        connection.execute(
+            "UPDATE schedule_runs SET begun = begun - 1 WHERE job = ? AND begun > 1", (job.id,)
+        )
 
 
 def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunResult, str, str], clock: Clock) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 from whet.clock import iso
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Role, ToolCall
+from whet.log import mask
 from whet.store import query as words
 from whet.store import rows, sessions
 from whet.store.database import Database
@@ -30,6 +31,7 @@ _MESSAGE_CHARS_MAX = 2_000_000
 _ROUNDS_MAX = 5
 _LOOK_AT_ONCE = 200
 _SNIPPET_BEFORE, _SNIPPET_CHARS = 60, 240
+_BEFORE_CHARS, _AFTER_CHARS = 3_400, 2_000  # as far as a secret reaches: an RSA key of 4,096 bits, a JWT
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -370,17 +372,21 @@ def _hit(connection: apsw.Connection, found: _Row, wanted: list[str]) -> Hit:
 
 
 def _snippet(text: str, wanted: list[str]) -> str:
-    """Give one line of text around the match, the match marked."""
-    spot = words.find(text, wanted)
-    if spot is None:
-        return _line(text[:_SNIPPET_CHARS]) + ("…" if len(text) > _SNIPPET_CHARS else "")
-    begin, end = spot
+    """Give one line of text around the match, the match marked.
+
+    Secrets are masked first: a mark inside one, or a cut through it, would hide its shape afterwards.
+    """
+    at = (words.find(text, wanted) or (0, 0))[0]
+    low, high = max(0, at - _BEFORE_CHARS), at + _AFTER_CHARS
+    near = mask(text[low:high])
+    place = min(at - low, len(near))  # what fitted may be in a secret, and gone
+    begin, end = words.find(near, wanted) or (place, place)
     end = min(end, begin + _SNIPPET_CHARS)
     left = max(0, begin - _SNIPPET_BEFORE)
-    right = min(len(text), left + _SNIPPET_CHARS)
-    right = max(right, end)
-    parts = (text[left:begin], MARK_OPEN, text[begin:end], MARK_CLOSE, text[end:right])
-    return ("…" if left else "") + _line("".join(parts)) + ("…" if right < len(text) else "")
+    right = max(min(len(near), left + _SNIPPET_CHARS), end)
+    marked = (MARK_OPEN, near[begin:end], MARK_CLOSE) if begin < end else ()
+    cut = ("…" if low or left else "", "…" if right < len(near) or high < len(text) else "")
+    return cut[0] + _line("".join((near[left:begin], *marked, near[end:right]))) + cut[1]
 
 
 def _line(text: str) -> str:

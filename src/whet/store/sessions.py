@@ -16,13 +16,15 @@ import msgspec
 
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
-from whet.store import claims, rows
+from whet.log import mask
+from whet.store import claims, purge, rows
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session with its sums; times are ISO, `ended` is empty while it is open."""
+    """A session with its sums; times are ISO, `ended` is empty while it is open. `model` is the one that was
+    configured when it began, or with `model_chosen` the one that was chosen for it."""
 
     id: str
     conversation_id: str
@@ -42,6 +44,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     messages: int
     tool_calls: int
     usage: Usage
+    model_chosen: bool = False
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -85,7 +88,9 @@ class StoreStats(msgspec.Struct, frozen=True):
 
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
 _SUMS = ", ".join(rows.USAGE_COLUMNS)
-_COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}"
+_COLUMNS = (
+    f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}, model_chosen"
+)
 _OF_SESSION = (
     "turns",
     "tool_calls",
@@ -279,14 +284,25 @@ def resolve(connection: apsw.Connection, name: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """Make a session's title from its first message: the first line, at most 60 characters."""
-    line = " ".join(next((row for row in text.splitlines() if row.strip()), "").split())
+    """Make a session's title from its first message: the first line, masked, at most 60 characters."""
+    line = mask(" ".join(next((row for row in text.splitlines() if row.strip()), "")[:4_000].split()))
     return line if len(line) <= 60 else line[:59].rstrip() + "…"
 
 
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title. Raises NotFound."""
     connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
+    _must_have_changed(connection, session_id)
+
+
+def choose_model(
+    connection: apsw.Connection, session_id: str, provider: str, model: str, *, chosen: bool
+) -> None:
+    """Note which model answers a session from now on; not `chosen`: the configured one. Raises NotFound."""
+    connection.execute(
+        "UPDATE sessions SET provider = ?, model = ?, model_chosen = ? WHERE id = ?",
+        (provider, model, int(chosen), session_id),
+    )
     _must_have_changed(connection, session_id)
 
 
@@ -307,7 +323,8 @@ def end(connection: apsw.Connection, session_id: str, reason: str, now: str) -> 
 def delete(connection: apsw.Connection, session_id: str) -> int:
     """Delete a session, its children, and all that was said in them; gives how many sessions went.
 
-    The text is overwritten in the file. Raises NotFound, StoreBusy where a turn is running.
+    The rows are overwritten in the file; what else the file holds of their words goes with `purge.erase`.
+    Raises NotFound, StoreBusy where a turn is running.
     """
     family = _family(connection, session_id)
     for key in family:
@@ -316,7 +333,7 @@ def delete(connection: apsw.Connection, session_id: str) -> int:
     connection.pragma("secure_delete", True)
     try:
         for key in family:
-            _delete_one(connection, key)
+            drop(connection, key)
         connection.execute(
             "DELETE FROM review_counters WHERE conversation NOT IN (SELECT conversation_id FROM sessions)"
         )
@@ -364,7 +381,8 @@ def stats(connection: apsw.Connection) -> StoreStats:
 
 
 def _session(row: tuple[Any, ...]) -> SessionRow:
-    return SessionRow(*row[:9], bool(row[9]), *row[10:17], Usage(*row[17:]))  # pyright: ignore[reportCallIssue] the columns are the fields
+    sums = Usage(*row[17:-1])
+    return SessionRow(*row[:9], bool(row[9]), *row[10:17], sums, bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
 def _freeze(connection: apsw.Connection, text: str) -> int:
@@ -389,9 +407,12 @@ def _family(connection: apsw.Connection, session_id: str) -> list[int]:
     return [row[0] for row in found]
 
 
-def _delete_one(connection: apsw.Connection, key: int) -> None:
+def drop(connection: apsw.Connection, key: int) -> None:
+    """Delete one session's rows and nothing that was started from it."""
     first, last = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
-    indexed = connection.execute("SELECT indexed_seq FROM sessions WHERE key = ?", (key,)).fetchone()
+    indexed = connection.execute("SELECT indexed_seq, id FROM sessions WHERE key = ?", (key,)).fetchone()
+    if indexed is not None:
+        purge.drop_traces(connection, indexed[1])
     connection.execute(
         "DELETE FROM messages_fts WHERE rowid IN (SELECT id FROM messages WHERE id >= ? AND id < ?)",
         (first, first + (indexed[0] if indexed else 0)),

@@ -143,7 +143,7 @@ class SessionLog:
     async def unfinished_turn(self) -> Turn | None:
         """Claim and give a turn that has no end marker and no living holder; None without one."""
         await self.settle_writes()
-        await self._reload()
+        await self._look_again()
         state = self._state
         found = state.open_turn
         if found is None:
@@ -368,6 +368,13 @@ class SessionLog:
         id_ = self.session.id
         await self._change_session(lambda connection: sessions.rename(connection, id_, title))
 
+    async def choose_model(self, provider: str, model: str, *, chosen: bool) -> None:
+        """Note which model answers from now on; not `chosen`: the configured one. Durable on return."""
+        id_ = self.session.id
+        await self._change_session(
+            lambda connection: sessions.choose_model(connection, id_, provider, model, chosen=chosen)
+        )
+
     async def set_private(self, private: bool) -> None:
         """Hide the session from search, bulk export and learning, or show it again."""
         id_ = self.session.id
@@ -402,12 +409,26 @@ class SessionLog:
     async def settle_writes(self) -> None:
         """Wait for writes whose waiters were cancelled."""
         while self._in_flight:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
+            self._waiting.append(waiter := asyncio.get_running_loop().create_future())
             try:
                 await waiter
             finally:
                 self._waiting.remove(waiter)
+
+    async def _look_again(self) -> None:
+        """Take in what another process did; mostly nothing, which one look at two indexes tells."""
+        state = self._state
+
+        def look(connection: apsw.Connection) -> None:
+            if state.open_turn or state.step:
+                raise _Stale
+            self._refuse_if_stale(connection)
+            state.session = sessions.get(connection, state.session.id)
+
+        try:
+            self._db.read_now(look)
+        except _Stale:
+            await self._reload()
 
     async def _reload(self) -> None:
         """Read the session anew, keeping the objects that are in memory."""

@@ -73,6 +73,21 @@ def last_reason(connection: apsw.Connection, key: int) -> str:
     return row[0] if row else ""
 
 
+def outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, str, str]:
+    """Give why a turn ended (empty while it has not), its error, and the answer that it ended with."""
+    row = connection.execute(
+        "SELECT reason, error FROM turns WHERE session = ? AND number = ?", (key, number)
+    ).fetchone()
+    last = connection.execute(
+        "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ?"
+        " ORDER BY id DESC LIMIT 1",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, number),
+    ).fetchone()
+    said = rows.unpack(*last) if last else None
+    reason, error = row or ("", "")
+    return reason, error, said.text if said and said.role == "assistant" else ""
+
+
 def undo_last(connection: apsw.Connection, key: int, now: str) -> str | None:
     """Mark the last turn undone, with the compactions made since it began; gives the user's text."""
     last = connection.execute(

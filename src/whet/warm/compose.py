@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import apsw
 import msgspec
@@ -23,6 +22,7 @@ from whet.approval.shell_risk import analyse
 from whet.clock import iso
 from whet.config.redact import redact, secrets_masked
 from whet.contract.errors import NotFound
+from whet.contract.texts import map_texts
 from whet.contract.tools import ToolSpec, clip
 from whet.memory.scan import speaks_to_a_model
 from whet.store import calls
@@ -165,7 +165,7 @@ class _Maker:
             return None
         return Example(
             tool_name=one.name,
-            arguments=_redacted(one.arguments),
+            arguments=map_texts(one.arguments, redact),
             result_summary=clip(redact(text), RESULT_CHARS - 60),
             context_hint=redact(one.hint),
             why=_why(one),
@@ -233,16 +233,6 @@ def _template(options: BuildOptions, examples: Sequence[Example], now: datetime)
         budget_tokens=options.budget_tokens,
         project=redact(options.project),
     )
-
-
-def _redacted(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {key: _redacted(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] JSON of any shape
-    if isinstance(value, list):
-        return [_redacted(item) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
-    return value
 
 
 def _why(one: Candidate) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import apsw
 
-from whet.contract.errors import SchemaTooNew
+from whet.sqlite.reading import has_step
 from whet.store.migrations.m001_sessions import m001_sessions
 from whet.store.migrations.m002_learning import m002_learning
 from whet.store.migrations.m003_reviews import m003_reviews
@@ -21,6 +21,8 @@ from whet.store.migrations.m007_people import m007_people
 from whet.store.migrations.m008_schedules import m008_schedules
 from whet.store.migrations.m009_api import m009_api
 from whet.store.migrations.m010_gateway import m010_gateway
+from whet.store.migrations.m011_moved import m011_moved
+from whet.store.migrations.m012_chosen_models import m012_chosen_models
 
 STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_sessions,
@@ -33,18 +35,14 @@ STEPS: tuple[Callable[[apsw.Connection], None], ...] = (
     m008_schedules,
     m009_api,
     m010_gateway,
+    m011_moved,
+    m012_chosen_models,
 )
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:
     """Say whether nothing has to be applied. Raises SchemaTooNew; writes nothing."""
-    version = int(connection.pragma("user_version"))
-    if version > len(STEPS):
-        raise SchemaTooNew(
-            f"{path} was written by a newer Whet (schema {version}, this one knows {len(STEPS)})",
-            hint="upgrade Whet, or set WHET_HOME to another folder",
-        )
-    return version == len(STEPS)
+    return has_step(connection, len(STEPS), path, "set WHET_HOME to another folder")
 
 
 def migrate(connection: apsw.Connection, path: str, now: str) -> None:

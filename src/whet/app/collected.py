@@ -1,0 +1,82 @@
+"""What a slash command says and asks for, gathered where the command has no terminal: a chat, an editor.
+
+The command runs between a session's turns, or during one where it works at any time. What becomes of the
+lines, the turns to begin and the wish for a new session is up to the interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.app.hosted import Hosted
+from whet.app.slash import Command, Commands
+from whet.contract.errors import WhetError
+from whet.contract.events import Compaction, Emit, Event, Notice
+from whet.memory.desk import Desk
+
+
+class Collected:
+    """What a command may do with a session. `lines` is what it said, `sends` the messages (None: go on with
+    the unfinished turn) that it begins turns with, `begins` the title and template of a session that it wants
+    to go on in."""
+
+    def __init__(
+        self, hosted: Hosted, session: Session, commands: Commands[Any], desk: Desk, columns: int
+    ) -> None:
+        self.app: App = hosted.app
+        self.session = session
+        self.commands = commands
+        self.desk = desk
+        self.lines: list[str] = []
+        self.sends: list[str | None] = []
+        self.begins: tuple[str, str] | None = None
+        self._hosted = hosted
+        self._columns = columns
+        self._works: list[Callable[[Emit], Awaitable[None]]] = []
+
+    async def run(self, command: Command[Any], rest: str, emit: Emit | None = None) -> None:
+        """Run a command and what it does long. `emit` sees the events of that; without it they become lines.
+        Raises WhetError."""
+        await command.run(self, rest)
+        for work in self._works:
+            await work(emit or self._hear)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Add a line to what is said."""
+        self.lines.append(text)
+
+    def width(self) -> int:
+        """The columns of a panel."""
+        return self._columns
+
+    def send(self, text: str | None) -> None:
+        """Begin a turn when the command is done."""
+        self.sends.append(text)
+
+    def work(self, doing: str, work: Callable[[Emit], Awaitable[None]]) -> None:
+        """Do something long when the command is done."""
+        self._works.append(work)
+
+    async def begin(self, title: str = "", *, warm: str = "") -> None:
+        """Go on in a new session when the command is done."""
+        self.begins = (title, warm)
+
+    async def switch_model(self, model: str) -> None:
+        """Have another model answer this session. Raises WhetError."""
+        await self._hosted.switch_model(self.session, model)
+
+    async def switch_to(self, session: Session) -> None:
+        """Refuse: a command reaches no session but its own here; another may be somebody else's."""
+        raise WhetError("a command can't move this conversation to another session")
+
+    def leave(self) -> None:
+        """Do nothing: here a conversation has no end."""
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Compaction):
+            self.say(f"{event.messages_before} messages became {event.messages_after}")
+        elif isinstance(event, Notice):
+            self.say(event.text)

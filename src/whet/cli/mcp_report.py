@@ -1,0 +1,125 @@
+"""What `whet mcp test` and `add` find out about a server, and how they show it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from whet.cli.output import styled, wrapped
+from whet.cli.wording import printable
+from whet.clock import Clock, SystemClock
+from whet.config.paths import Home
+from whet.config.schema import McpServer
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ToolError, WhetError
+from whet.log import mask
+from whet.mcp.kept import keep_failure
+from whet.mcp.listing import Listing, read_listing, size_chars
+from whet.mcp.remote import Reach, Remote, check_server
+from whet.mcp.words import clean
+from whet.tools.guardian import Guardian
+
+_CHARS_PER_TOKEN = 4
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `test` found of one server."""
+
+    name: str
+    ok: bool
+    server: str = ""
+    version: str = ""
+    tools: list[dict[str, Any]] = []
+    left_out: list[dict[str, str]] = []
+    denied: int = 0
+    problem: str = ""
+    hint: str = ""
+    noticed: str = ""
+    tokens: int = 0
+    """About how much of a prompt the tools take up."""
+
+
+async def reach_all(home: Home, servers: Mapping[str, McpServer]) -> list[Report]:
+    """Reach servers side by side; a person at a terminal is told that it may take a while."""
+    if servers and sys.stderr.isatty():
+        click.echo(wrapped(f"asking {', '.join(servers)} ..."), err=True)
+    return await asyncio.gather(*(_reach(home, name, server) for name, server in servers.items()))
+
+
+async def _reach(home: Home, name: str, server: McpServer) -> Report:
+    clock: Clock = SystemClock()
+    guardian = Guardian()
+    way = Reach(home, load_secrets(home, os.environ), clock, guardian)
+    told: list[str] = []
+    remote = Remote(name, server, way, told.append, lambda _catalogue: None)
+    try:
+        check_server(name, server)
+        catalogue = await remote.catalogue()
+        connection = remote.connection
+        named = connection.server_info if connection else {}
+        about = clean(f"{named.get('name') or ''} {named.get('version') or ''}").strip()[:80]
+        noticed = "; ".join([*told, connection.transport.explain() if connection else ""]).strip("; ")
+        listing = read_listing(name, server, catalogue)
+        return _report(name, listing, about, connection.version if connection else "", noticed)
+    except WhetError as error:
+        if not isinstance(error, ToolError):
+            keep_failure(home, name, server, mask(error.message), clock.unix_ms())
+        return Report(name, False, problem=mask(error.message), hint=mask(error.hint))
+    finally:
+        await remote.aclose()
+        guardian.close()
+
+
+def _report(name: str, listing: Listing, about: str, version: str, noticed: str) -> Report:
+    tools = [
+        {
+            "name": one.spec.name,
+            "own_name": one.own_name,
+            "description": one.spec.description,
+            "read_only": one.hints.read_only,
+            "destructive": one.hints.destructive,
+        }
+        for one in listing.offered
+    ]
+    left_out = [{"own_name": one.own_name, "reason": one.reason} for one in listing.left_out]
+    tokens = sum(size_chars(one.spec) for one in listing.offered) // _CHARS_PER_TOKEN
+    return Report(
+        name, True, about, version, tools, left_out, listing.denied, noticed=mask(noticed), tokens=tokens
+    )
+
+
+def show(report: Report) -> None:
+    """Print what was found, for a person."""
+    if not report.ok:
+        problem = wrapped(printable(f"{report.name}: {report.problem}"))
+        click.echo(styled(report.name, "bold") + problem.removeprefix(report.name))
+        if report.hint and report.hint != f"whet mcp test {report.name}":
+            click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
+        return
+    count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
+    about = printable(report.server) or "(no name)"
+    weight = f", about {report.tokens:,} tokens in every session" if report.tools else ""
+    head = wrapped(f"{report.name}: ok, {about}, protocol {report.version}, {count}{weight}")
+    click.echo(styled(report.name, "bold") + head.removeprefix(report.name))
+    for tool in report.tools:
+        claims = [word for key, word in _CLAIMS.items() if tool[key]]
+        click.echo(
+            wrapped(f"{tool['name']} (says: {', '.join(claims)})" if claims else tool["name"], indent=2)
+        )
+        if words := str(tool["description"]).strip():
+            click.echo(wrapped(printable(words.splitlines()[0]), indent=6))
+    for one in report.left_out:
+        click.echo(wrapped(printable(f"left out: {one['own_name']}: {one['reason']}"), indent=2))
+    if report.denied:
+        click.echo(f"  {report.denied} more, which your settings leave out")
+    if report.noticed:
+        click.echo(wrapped(printable(f"noticed: {report.noticed}"), indent=2))
+
+
+_CLAIMS = {"read_only": "only reads", "destructive": "may destroy"}

@@ -1,0 +1,17 @@
+"""The texts inside a value of JSON's kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Give the value with `change` made of every text in it; keys stay, a tuple comes back as a list."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: map_texts(item, change) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+    if isinstance(value, list | tuple):
+        return [map_texts(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+    return value
