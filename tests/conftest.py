@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +16,28 @@ import pytest
 from tests.support import FixedClock
 from whet import log
 
+# Collecting makes a million objects that stay; to look through them over and over costs as much as importing.
+gc.disable()
+# What pytest makes of the asserts is kept for the next run, also where the environment wants no bytecode.
+sys.dont_write_bytecode = False
+
 # Started in the background or under nohup, the suite has these ignored, and so has every process of a test.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_collection_finish() -> None:
+    """Set aside what collecting made, and let the collector look after what the tests make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)  # there without pytest-xdist too
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many workers again as cores: a test waits for processes and disks half of its time."""
+    return len(os.sched_getaffinity(0)) * 3 // 2
 
 
 @pytest.fixture(autouse=True)

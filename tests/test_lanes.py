@@ -83,3 +83,26 @@ def test_a_hanging_call_does_not_keep_the_process_alive() -> None:
         return out
 
     assert asyncio.run(main()) == b"on\n"
+
+
+def test_a_lane_is_idle_once_all_that_was_given_to_it_has_run_also_behind_a_call_that_was_called_off() -> (
+    None
+):
+    async def main() -> None:
+        lane, begun, release = Lane("x"), threading.Event(), threading.Event()
+        assert lane.idle
+
+        def work() -> None:
+            begun.set()
+            release.wait(20)
+
+        first = lane.submit(work)
+        assert begun.wait(20)
+        assert lane.submit(lambda: None).cancel() and not lane.idle
+        release.set()
+        first.result(20)
+        assert lane.idle
+        lane.close()
+        assert not lane.idle
+
+    asyncio.run(main())

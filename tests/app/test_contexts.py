@@ -227,7 +227,7 @@ def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
             assert (engine is prototype) is (origin == "shared")
         child_offer = EngineOffer("recording", "", "test", holding, broken)
         async with opened(server, tmp_path, child_offer) as app:
-            seat = await app.contexts.seat(app.provider.info, foreground=False)
+            seat = await app.contexts.seat(app.models.provider.info, foreground=False)
             assert seat.name == "compressor" and "recording is not used" in seat.notices[0]
 
     with PracticeServer(script=[Reply(text="Hi.") for _ in range(4)]) as server:

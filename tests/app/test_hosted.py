@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import apsw
 import pytest
@@ -225,15 +227,27 @@ def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
 def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path) -> None:
     server = PracticeServer(script=[Reply(text="Noted."), Reply(text="Again.")])
 
+    def kept(id_: str) -> list[object]:
+        """What is still there of the conversation, among all objects."""
+        return [
+            one
+            for one in gc.get_objects()
+            if (isinstance(one, Session) and one.id == id_)
+            or (isinstance(one, Message) and "zyzzogeton" in one.text)
+        ]
+
     async def main() -> None:
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
-            id_ = await many.new_session()
-            await many.submit(id_, "remember the zyzzogeton", emit=ignore)
-            await until(lambda: many.open_count == 0)
-            gc.collect()
-            kept = [one for one in gc.get_objects() if isinstance(one, Session)]
-            assert id_ not in [one.id for one in kept]
-            assert not [m for m in gc.get_objects() if isinstance(m, Message) and "zyzzogeton" in m.text]
+            id_ = await many.new_session(profile="ann")
+            desk = weakref.ref(many.app.learning.desk_of("ann"))
+            gc.disable()  # nothing may wait for the collector: it comes by rarely
+            try:
+                await many.submit(id_, "remember the zyzzogeton", emit=ignore)
+                assert desk() is not None
+                await until(lambda: many.open_count == 0 and desk() is None)
+                await until(lambda: not kept(id_))  # what was put off to the turn's end may still hold it
+            finally:
+                gc.enable()
             assert text_of(await many.submit(id_, "go on", emit=ignore)) == "Again."
         first, second = (json.loads(request.body)["messages"] for request in server.requests)
         assert second[: len(first)] == first  # the same bytes went out before the new message
@@ -253,6 +267,24 @@ def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
             assert many.open_count == 2
             await many.session(ids[1])
             assert many.open_count == 2
+
+    run(server, main)
+
+
+def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
+    """Its timer would close the conversation under a turn that has begun since."""
+    server = PracticeServer(script=[Reply(text="Slow.", fault=STALLED)])
+
+    async def main() -> None:
+        async with hosted(server, tmp_path, idle_after_s=0.2, max_open=1, max_turns=1) as many:
+            first = await many.new_session()
+            await many.session(await many.new_session())  # the first one makes room, its timer still to come
+            turn = asyncio.create_task(many.submit(first, "a", emit=ignore))
+            await asyncio.to_thread(server.wait_for_stall)
+            await asyncio.sleep(0.25)
+            assert many.is_running(first)
+            server.release()
+            assert text_of(await turn) == "Slow."
 
     run(server, main)
 
@@ -318,6 +350,34 @@ def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path:
     run(server, main)
 
 
+def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
+    """Its parent may be open for hours; nothing of the helper waits for the collector."""
+    server = PracticeServer(
+        script=[
+            calls(("delegate_task", '{"task": "look"}')),
+            Reply(text="Seen by the xylotheque."),
+            Reply(text="Handed on."),
+        ]
+    )
+
+    def helpers() -> list[object]:
+        return [
+            one for one in gc.get_objects() if isinstance(one, Session) and one.log.session.kind == "child"
+        ]
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            gc.collect()
+            gc.disable()
+            try:
+                await many.submit(await many.new_session(), "delegate", emit=ignore)
+                await until(lambda: not helpers())
+            finally:
+                gc.enable()
+
+    run(server, main)
+
+
 def test_the_model_asks_the_person_of_its_session(tmp_path: Path) -> None:
     server = PracticeServer(script=[calls(("clarify", '{"question": "Which?"}')), Reply(text="Thanks.")])
 
@@ -372,6 +432,57 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             assert "rows" not in await prompt("anna") and "rows" in await prompt("")
 
     run(server, main)
+
+
+def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
+    """Over the end of the process, into what follows in the conversation, and back to the configured one."""
+    server = PracticeServer(mind=lambda ask: Reply(text="Here."))
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_, other = await many.new_session(), await many.new_session()
+            async with many.using(id_) as session:
+                await many.switch_model(session, "practice-large")
+            await many.submit(id_, "a", emit=ignore)
+            await many.submit(other, "b", emit=ignore)
+        async with hosted(server, tmp_path) as many:
+            await many.submit(id_, "c", emit=ignore)
+            following = await many.new_session(leaving=id_)
+            await many.submit(following, "d", emit=ignore)
+        async with hosted(server, tmp_path) as many:
+            await many.submit(following, "e", emit=ignore)
+            async with many.using(following) as session:
+                assert session.log.session.model_chosen
+                await many.switch_model(session, "")
+                assert not session.log.session.model_chosen
+            await many.submit(following, "f", emit=ignore)
+
+    run(server, main)
+    asked = [json.loads(request.body)["model"] for request in server.requests]
+    assert [name == "practice-large" for name in asked] == [True, False, True, True, True, False]
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="only Linux lists connections there")
+def test_connections_to_chosen_models_are_closed_when_nobody_uses_them(tmp_path: Path) -> None:
+    server = PracticeServer(mind=lambda ask: Reply(text="Here."))
+
+    async def main() -> None:
+        async with hosted(server, tmp_path) as many:
+            id_ = await many.new_session()
+            for number in range(9):
+                async with many.using(id_) as session:
+                    await many.switch_model(session, f"practice-{number}")
+                await many.submit(id_, "hello", emit=ignore)
+            await until(lambda: 0 < connections_to(server) <= 5)
+
+    run(server, main)
+
+
+def connections_to(server: PracticeServer) -> int:
+    """Count this process's open connections to a server."""
+    port, rows = urlsplit(server.url).port, Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    there = [row.split()[2:4] for row in rows]
+    return sum(place.endswith(f":{port:04X}") and state == "01" for place, state in there)
 
 
 def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests import forked
 from whet.practice.server import PracticeServer
 
 WHET = [sys.executable, "-m", "whet"]
@@ -36,9 +37,8 @@ def start(arguments: Sequence[str], folder: Path, stdin: int = subprocess.DEVNUL
 
 def run(arguments: Sequence[str], folder: Path, given: bytes | None = None) -> tuple[int, str, str]:
     """Run `whet` to its end; gives exit code, standard output and standard error."""
-    process = start(arguments, folder, subprocess.DEVNULL if given is None else subprocess.PIPE)
-    out, err = process.communicate(given, timeout=30)
-    return process.returncode, out.decode(), err.decode()
+    done = forked.run(arguments, folder, given)
+    return done.code, done.out, done.err
 
 
 class Tty:

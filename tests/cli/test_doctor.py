@@ -106,6 +106,8 @@ def test_online_asks_the_server(home: Path) -> None:
         assert report(home, "--online")[1]["server"]["state"] == "warning"
     code, found = report(home, "--online")
     assert code == 1 and found["server"]["state"] == "failed"
+    (home / "config.yaml").write_text("model:\n  provider: practice\n")  # its server is in this process
+    assert report(home, "--online")[1]["server"]["state"] == "ok"
 
 
 def test_missing_programs_are_warnings(tmp_path: Path) -> None:

@@ -110,3 +110,29 @@ def test_other_settings_still_take_no_fields(home: Path) -> None:
     (home / "config.yaml").write_text("agent:\n  max_steps:\n    a: 1\n")
     with pytest.raises(ConfigError, match="not fields of its own"):
         load(Home(home), environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("mcp:\n  servers:\n    ? one\n    : command: run\n", KEY),
+        ("agent:\n  max_steps: 7\n...\n", KEY),
+        ('{"agent": {"max_steps": 7}}\n', KEY),
+        (" agent:\n   max_steps: 7\n", KEY),
+        ('{"agent": {"max_steps": 7}}\n', "tools.web_allow_private"),
+        ("agent:\n  ? max_steps\n  : 7\n", "agent.max_steps"),
+    ],
+)
+def test_nothing_is_written_where_the_edit_would_change_anything_else(
+    home: Path, text: str, key: str
+) -> None:
+    home.mkdir()
+    mine = Home(home)
+    mine.config.write_text(text)
+    values = {"agent.max_steps": "9", "tools.web_allow_private": "true"}
+    with pytest.raises(ConfigError, match="can't be edited by line"):
+        if key == KEY:
+            put_part(mine, KEY, "two", {"command": "go"})
+        else:
+            set_value(mine, key, values[key])
+    assert mine.config.read_text() == text

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 
 import pytest
 
+from tests import forked
 from tests.confirm.running import Running
 from tests.support import ended
 from whet.confirm.client import (
@@ -206,10 +206,7 @@ def test_the_mcp_server_with_the_official_client(server, token, url):
 
 
 def whet(folder, *arguments, **environ):
-    return subprocess.run(
-        [sys.executable, "-m", "whet", "confirm", *arguments],
-        capture_output=True, text=True, timeout=60, env={**os.environ, "WHET_HOME": str(folder), **environ},
-    )  # fmt: skip
+    return forked.run(("confirm", *arguments), folder, environ={"WHET_HOME": str(folder), **environ})
 
 
 def test_the_command_line_from_token_to_verify(server, url, tmp_path):
@@ -219,35 +216,35 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     made = agent.post(
         "/confirm", json={"action": "cli", "description": "d\x1b[31m", "details": {"a": 1}}
     ).json()
-    assert made["id"] in whet(folder, "list", **person).stdout
-    shown = whet(folder, "show", made["id"][:18], **person).stdout
+    assert made["id"] in whet(folder, "list", **person).out
+    shown = whet(folder, "show", made["id"][:18], **person).out
     assert made["digest"] in shown and "\x1b[31m" not in shown and '"a": 1' in shown
     denied = whet(folder, "deny", made["id"], "-r", "why not", "--json", **person)
-    assert json.loads(denied.stdout)["reason"] == "why not"
+    assert json.loads(denied.out)["reason"] == "why not"
     late = whet(folder, "approve", made["id"], **person)
-    assert late.returncode == 1 and "already denied by bob" in late.stderr
-    enrolled = json.loads(whet(folder, "token", "enrol", "--name", "bob", "--json").stdout)
+    assert late.code == 1 and "already denied by bob" in late.err
+    enrolled = json.loads(whet(folder, "token", "enrol", "--name", "bob", "--json").out)
     assert len(enrolled["secret"]) == 32 and enrolled["uri"].endswith("&issuer=whet%20confirm")
-    listed = json.loads(whet(folder, "token", "list", "--json").stdout)["tokens"]
+    listed = json.loads(whet(folder, "token", "list", "--json").out)["tokens"]
     assert {row["name"] for row in listed if row["second_factor"]} == {"bob"}
     verified = whet(folder, "audit", "verify", "--json")
-    assert verified.returncode == 0 and json.loads(verified.stdout)["ok"] is True
-    exported = whet(folder, "audit", "export").stdout.splitlines()
+    assert verified.code == 0 and json.loads(verified.out)["ok"] is True
+    exported = whet(folder, "audit", "export").out.splitlines()
     assert [json.loads(line)["id"] for line in exported][:3] == [1, 2, 3]
     nobody = whet(folder, "list", WHET_CONFIRM_URL="http://127.0.0.1:9")
-    assert nobody.returncode == 1 and "whet confirm serve" in nobody.stderr
+    assert nobody.code == 1 and "whet confirm serve" in nobody.err
 
 
 def test_policy_commands(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text('[[rules]]\nname="prod"\naction="deploy_*"\neffect="deny"\n')
-    assert "is right: 1 rule, version" in whet(tmp_path, "policy", "check", str(path)).stdout
+    assert "is right: 1 rule, version" in whet(tmp_path, "policy", "check", str(path)).out
     tried = whet(tmp_path, "policy", "test", str(path), "--action", "Deploy_X", "--json")
-    assert json.loads(tried.stdout)["effect"] == "deny"
+    assert json.loads(tried.out)["effect"] == "deny"
     path.write_text(
         '[[rules]]\naction="wipe*"\neffect="allow"\n[[rules]]\naction="Rotate-Keys"\neffect="allow"\n'
     )
-    noted = whet(tmp_path, "policy", "check", str(path)).stdout.splitlines()
+    noted = whet(tmp_path, "policy", "check", str(path)).out.splitlines()
     assert "2 rules" in noted[0]
     assert noted[1:] == [
         "note: rule 'rule 1' has no effect on wipe_database, which always needs a person",
@@ -255,9 +252,9 @@ def test_policy_commands(tmp_path):
     ]
     path.write_text('[[rules]]\neffect="perhaps"\n')
     broken = whet(tmp_path, "policy", "check", str(path))
-    assert broken.returncode == 1 and "perhaps" in broken.stderr
+    assert broken.code == 1 and "perhaps" in broken.err
 
 
 def test_a_taken_port_says_how_to_find_who_has_it(server, tmp_path):
     done = whet(tmp_path, "serve", "--port", str(server.port), "--web-port", "-1")
-    assert done.returncode == 1 and f"port {server.port}" in done.stderr and "ss -ltnp" in done.stderr
+    assert done.code == 1 and f"port {server.port}" in done.err and "ss -ltnp" in done.err

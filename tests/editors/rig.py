@@ -6,38 +6,65 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from acp import PROTOCOL_VERSION, spawn_agent_process, text_block
+from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
 from acp.schema import (
+    AcceptElicitationResponse,
     AgentMessageChunk,
     AgentThoughtChunk,
     AllowedOutcome,
+    ClientCapabilities,
+    DeclineElicitationResponse,
     DeniedOutcome,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
     FileEditToolCallContent,
+    FileSystemCapabilities,
     PermissionOption,
+    ReadTextFileResponse,
     RequestPermissionResponse,
     TextContentBlock,
     ToolCallProgress,
     ToolCallStart,
     ToolCallUpdate,
     UserMessageChunk,
+    WriteTextFileResponse,
 )
 
+from whet.practice.ask import Call
+from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 
 T = TypeVar("T")
 
 
+ABLE = ClientCapabilities(
+    fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+    elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()),
+)
+
+
 class Editor:
-    """What an editor sees, and how it answers questions: `answer` gives the option to pick, None to close."""
+    """What an editor sees, and how it answers questions: `answer` gives the option to pick, None to close.
+
+    `buffers` are its unsaved files by path. `faulty` is how it treats requests about files: "" as an editor
+    does, "fails", "hangs", "lies" (says that it wrote), "keeps" (does not save), "formats" (alters the text).
+    """
 
     def __init__(self) -> None:
+        self.buffers: dict[str, str] = {}
+        self.faulty = ""
+        self.files: list[tuple[str, str]] = []
+        self.forms: list[tuple[str, Any]] = []
+        self.filled: Callable[[Any], str | None] = lambda mode: None
+        self.thawed = asyncio.Event()
         self.updates: list[tuple[str, Any]] = []
         self.asked: list[tuple[ToolCallUpdate, list[PermissionOption]]] = []
         self.answer: Callable[[list[PermissionOption]], str | None] = lambda options: None
@@ -62,6 +89,43 @@ class Editor:
         if picked is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=picked))
+
+    async def create_elicitation(self, message: str, mode: Any, **kwargs: Any) -> Any:
+        self.forms.append((message, mode))
+        self.changed.set()
+        await self.hold.wait()
+        text = self.filled(mode)
+        if text is None:
+            return DeclineElicitationResponse(action="decline")
+        return AcceptElicitationResponse(action="accept", content={"answer": text})
+
+    async def read_text_file(self, session_id: str, path: str, **kwargs: Any) -> ReadTextFileResponse:
+        self.files.append(("read", path))
+        await self._fault()
+        if path in self.buffers:
+            return ReadTextFileResponse(content=self.buffers[path])
+        if not Path(path).is_file():
+            raise RequestError.resource_not_found(path)
+        return ReadTextFileResponse(content=Path(path).read_text())
+
+    async def write_text_file(
+        self, session_id: str, path: str, content: str, **kwargs: Any
+    ) -> WriteTextFileResponse:
+        self.files.append(("write", path))
+        await self._fault()
+        if self.faulty == "keeps":
+            self.buffers[path] = content
+        elif self.faulty != "lies":
+            self.buffers.pop(path, None)
+            Path(path).write_text(content.upper() if self.faulty == "formats" else content)
+        return WriteTextFileResponse()
+
+    async def _fault(self) -> None:
+        if self.faulty == "fails":
+            raise RequestError.internal_error({"details": "no such buffer"})
+        if self.faulty == "hangs":
+            self.changed.set()
+            await self.thawed.wait()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until what was seen fulfils a condition."""
@@ -103,7 +167,11 @@ class Editor:
 
 @asynccontextmanager
 async def editing(
-    home: Path, server: PracticeServer | None, folder: Path, *arguments: str
+    home: Path,
+    server: PracticeServer | None,
+    folder: Path,
+    *arguments: str,
+    able: ClientCapabilities | None = None,
 ) -> AsyncGenerator[tuple[Editor, Any, Any]]:
     """Start `whet acp` as an editor does; gives the editor, the connection and the process."""
     folder.mkdir(exist_ok=True)
@@ -116,9 +184,10 @@ async def editing(
         *command,
         env=environ,
         cwd=folder,
-        transport_kwargs={"stderr": None},
+        transport_kwargs={"stderr": None, "shutdown_timeout": 30.0},
+        use_unstable_protocol=True,
     ) as (connection, process):
-        await connection.initialize(protocol_version=PROTOCOL_VERSION)
+        await connection.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=able)
         yield editor, connection, process
 
 
@@ -133,7 +202,7 @@ class Desk:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._context = editing(self.home, server, self.work)
+        self._context = editing(self.home, server, self.work, able=ABLE)
         self.editor, self.connection, self.process = self.run(self._context.__aenter__())
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
@@ -144,12 +213,18 @@ class Desk:
         """Forget what was seen, and what the server was to say."""
         self.editor.updates.clear()
         self.editor.asked.clear()
+        self.editor.forms.clear()
+        self.editor.files.clear()
+        self.editor.buffers.clear()
+        self.editor.thawed.clear()
+        self.editor.faulty = ""
+        self.editor.filled = lambda mode: None
         self.editor.answer = lambda options: None
         self.server.reset()
 
-    async def session(self, mode: str = "ask") -> str:
+    async def session(self, mode: str = "ask", servers: Sequence[Any] = ()) -> str:
         """Begin a session in the work folder."""
-        made = await self.connection.new_session(cwd=str(self.work), mcp_servers=[])
+        made = await self.connection.new_session(cwd=str(self.work), mcp_servers=[*servers])
         if mode != "ask":
             await self.connection.set_session_mode(session_id=made.session_id, mode_id=mode)
         return made.session_id
@@ -165,3 +240,16 @@ class Desk:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+
+
+def does(tool: str, **arguments: Any) -> Reply:
+    return Reply(tool_calls=(Call(tool, json.dumps(arguments)),))
+
+
+def pick(kind: str) -> Any:
+    """Answer with the first option of a kind."""
+
+    def answer(options: list[PermissionOption]) -> str:
+        return next(option.option_id for option in options if option.kind == kind)
+
+    return answer

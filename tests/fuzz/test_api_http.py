@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -61,13 +62,16 @@ _PATHS = st.sampled_from(["/v1/chat/completions", "/v1/responses", "/api/session
 _QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
-_client = httpx2.Client(trust_env=False, verify=False, timeout=20)
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx2.Client]:
+    with httpx2.Client(trust_env=False, verify=False, timeout=20) as made:
+        yield made
 
 
-def send(api: Api, path: str, body: Any) -> None:
+def send(client: httpx2.Client, api: Api, path: str, body: Any) -> None:
     data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
     headers = {"content-type": "application/json", "authorization": f"Bearer {api.token}"}
-    answer = _client.post(f"{api.url}{path}", content=data, headers=headers)
+    answer = client.post(f"{api.url}{path}", content=data, headers=headers)
     assert answer.status_code < 500, (path, body, answer.text)
     if answer.status_code >= 400:
         assert answer.json()["error"]["message"]
@@ -75,12 +79,12 @@ def send(api: Api, path: str, body: Any) -> None:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=_QUIET)
 @given(path=_PATHS, body=_BODY)
-def test_any_body_is_answered(api: Api, path: str, body: Any) -> None:
-    send(api, path, body)
+def test_any_body_is_answered(client: httpx2.Client, api: Api, path: str, body: Any) -> None:
+    send(client, api, path, body)
 
 
 @pytest.mark.soak
 @settings(max_examples=5_000, deadline=None, suppress_health_check=_QUIET)
 @given(path=_PATHS, body=_BODY)
-def test_very_many_bodies_are_answered(api: Api, path: str, body: Any) -> None:
-    send(api, path, body)
+def test_very_many_bodies_are_answered(client: httpx2.Client, api: Api, path: str, body: Any) -> None:
+    send(client, api, path, body)

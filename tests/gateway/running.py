@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 from tests.confirm.vendors.discord import TOKEN as DISCORD_TOKEN
@@ -22,6 +23,7 @@ from whet.app.build import App
 from whet.app.hosted import Hosted
 from whet.app.people import Switchboard
 from whet.cli.commands import builtin_commands
+from whet.cli.group import run
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -104,6 +106,23 @@ class GatewayProcess:
         return self.process.wait(30)
 
     def whet(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that does not serve, in this process: a start costs more than all that it does."""
+        out, err, wanted = io.StringIO(), io.StringIO(), self.environ()
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                code = run(list(arguments))
+        finally:  # name by name: a gateway's thread beside this one reads them too
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                elif value != wanted[name]:
+                    os.environ[name] = value
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    def whet_apart(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in a process of its own, to its end."""
         return subprocess.run(
             [sys.executable, "-m", "whet", *arguments],
             env=dict(self.environ()),
@@ -144,7 +163,8 @@ def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
         seats = open_channels(text, secrets)
         locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
         app = await App.start(home, settings, secrets, people, work, source="gateway")
-        hosted = Hosted(app, people, idle_after_s=settings.gateway.idle_after_s)
+        limits = settings.gateway
+        hosted = Hosted(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
         stop = asyncio.Event()
         started.set_result((asyncio.get_running_loop(), stop))
         try:
@@ -155,7 +175,7 @@ def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
             for lock in locks:
                 lock.release()
 
-    def run() -> None:
+    def serve() -> None:
         try:
             asyncio.run(main())
         except BaseException as error:
@@ -163,12 +183,13 @@ def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
                 started.set_exception(error)
             raise
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     loop, stop = started.result(20)
     try:
         yield gateway
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(stop.set)
         thread.join(30)
         assert not thread.is_alive(), "the gateway did not end"

@@ -25,9 +25,9 @@ from tests.confirm.vendors.slack import too_many as slack_too_many
 from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.gateway.running import GatewayProcess, free_port, served
-from whet.confirm.notify.one_way import signed
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
+from whet.vendors.signing import signed
 
 RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
 DISCORD = '[[channel]]\nkind = "discord"\nbase_url = "{url}"\n\n[people.ann]\ndiscord = 7\nowner = true\n'
@@ -54,7 +54,7 @@ def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
         Reply(text="x" * 4500),
     ]
     with on(discord, DISCORD, tmp_path, script, mode="ask") as one:
-        discord.connected()
+        discord.wait_connected()
         discord.write("hello")
         assert discord.wait_said("Hello") == ["**Hello** there @everyone."]
         assert next(iter(discord.messages.values()))["allowed_mentions"] == {"parse": []}
@@ -78,7 +78,7 @@ def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> 
     with discord, PracticeServer(script=[Reply(text=f"Answer {n}.") for n in range(4)]) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
         with served(one):
-            discord.connected()
+            discord.wait_connected()
             discord.write("first")
             discord.wait_said("Answer 0.")
         discord.write("while nobody was there")
@@ -93,6 +93,30 @@ def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> 
             discord.wait_said("Answer 3.")
 
 
+def test_discord_what_was_missed_comes_in_order_however_long_it_takes(tmp_path: Path) -> None:
+    """Also in a server's channel, which the history does not say that it is."""
+    discord = DiscordChat()
+    script = [Reply(text=f"Answer {n}.") for n in range(4)]
+    with discord, PracticeServer(script=script) as model:
+        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
+        with served(one):
+            discord.wait_connected()
+            discord.write(f"<@{BOT}> word-zero", chat="600", guild="1")
+            discord.wait_said("Answer 0.", chat="600")
+        discord.write("not for the bot", chat="600", guild="1")
+        discord.write(f"<@{BOT}> word-one", chat="600", guild="1")
+        trouble = (500, {"message": "trouble"}, {"retry-after": "0"})
+        discord.fail_next("history", too_many(0.01), trouble, trouble)
+        with served(one):
+            discord.wait_connected()
+            discord.write(f"<@{BOT}> word-two", chat="600", guild="1")  # it comes while one is still missing
+            discord.wait_said("Answer 2.", chat="600")
+            assert discord.said("600") == ["Answer 0.", "Answer 1.", "Answer 2."]
+            bodies = [request.body.decode() for request in model.requests]
+            assert ["word-one" in body for body in bodies] == [False, True, True] and "word-two" in bodies[2]
+            assert not any("not for the bot" in body for body in bodies)
+
+
 def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
     discord = DiscordChat()
     script = [
@@ -103,7 +127,7 @@ def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
         Reply(text="Back."),
     ]
     with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
-        discord.connected()
+        discord.wait_connected()
         discord.write("one")
         one.model.wait_for_stall()
         wrong, gone = discord.write("two, wrong"), discord.write("three, not meant")
@@ -181,7 +205,7 @@ def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
         slack.ask_to_reconnect()
         slack.wait(lambda: slack.connections >= 2, "a new connection")
         slack.fail_next(
-            "chat.postMessage", slack_too_many(0), (200, {"ok": False, "error": "fatal_error"}, {})
+            "chat.postMessage", slack_too_many(0), (200, {"ok": False, "error": "service_unavailable"}, {})
         )
         slack.write("second")
         slack.write("third")
@@ -195,6 +219,7 @@ class Receiver(Host):
     def __init__(self) -> None:
         super().__init__()
         self.got: list[dict[str, Any]] = []
+        self.bodies: list[str] = []
         self.wrong = 0
 
     def app(self) -> ASGIApp:
@@ -211,7 +236,7 @@ class Receiver(Host):
             return Response(status_code=fault)
         data = msgspec.json.decode(body)["data"]
         if not any(one["id"] == data["id"] for one in self.got):
-            self.note(lambda: self.got.append(data))
+            self.note(lambda: (self.bodies.append(body.decode()), self.got.append(data)))
         return Response(status_code=204)
 
     def wait_said(self, text: str) -> list[str]:

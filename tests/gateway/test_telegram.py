@@ -18,6 +18,7 @@ from whet.practice.server import PracticeServer
 
 STALLED = Fault(stall_after=0)
 RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
+WRONG_NAME = "[[channel]]\nkind = 'telegram'\n[people.api-bob]\ntelegram = 1\n"
 BEN = "\n[people.ben]\ntelegram = 8\n"
 
 
@@ -89,7 +90,9 @@ def test_commands_are_the_terminals_own(tmp_path: Path) -> None:
             ("/compress the plan", "nothing to compress yet"),
             ("/memory", "nothing is remembered yet"),
             ("/skills test", "debug-failing-test"),
-            ("/model", "practice"),
+            ("/model", "/model NAME switches"),
+            ("/model practice-large", "chosen for this conversation"),
+            ("/model default", "practice (practice)"),
             ("/warm", "cold"),
             ("/approve", "Nothing waits for a decision here."),
             ("/stop", "Nothing was running."),
@@ -133,12 +136,15 @@ def test_what_is_said_during_a_turn_steers_it_and_stop_stops_it(tmp_path: Path) 
 
 def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
     script = [
+        Reply(tool_calls=RISKY, when="too early"),
+        Reply(text="It was not allowed.", when="too early"),
         Reply(tool_calls=RISKY, when="make it"),
         Reply(text="Made.", when="make it"),
-        Reply(tool_calls=RISKY, when="ben asks"),
-        Reply(text="It was not allowed.", when="ben asks"),
     ]
     with world(tmp_path, script, BEN, mode="ask") as w:
+        w.telegram.write("too early", chat=8, name="ben")
+        w.telegram.wait_said("It was not allowed.", chat=8)
+        assert "nobody who may give it can be asked" in w.telegram.said(8)[0]  # Ann never wrote to the bot
         w.telegram.write("make it")
         w.telegram.wait_said("touch made")
         for user in (8, 9):  # somebody who may not decide, and a stranger
@@ -149,9 +155,45 @@ def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
         w.telegram.wait_said("Made.")
         assert (w.work / "made").exists()
         assert w.telegram.buttons() == {} and "Allowed once. x" in w.telegram.said()[0]
-        w.telegram.write("ben asks", chat=8, name="ben")
-        w.telegram.wait_said("It was not allowed.", chat=8)
-        assert len(w.telegram.said(8)) == 1  # nobody there may decide, so nobody was asked
+
+
+def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
+    """Alone with the bot it goes to Ann's own conversation, in a group where she talks into the group."""
+    ben = [
+        calls(("terminal", '{"command": "touch first"}')),
+        Reply(text="First."),
+        calls(("terminal", '{"command": "touch second"}')),
+        Reply(text="Second."),
+        calls(("terminal", '{"command": "touch third"}')),
+        Reply(text="Third."),
+    ]
+    script = [Reply(text="Hello Ann."), *ben[:4], Reply(text="Hello all."), *ben[4:]]
+    with world(tmp_path, script, BEN, mode="ask") as w:
+        w.telegram.write("hello")
+        w.telegram.wait_said("Hello Ann.")
+        w.telegram.write("one", chat=8, name="ben")
+        assert "ben asks: may I run this?" in w.telegram.wait_said("touch first")[-1]
+        w.telegram.wait_said("was asked", chat=8)
+        assert w.telegram.buttons(8) == {}
+        w.telegram.write("/approve", chat=8, name="ben")
+        w.telegram.wait_said("Nothing waits for a decision here.", chat=8)
+        assert w.telegram.answer(w.telegram.press_at("Allow once")) == "Allowed once."
+        w.telegram.wait_said("First.", chat=8)
+        w.telegram.write("@whet_bot two", chat=-50, user=8, name="ben", group=True)
+        w.telegram.wait_said("touch second")  # Ann has not talked in the group
+        assert w.telegram.answer(w.telegram.press_at("Deny")) == "Denied."
+        w.telegram.wait_said("Second.", chat=-50)
+        w.telegram.write("@whet_bot hello", chat=-50, user=7, group=True)
+        w.telegram.wait_said("Hello all.", chat=-50)
+        w.telegram.write("@whet_bot three", chat=-50, user=8, name="ben", group=True)
+        w.telegram.wait_said("touch third", chat=-50)
+        assert "may not" in w.telegram.answer(w.telegram.press_at("Allow once", chat=-50, user=8))
+        w.telegram.write("/approve@whet_bot", chat=-50, user=8, name="ben", group=True)
+        w.telegram.wait_said("You may not decide this.", chat=-50)
+        w.telegram.write("/approve@whet_bot", chat=-50, user=7, group=True)
+        w.telegram.wait_said("Third.", chat=-50)
+        made = [path.name for path in w.gateway.home.rglob("*") if path.name in ("first", "second", "third")]
+        assert sorted(made) == ["first", "third"]
 
 
 def test_strangers_get_a_code_once_and_are_let_in_by_it(tmp_path: Path) -> None:
@@ -159,7 +201,8 @@ def test_strangers_get_a_code_once_and_are_let_in_by_it(tmp_path: Path) -> None:
         w.telegram.write("hi", chat=99, name="stra\u202enger")
         text = w.telegram.wait_said("pairing code", chat=99)[0]
         w.telegram.write("hi again", chat=99)
-        w.telegram.write("/help", chat=98, group=True, user=97)
+        last = w.telegram.write("/help", chat=98, group=True, user=97)
+        w.telegram.wait(lambda: w.telegram.acknowledged > last, "all of it taken in")
         code = re.search(r"code is (\w{4}-\w{4})", text)
         assert code is not None
         listed = w.gateway.whet("gateway", "pair", "list")
@@ -208,6 +251,16 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
         w.telegram.wait_said("nothing is remembered yet")
 
 
+def test_who_is_the_owner_no_more_leaves_the_owners_session(tmp_path: Path) -> None:
+    with TelegramChat() as telegram, PracticeServer(script=[Reply(text="One."), Reply(text="Two.")]) as model:
+        for owner, answer in (("true", "One."), ("false", "Two.")):
+            file = TELEGRAM.format(url=telegram.url).replace("owner = true", f"owner = {owner}")
+            with served(GatewayProcess(tmp_path / "home", file, model)):
+                telegram.write(f"what the owner says, {owner}")
+                telegram.wait_said(answer)
+        assert b"says, true" not in model.requests[-1].body
+
+
 def test_floods_are_cut_and_said_once(tmp_path: Path) -> None:
     with world(tmp_path, [Reply(text=f"No. {n}.") for n in range(40)], flood_per_minute=3) as w:
         last = [w.telegram.write(f"message {n}") for n in range(12)][-1]
@@ -240,6 +293,22 @@ def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -
             "the whole answer in its place",
         )
         assert w.telegram.edits >= 1
+
+
+def test_a_growing_answer_leaves_the_one_before_it_alone(tmp_path: Path) -> None:
+    texts = [f"answer {n}," + " and so on and so forth" * 20 for n in range(2)]
+    script = [Reply(text=text, pieces=8, fault=Fault(stall_after=4)) for text in texts]
+    with world(tmp_path, script, busy="queue", stream_after_s=0.1) as w:
+        w.telegram.write("one")
+        w.telegram.wait_said("…")
+        w.telegram.write("two")
+        w.model.release()
+        said = w.telegram.wait(
+            lambda: [*w.telegram.said(), ""][1].endswith("…") and w.telegram.said(), "a draft"
+        )
+        assert said[0] == texts[0]
+        w.model.release()
+        w.telegram.wait(lambda: w.telegram.said() == texts, "both answers")
 
 
 def test_files_come_in_under_a_safe_name_and_go_out(tmp_path: Path) -> None:
@@ -296,7 +365,7 @@ def test_a_second_gateway_with_the_same_token_says_so(
 ) -> None:
     with world(tmp_path, []) as w:
         w.telegram.wait(lambda: any(m == "getUpdates" for m, _ in w.telegram.calls), "the first one polling")
-        second = w.gateway.whet("gateway", "run")
+        second = w.gateway.whet_apart("gateway", "run")
         assert second.returncode == 1 and "another gateway" in second.stderr
         other = GatewayProcess(tmp_path / "other", TELEGRAM.format(url=w.telegram.url), w.model)
         with running(other):
@@ -316,7 +385,9 @@ def test_a_revoked_token_ends_the_channel_with_a_reason(tmp_path: Path) -> None:
         assert "off, Telegram answered 401" in gateway.output() and "110201543" not in gateway.output()
 
 
-@pytest.mark.parametrize("text", ["", "[[channel]]\nkind = 'icq'\n", "[people.ann]\ntelegram = 1\n"])
+@pytest.mark.parametrize(
+    "text", ["", "[[channel]]\nkind = 'icq'\n", "[people.ann]\ntelegram = 1\n", WRONG_NAME]
+)
 def test_a_wrong_file_is_said_in_one_line(tmp_path: Path, text: str) -> None:
     with PracticeServer(script=[]) as model:
         done = GatewayProcess(tmp_path / "home", text, model).whet("gateway", "run")

@@ -5,6 +5,7 @@ Standard library only, so that it starts at once. What it is sent goes to the fi
 
 import json
 import os
+import subprocess
 import sys
 import threading
 
@@ -47,6 +48,11 @@ def tools():
                 },
             },
         ]
+    if FAULT == "many":
+        return [{"name": f"tool{number}", "inputSchema": OBJECT} for number in range(10_000)]
+    if FAULT == "large":
+        long = {"type": "object", "properties": {f"p{n}": {"description": "d" * 900} for n in range(30)}}
+        return [{"name": f"tool{number}", "inputSchema": long} for number in range(100)]
     if FAULT == "hints":
         wipe = {"name": "wipe", "inputSchema": OBJECT, "annotations": {"destructiveHint": True}}
         return [wipe, {**echo, "annotations": {"readOnlyHint": True}}]
@@ -80,6 +86,22 @@ def call(message):
         out.write(b'"}]}}\n')
         out.flush()
         return None
+    if FAULT == "leaves_child":
+        child = subprocess.Popen(["sleep", "60"])
+        with open(sys.argv[2] + ".child", "w") as file:
+            file.write(str(child.pid))
+        os._exit(0)
+    if FAULT == "endless_stderr":
+        for _ in range(200):
+            sys.stderr.write("e" * 100_000)
+        sys.stderr.write("\nlast words\n")
+        sys.stderr.flush()
+    if FAULT == "endless_stdout":
+        while True:
+            sys.stdout.write("no message\n" * 1_000)
+    if FAULT == "asks_on":
+        for number in range(2_000):
+            write({"jsonrpc": "2.0", "id": number + 1_000, "method": "sampling/createMessage"})
     if FAULT == "no_object":
         return {**answer, "result": "just text"}
     if FAULT == "bad_content":
@@ -105,6 +127,9 @@ def call(message):
         write({"jsonrpc": "2.0", "id": "b", "method": "sampling/createMessage", "params": {"messages": []}})
         write({"jsonrpc": "2.0", "id": "c", "method": "ping"})
     if FAULT == "changes":
+        token = message["params"]["_meta"]["progressToken"]
+        told = {"progressToken": token, "progress": 1, "total": 2, "message": "halfway"}
+        write({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
         write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     return {**answer, "result": good}
 
@@ -145,6 +170,8 @@ def main():
             )
         elif method == "tools/list":
             lists += 1
+            if FAULT == "hangs_at_list":
+                threading.Event().wait()
             if FAULT == "no_tools":
                 write(
                     {

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.support import FixedClock
 from tests.tools.calls import context
 from whet.config.paths import Home
@@ -44,17 +46,19 @@ class Bench:
         self.clock = clock
         self.session = session
         self.waits = waits
+        self.shown: list[str] = []
+        """What calls showed while they ran."""
 
     @property
     def told(self) -> list[str]:
         """The notices so far."""
         return self.session.notices
 
-    async def call(self, name: str, **arguments: Any) -> ToolOutput:
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutput:
         """Call a tool by its full name; a failure comes as dispatch gives it."""
         tool = next(one for one in self.servers.tools() if one.name == name)
         try:
-            return await tool.run(context(), arguments)
+            return await tool.run(replace(context(), output=self.shown.append), arguments)
         except ToolError as error:
             return ToolOutput(f"{error.message}. {error.hint}".strip(), error_kind=error.kind)
 
@@ -69,6 +73,7 @@ async def bench(
     async def pause(seconds: float) -> None:
         waits.append(seconds)
         clock.advance(seconds)
+        await asyncio.sleep(0)
 
     reach = Reach(Home(home), secrets or {}, clock, Guardian(), pause)
     both = Servers(McpSettings(servers=dict(servers)), reach)

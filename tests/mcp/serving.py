@@ -7,7 +7,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -36,8 +36,10 @@ class Logins:
         self.codes: dict[str, AuthorizationCode] = {}
         self.tokens: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
+        self.resources: dict[str, str | None] = {}
         self.lasts_s = 3600
         self.refuse = False
+        self.checks_resource = False
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -82,7 +84,7 @@ class Logins:
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
         del self.refresh[refresh_token.token]
-        return self._grant(client.client_id, scopes, None)
+        return self._grant(client.client_id, scopes, self.resources.pop(refresh_token.token))
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         return self.tokens.get(token)
@@ -93,6 +95,7 @@ class Logins:
     def _grant(self, client_id: str, scopes: list[str], resource: str | None) -> OAuthToken:
         access, refresh = f"access-{secrets.token_hex(12)}", f"refresh-{secrets.token_hex(12)}"
         self.tokens[access] = AccessToken(token=access, client_id=client_id, scopes=scopes, resource=resource)
+        self.resources[refresh] = resource
         self.refresh[refresh] = RefreshToken(token=refresh, client_id=client_id, scopes=scopes)
         return OAuthToken(access_token=access, expires_in=self.lasts_s, refresh_token=refresh)
 
@@ -122,7 +125,7 @@ def sdk_over_http(
                     enabled=True, valid_scopes=["use"], default_scopes=["use"]
                 ),
                 required_scopes=["use"],
-                validate_token_resource=False,
+                validate_token_resource=logins.checks_resource,
             ),
         }
     app: Any = make(**extra).streamable_http_app(**more)
@@ -166,7 +169,7 @@ class Request(msgspec.Struct):
     message: Any
 
 
-Answer = tuple[int, dict[str, str], list[bytes]]
+Answer = tuple[int, dict[str, str], list[bytes] | AsyncIterable[bytes]]
 Handler = Callable[[Request], Awaitable[Answer] | Answer]
 
 
@@ -183,6 +186,8 @@ def result(request: Request, value: Any, **headers: str) -> Answer:
 
 def usual(request: Request) -> Answer:
     """Do what any server does: the handshake, one tool, and an echo."""
+    if request.method == "GET":
+        return 405, {}, []
     if request.method == "DELETE" or "id" not in request.message:
         return 202, {}, []
     if request.message["method"] == "initialize":
@@ -193,6 +198,15 @@ def usual(request: Request) -> Answer:
         return result(request, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
     text = request.message["params"]["arguments"].get("text", "")
     return result(request, {"content": [{"type": "text", "text": f"you said: {text}"}]})
+
+
+async def _each(chunks: list[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(chunks, list):
+        for chunk in chunks:
+            yield chunk
+        return
+    async for chunk in chunks:
+        yield chunk
 
 
 @asynccontextmanager
@@ -221,7 +235,7 @@ async def raw(handler: Handler) -> AsyncGenerator[tuple[str, list[Request]]]:
                 writer.write(
                     "".join(f"{name}: {value}\r\n" for name, value in more.items()).encode() + b"\r\n"
                 )
-                for chunk in chunks:
+                async for chunk in _each(chunks):
                     if chunk == b"CUT":
                         return
                     writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))

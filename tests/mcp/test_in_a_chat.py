@@ -16,6 +16,7 @@ from tests.mcp.rig import HERE
 from whet.app.facade import Agent
 from whet.config.paths import Home
 from whet.config.schema import McpServer
+from whet.contract.events import Notice, ToolProgress
 from whet.mcp.kept import Kept, config_digest, write_kept
 from whet.practice.ask import Call
 from whet.practice.script import Reply
@@ -149,9 +150,41 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
     with Agent(settings=settings, workspace=folder) as agent:
         tools = agent.session.tools
         assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
-        assert "read_file" in agent._app.learning.desk.local_tools
-        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & agent._app.learning.desk.local_tools
+        assert "read_file" in agent._app.learning.desk.judging.local_tools
+        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & agent._app.learning.desk.judging.local_tools
         assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
+
+
+def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_process(
+    folder: Path, home: Path, server: PracticeServer
+) -> None:
+    settings: dict[str, object] = {
+        "model.provider": "practice",
+        "model.base_url": server.base_url,
+        "model.model": "practice-echo",
+        "approval.allow": "mcp__odd__*",
+        "mcp.servers": json.dumps({"odd": {"command": sys.executable, "args": ["-S", ODD, "changes"]}}),
+    }
+    call = Call("mcp__odd__echo", json.dumps({"text": "hi"}))
+    server.install([Reply(tool_calls=(call,)), Reply(text="One."), Reply(text="Two."), Reply(text="Three.")])
+    with Agent(settings=settings, workspace=folder) as agent:
+        app = agent._app
+        events = list(agent.stream("Go"))
+        wait_for(lambda: app.mcp is not None and app.mcp.is_stale)
+        assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
+        events += agent.stream("Again")
+        told = [event.text for event in events if isinstance(event, Notice)]
+        assert told == [
+            "MCP server odd has changed its tools (new: mcp__odd__added; changed: mcp__odd__echo);"
+            " new sessions see them"
+        ]
+        tools = [json.loads(one.body)["tools"] for one in server.requests]
+        assert tools[0] == tools[1] == tools[2]
+        assert "mcp__odd__added" not in agent.session.tools
+        later = agent._wait(app.new_session())
+        assert (
+            "mcp__odd__added" in later.tools and later.tools["mcp__odd__echo"].spec.description == "Changed."
+        )
 
 
 def test_no_server_outlives_a_killed_whet(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import stat
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -16,7 +18,7 @@ from tests.mcp.serving import Answer, Logins, Request, as_json, raw, sdk_over_ht
 from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.log import mask
-from whet.mcp.login import read_tokens, write_tokens
+from whet.mcp.login import Tokens, read_tokens, write_tokens
 from whet.mcp.oauth import Client, LoginFailed, log_in
 
 
@@ -42,6 +44,7 @@ async def login(url: str, wait_s: float = 10, client: Client | None = None, go: 
 
 def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
     logins = Logins()
+    logins.checks_resource = True
 
     async def test(url: str) -> None:
         server = {"web": McpServer(url=url)}
@@ -67,6 +70,11 @@ def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
             assert "wants a login" in (await b.call("mcp__web__add", a=1, b=1)).text
             write_tokens(Home(home), "web", await login(url))  # type: ignore[arg-type]
             assert (await b.call("mcp__web__add", a=3, b=1)).text.endswith("\n4")
+            assert {token.resource for token in logins.tokens.values()} == {url}
+            for token in logins.tokens.values():
+                token.resource = "https://other.example/mcp"  # as if meant for another server
+            logins.refresh.clear()
+            assert "wants a login" in (await b.call("mcp__web__add", a=1, b=1)).text
 
     with sdk_over_http(make, logins) as url:
         asyncio.run(test(url))
@@ -121,8 +129,10 @@ def test_an_answer_with_another_state_is_not_taken(home: Path) -> None:
     assert "no login that is under way" in said[0] and "Nothing is here" in said[1] and "logged in" in said[2]
 
 
-def lying(**changes: object) -> object:
-    """Give a handler for a server whose metadata has these changes."""
+def lying(tokens: list[Request] | None = None, **changes: object) -> object:
+    """Give a handler for a server whose metadata has these changes; `tokens` gets what the token endpoint is
+    sent."""
+    tokens = [] if tokens is None else tokens
 
     def handler(request: Request) -> Answer:
         root = f"http://{request.headers['host']}"
@@ -136,12 +146,14 @@ def lying(**changes: object) -> object:
                 "token_endpoint": f"{root}/token",
                 "registration_endpoint": f"{root}/register",
                 "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": None,
             }
             return as_json({key: changes.get(key, value) for key, value in metadata.items()})
         if request.path == "/register":
             return as_json(changes.get("registered", {"client_id": "me"}), 201)
         if request.path == "/token":
-            return as_json(changes.get("token", {}))
+            tokens.append(request)
+            return as_json(changes.get("token", {}), int(str(changes.get("status", 200))))
         return 401, {}, []
 
     return handler
@@ -171,21 +183,149 @@ def test_a_server_that_lies_about_its_login_is_not_followed(changes: dict[str, o
     assert said in caught.value.message
 
 
+async def come_back(url: str, client: Client | None = None) -> Tokens | None:
+    """Log in at a server whose page of consent is not there: go straight to the answer."""
+    tasks: list[asyncio.Task[str]] = []
+
+    def show(address: str) -> None:
+        asked = parse_qs(urlsplit(address).query)
+        back = f"{asked['redirect_uri'][0]}?code=c&state={asked['state'][0]}"
+        tasks.append(asyncio.create_task(browse(back)))
+
+    try:
+        return await log_in(url, client or Client(), show, lambda: 0, 10)
+    finally:
+        await asyncio.gather(*tasks)
+
+
+GOOD = {"access_token": "access-1", "refresh_token": "refresh-1", "expires_in": 3600}
+PAIR = "Basic " + base64.b64encode(b"me%3A1:s%2Fecret").decode()
+
+
+@pytest.mark.parametrize(
+    ("offered", "registered", "shown"),
+    [
+        (None, {}, "basic"),
+        (["client_secret_basic", "client_secret_post"], {}, "basic"),
+        (["client_secret_post"], {}, "post"),
+        (["client_secret_basic"], {"token_endpoint_auth_method": "client_secret_post"}, "post"),
+        (["none"], {"token_endpoint_auth_method": "none"}, "none"),
+    ],
+)
+def test_the_client_shows_its_secret_as_the_server_wants_it(
+    home: Path, offered: list[str] | None, registered: dict[str, str], shown: str
+) -> None:
+    asked: list[Request] = []
+    changes: dict[str, object] = {
+        "token_endpoint_auth_methods_supported": offered,
+        "registered": {"client_id": "me:1", "client_secret": "s/ecret", **registered},
+        "token": GOOD,
+    }
+
+    async def test() -> None:
+        async with raw(lying(asked, **changes)) as (url, requests):  # type: ignore[arg-type]
+            tokens = await come_back(url)
+            assert tokens and tokens.access_token == "access-1"
+            write_tokens(Home(home), "web", tokens)
+            async with bench(home, {"web": McpServer(url=url)}):
+                pass  # it has run out by the tests' clock, and is renewed
+            wanted = next(one for one in requests if one.path == "/register").message
+            assert wanted["token_endpoint_auth_method"] == (offered or ["none"])[0]
+
+    asyncio.run(test())
+    assert len(asked) >= 2
+    for one in asked:
+        form = parse_qs(str(one.message))
+        assert (one.headers.get("authorization") == PAIR) is (shown == "basic")
+        assert (form.get("client_secret") == ["s/ecret"]) is (shown == "post")
+        assert form["client_id"] == ["me:1"] and form["resource"][0].endswith("/mcp")
+
+
+def test_a_way_to_show_the_secret_that_is_not_known_is_said() -> None:
+    async def test() -> None:
+        changes = {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}
+        async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]
+            await come_back(url, Client("me", "secret"))
+
+    with pytest.raises(LoginFailed, match="by private_key_jwt, which is not known here"):
+        asyncio.run(test())
+
+
+def test_no_login_goes_out_unencrypted() -> None:
+    with pytest.raises(LoginFailed, match="is not encrypted"):
+        asyncio.run(login("http://mcp.example.com/mcp"))
+
+
+def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
+    logins = Logins()
+
+    async def test(url: str) -> None:
+        write_tokens(Home(home), "web", await login(url))  # type: ignore[arg-type]
+        server = {"web": McpServer(url=url)}
+        async with bench(home, server) as one, bench(home, server) as other:
+            logins.tokens.clear()  # each finds that its token is refused
+            used.clear()
+            outs = await asyncio.gather(*(b.call("mcp__web__add", a=1, b=1) for b in (one, other) * 3))
+            assert [out.text[-1] for out in outs] == ["2"] * 6 and len(used) == 1
+
+    used: list[str] = []
+    exchange = logins.exchange_refresh_token
+
+    async def counted(client: Any, refresh_token: Any, scopes: list[str]) -> Any:
+        used.append(refresh_token.token)
+        return await exchange(client, refresh_token, scopes)
+
+    logins.exchange_refresh_token = counted  # type: ignore[method-assign]
+    with sdk_over_http(make, logins) as url:
+        asyncio.run(test(url))
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "said"),
+    [
+        (503, {}, "the login at the MCP server web can't be renewed now (HTTP 503)"),
+        (400, {"error": "invalid_grant"}, "wants a login"),
+        (200, {"access_token": "x" * 300_000}, "wants a login"),
+    ],
+)
+def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
+    home: Path, status: int, token: dict[str, str], said: str
+) -> None:
+    async def test() -> None:
+        async with raw(lying(status=status, token=token)) as (url, _):  # type: ignore[arg-type]
+            kept = Tokens(url, "old", "refresh", 1, url.replace("/mcp", "/token"), url, "me")
+            write_tokens(Home(home), "web", kept)
+            async with bench(home, {"web": McpServer(url=url)}) as b:
+                assert said in b.told[0]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("headers", "more", "said"),
+    [
+        ({"Authorization": "Bearer ${KEY}"}, {}, "hold a key, and its url is not encrypted"),
+        ({"X-Api-Key": "abc"}, {}, "hold a key"),
+        ({"Authorization": "Bearer ${KEY}"}, {"allow_http": True}, "can't be reached"),
+        ({"X-Team": "blue"}, {}, "can't be reached"),
+    ],
+)
+def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
+    home: Path, headers: dict[str, str], more: dict[str, bool], said: str
+) -> None:
+    async def test() -> None:
+        server = McpServer(url="http://0.0.0.0:1/mcp", headers=headers, **more)
+        async with bench(home, {"web": server}, {"KEY": "secret-key"}) as b:
+            assert said in b.told[0]
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize("token", [{}, {"access_token": "x", "token_type": "mac"}, {"access_token": 7}, []])
 def test_a_token_that_is_none_is_not_kept(token: object) -> None:
     async def test() -> None:
         async with raw(lying(token=token)) as (url, _):  # type: ignore[arg-type]
-            tasks: list[asyncio.Task[str]] = []
-
-            def show(address: str) -> None:
-                asked = parse_qs(urlsplit(address).query)
-                back = f"{asked['redirect_uri'][0]}?code=c&state={asked['state'][0]}"
-                tasks.append(asyncio.create_task(browse(back)))
-
-            try:
-                await log_in(url, Client("known"), show, lambda: 0, 10)
-            finally:
-                await asyncio.gather(*tasks)
+            await come_back(url, Client("known"))
 
     with pytest.raises(LoginFailed, match="token"):
         asyncio.run(test())

@@ -90,10 +90,26 @@ def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -
                 "read_session", {"session_id": hit["session_id"], "seq": hit["seq"]}
             )
             assert "leafhopper" in text(read)
+            far = {"session_id": hit["session_id"], "seq": 2**63 + 1}
+            assert (await client.call_tool("read_session", far)).is_error
             assert "Prefers tea" in text(await client.call_tool("read_memory", {}))
             listed = text(await client.call_tool("list_skills", {}))
             shown = await client.call_tool("read_skill", {"name": listed.partition(":")[0]})
             assert not shown.is_error and "name: debug-failing-test" in text(shown)
+            uris = [str(one.uri) for one in (await client.list_resources()).resources]
+            assert uris[:2] == ["whet://memory/memory", "whet://memory/user"]
+            assert "whet://skills/debug-failing-test" in uris
+            for uri, said in (("whet://memory/user", "Prefers tea"), (uris[2], "---\nname: ")):
+                assert said in (await client.read_resource(uri)).contents[0].text
+            assert (await client.list_resource_templates()).resource_templates == []
+            for uri in (
+                "whet://memory/other",
+                "whet://skills/nope",
+                "whet://skills/..%2F..",
+                "file:///etc/passwd",
+            ):
+                with pytest.raises(MCPError, match=r"(?i)there is no"):
+                    await client.read_resource(uri)
 
     asyncio.run(test())
 

@@ -158,7 +158,8 @@ def test_a_hundred_megabytes_are_dropped_and_the_server_lives(home: Path) -> Non
 def test_a_strange_answer_is_told_as_what_it_is(home: Path, fault: str, said: str) -> None:
     async def test() -> None:
         async with bench(home, {"odd": odd(fault)}) as b:
-            assert said in (await b.call("mcp__odd__echo", text="hi")).text
+            out = await b.call("mcp__odd__echo", text="hi")
+            assert said in out.text and out.text.startswith("[untrusted: from the MCP server odd; data,")
 
     asyncio.run(test())
 
@@ -247,6 +248,7 @@ def test_a_servers_environment_holds_no_keys(home: Path, monkeypatch: pytest.Mon
         (odd("version"), "speaks protocol version '1999-01-01'"),
         (odd("refuses"), "speaks none of the protocol versions that are known here (2026-07-28"),
         (odd("never_ready", start_timeout_s=0.3), "did not get ready within 0.3 s"),
+        (odd("hangs_at_list", start_timeout_s=0.3), "did not get ready within 0.3 s"),
         (McpServer(command="/no/such/program"), "can't be started: /no/such/program: No such file"),
         (odd("good", env={"KEY": "${NOT_THERE}"}), "env.KEY needs NOT_THERE, which is not set"),
     ],

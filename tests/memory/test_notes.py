@@ -55,6 +55,20 @@ def test_a_pitfall_goes_to_its_section() -> None:
     assert again.index("a fact") < again.index("## Pitfalls")
 
 
+def test_the_last_pitfall_takes_its_heading_with_it() -> None:
+    pitfall = "Pitfall: make test hangs; use make check"
+    for text in ("# Memory\n", "# Memory\n\n- a fact\n", "# Memory\n\n- a fact\n\n## Mine\n- own\n"):
+        added = notes.add(text, "memory", pitfall).text
+        assert notes.remove(added, "make test hangs").text == text
+        two = notes.add(added, "memory", "Pitfall: tar needs -z").text
+        assert notes.remove(two, "make test hangs").text.count("## Pitfalls") == 1
+    assert notes.remove(TYPED, "make test hangs").text == TYPED.replace(
+        "## Pitfalls\n- make test hangs\n\n", ""
+    )
+    for typed in ("# Memory\n\n## pitfalls\n- x y\n", "# Memory\n\n## Pitfalls\n<!-- mine -->\n- x y\n"):
+        assert notes.remove(typed, "x y").text == typed.replace("- x y\n", ""), "a person's own words stay"
+
+
 @pytest.mark.parametrize("content", ["", "  \n ", "# heading", "x" * 800])
 def test_what_is_no_entry_is_refused(content: str) -> None:
     with pytest.raises(Refused):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,31 @@ def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database
     made.close()
 
 
+def test_calls_that_were_running_get_their_results_with_the_next_run(
+    tmp_path: Path, database: Database
+) -> None:
+    path = tmp_path / "state.db"
+    made = HermesDb(path)
+    made.session("s", [user("go"), answer("", call("a"), call("b")), result("b", "of b")])
+    made.session("kid", [user("x")], parent_session_id="s", started_at=BEGAN_S + 1)
+    assert take(database, path).new == 2
+    assert [m.text for m in live(database, "s")][2:] == ["No result of this call was recorded.", "of b"]
+    added = (
+        "INSERT INTO messages (session_id, role, content, tool_call_id, timestamp) VALUES ('s', ?, ?, ?, ?)"
+    )
+    made.db.execute(added, ("tool", "zebra of a", "a", BEGAN_S + 9))
+    assert take(database, path).grown == 1
+    assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b"]
+    made.db.execute(added, ("assistant", "done", None, BEGAN_S + 10))
+    assert take(database, path) == Carried(grown=1, same=1, messages=6)
+    assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b", "done"]
+    assert len(database.read_now(lambda db: search.search(db, "zebra"))) == 1
+    assert not database.read_now(lambda db: search.search(db, "recorded"))
+    assert database.read_now(lambda db: sessions.get(db, "kid")).parent_session_id == "s"
+    assert database.read_now(sessions.stats).messages == 6
+    made.close()
+
+
 def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Database) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)
@@ -229,11 +255,19 @@ def test_rubbish_in_rows_is_read_as_far_as_it_goes(tmp_path: Path, database: Dat
     assert [m.role for m in found] == ["user", "assistant", "tool", "user", "user"]
 
 
-@pytest.mark.parametrize("what", ["text", "other tables", "missing", "half a file"])
+@pytest.mark.parametrize(
+    "what", ["text", "empty", "a folder", "a pipe", "other tables", "missing", "half a file"]
+)
 def test_a_file_that_is_not_theirs_is_refused_in_a_line(tmp_path: Path, what: str) -> None:
     path = tmp_path / "state.db"
     if what == "text":
         path.write_text("hello " * 1000)
+    elif what == "empty":
+        path.touch()
+    elif what == "a folder":
+        path.mkdir()
+    elif what == "a pipe":
+        os.mkfifo(path)
     elif what == "other tables":
         apsw.Connection(str(path)).execute("CREATE TABLE x (y)")
     elif what == "half a file":
@@ -264,3 +298,25 @@ def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, data
     assert [m.text for m in live(database, "hermes-s")] == ["theirs"]
     database.write_now(lambda db: sessions.delete(db, "hermes-s"))
     assert take(database, tmp_path / "state.db").new == 1  # deleted here: it may come again
+
+
+_ODD = (b"\xff\x00", "no number", -1, 2**62, 1e300, float("inf"), '[{"id":5,"function":null}]')
+
+
+@pytest.mark.parametrize("odd", _ODD)
+def test_odd_cells_cost_neither_the_session_nor_the_search(
+    tmp_path: Path, database: Database, odd: bytes | str | int | float
+) -> None:
+    path = tmp_path / "state.db"
+    made = HermesDb(path)
+    made.session("odd", [user("one"), answer("first", call("a")), result("a", "gone")])
+    made.session("good", [user("zebra"), answer("found")])
+    for table, kept in (("sessions", {"id"}), ("messages", {"id", "session_id", "role", "content"})):
+        key = "session_id" if table == "messages" else "id"
+        for column in [row[1] for row in made.db.execute(f"PRAGMA table_info({table})")]:
+            if column not in kept | {"active", "compacted", "parent_session_id"}:
+                made.db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = 'odd'", (odd,))
+    made.close()
+    assert take(database, path).new == 2
+    assert live(database, "odd")[0].text == "one"
+    assert [hit.session_id for hit in database.read_now(lambda db: search.search(db, "zebra", 5))] == ["good"]

@@ -87,7 +87,7 @@ def test_notes_and_skills_come_once_and_what_is_hostile_never_holds(
         "USER.md 1": "saved",
     }
     assert how(first, "skills") == {"restart-api": "installed", "evil": "quarantined"}
-    assert {row["what"]: row["how"] for row in first["settings"]}["SOUL.md"] == "left"
+    assert how(first, "persona") == {"SOUL.md": "set"}
     assert "sk-live" not in json.dumps(first)
     kept = (home / "memories" / "MEMORY.md").read_text()
     assert "ssh tunnel on port 5433" in kept
@@ -226,8 +226,15 @@ def test_a_newer_database_is_read_as_far_as_it_is_known(tmp_path: Path, theirs: 
 
 def test_two_imports_at_once_save_each_note_once(tmp_path: Path, home: Path, theirs: Path) -> None:
     program = Program(tmp_path / "both", environ={"WHET_HOME": str(home)})
-    command = ["import", "hermes", str(theirs), "--only", "memory", "--only", "skills"]
+    jobs = [
+        {"id": f"j{n}", "prompt": "x", "schedule": {"kind": "cron", "expr": "0 9 * * *"}} for n in range(3)
+    ]
+    (theirs / "cron").mkdir()
+    (theirs / "cron" / "jobs.json").write_text(json.dumps({"jobs": jobs}))
+    command = ["import", "hermes", str(theirs)]
     done = together([program.start(*command) for _ in range(2)])
     assert [one.code for one in done] == [0, 0]
     kept = (home / "memories" / "MEMORY.md").read_text()
     assert kept.count("ssh tunnel") == 1
+    listed = json.loads(run(["cron", "list", "--json"], tmp_path)[1])["schedules"]
+    assert sorted(row["name"] for row in listed) == ["x", "x-2", "x-3"]

@@ -6,8 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from click.testing import CliRunner
+
+from whet.cli.importing import importing
+from whet.config.paths import Home
 from whet.moving import claude_code, codex
+from whet.moving.lines import Lines
 from whet.moving.results import Ending, ending_of
+
+KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -129,3 +137,98 @@ def test_only_fields_say_that_a_call_failed() -> None:
     assert ending_of("Error: this is a page about errors").error_kind == ""
     assert ending_of("{" * 100_000).error_kind == ""
     assert ending_of("oops", is_error=True).error_kind == "failed"
+
+
+def test_a_file_that_can_not_be_read_is_listed_and_costs_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / "-home-u-shop"
+    lines(folder / "s-1.jsonl", said("user", "zebra?"), said("assistant", "A zebra."))
+    (folder / "a-gone.jsonl").symlink_to("nowhere")
+    (folder / "b-folder.jsonl").mkdir()
+    runner = CliRunner(env={"WHET_HOME": str(tmp_path / "home")})
+    done = runner.invoke(importing, ["claude-code", str(tmp_path), "--json"], obj=Home(tmp_path / "home"))
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["sessions"]["new"] == 1
+    assert sorted(Path(file).name for file in report["unreadable_files"]) == [
+        "a-gone.jsonl",
+        "b-folder.jsonl",
+    ]
+
+
+def test_one_line_that_is_odd_costs_no_other(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path / "s-2.jsonl",
+        {"type": "file-history-snapshot", "messageId": "x", "snapshot": {"a": [1]}},
+        {"type": "system", "subtype": "compact_boundary", "content": "x", "isMeta": None},
+        said("user", "first", timestamp=17, isSidechain=None, cwd=None),
+        said("user", "<local-command-stdout>printed</local-command-stdout>"),
+        said("user", "a helper's", isSidechain=True),
+        said("assistant", [{"type": "server_thing", "x": 1}, {"type": "text", "text": "second"}],
+             message={"id": None, "usage": {"input_tokens": None}, "model": None}),
+        said("user", "[" * 5_000 + "]" * 5_000),
+        '{"type": "user", "message": {"content": ' + "[" * 100_000 + "]" * 100_000 + "}}",
+        {"type": "user", "message": "of another kind"},
+        "",
+    )  # fmt: skip
+    with path.open("ab") as file:
+        file.write(b'{"type": "user", "message": {"content": "\xff\xfe"}}\n')
+        file.write(json.dumps(said("user", "third")).encode() + b"\n")
+        file.write(json.dumps(said("user", "torn")).encode()[:-7])
+    past, bad = claude_code.read(path)
+    assert past is not None
+    texts = [row.message.text for row in past.messages]
+    assert [texts[0], texts[1], texts[-1]] == ["first", "second", "third"] and len(texts) == 4
+    assert past.messages[1].usage is None
+    assert bad == 4, "too deep, of another kind, no UTF-8, torn"
+
+
+def test_a_line_that_fits_in_no_memory_is_passed_over(tmp_path: Path) -> None:
+    decoder = msgspec.json.Decoder(dict[str, str])
+    path = lines(tmp_path / "x", {"a": "1"}, {"b": "x" * 5_000}, {"c": "3"}, {"d": "y" * 5_000})
+    found = Lines(path, decoder, longest_bytes=1_000)
+    assert list(found) == [{"a": "1"}, {"c": "3"}]
+    assert found.bad == 2
+
+
+def test_what_was_compacted_is_kept_and_the_model_sees_what_it_saw(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path / "s-3.jsonl",
+        said("user", "long ago"),
+        said("assistant", "done"),
+        said("user", "This session is being continued: all was done.", isCompactSummary=True),
+        said("assistant", "going on", message={"id": "m9"}),
+    )
+    past, _ = claude_code.read(path)
+    assert past is not None and past.live == (2, 3) and len(past.messages) == 4
+    alone, _ = claude_code.read(lines(tmp_path / "s-4.jsonl", said("user", "summary", isCompactSummary=True)))
+    assert alone is not None and (alone.about.title, alone.live) == ("", None)
+    path = lines(
+        tmp_path / "rollout-a.jsonl",
+        {"type": "session_meta", "payload": {"id": "fork", "cwd": "/w"}},
+        {"type": "session_meta", "payload": {"id": "its-parent", "cwd": "/other"}},
+        text("user", "long ago"),
+        item({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c1"}),
+        {"type": "compacted", "payload": {"message": "All was done.", "replacement_history": [{"x": 1}]}},
+        item({"type": "function_call_output", "call_id": "c1", "output": "late"}),
+        item({"type": "ghost_snapshot", "ghost_commit": {"id": "abc"}}),
+        {"type": "something_new", "payload": {"type": 5, "id": "x"}},
+        text("assistant", "going on"),
+    )
+    past, bad = codex.read(path)
+    assert past is not None and bad == 0
+    assert (past.about.id, past.about.workspace, past.about.title) == ("fork", "/w", "long ago")
+    assert [row.message.role for row in past.messages] == ["user", "assistant", "tool", "user", "assistant"]
+    assert past.live == (3, 4)
+
+
+def test_a_key_in_the_first_words_is_not_in_the_title_and_no_count_is_too_large(tmp_path: Path) -> None:
+    words = f"why is {'x' * 40} {KEY} refused?"
+    usage = {"input_tokens": 2**70, "output_tokens": -3}
+    answer = said("assistant", "so", message={"id": "m", "usage": usage})
+    past, bad = claude_code.read(lines(tmp_path / "s.jsonl", said("user", words), answer))
+    other, _ = codex.read(lines(tmp_path / "rollout-k.jsonl", text("user", words)))
+    assert past is not None and other is not None and bad == 0
+    assert KEY[:12] not in past.about.title + other.about.title
+    assert past.messages[0].message.text == words
+    used = past.messages[1].usage
+    assert used is None or 0 <= used.total_tokens < 2**62, "a count that none can be is passed over"

@@ -189,3 +189,19 @@ def test_a_worker_killed_at_random_moments_runs_each_firing_once(
         assert runs[0]["result"] == "answered", runs[0]
         log = program.work / "log.txt"
         assert not log.exists() or log.read_text() == "ran\n"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("* * * * *", "--prompt", "x", "--to", "~nobody-here/x.md"),
+        ("--at", "9999-12-31T23:59", "--tz", "America/New_York", "--prompt", "x"),
+        ("* * * * *", "--prompt", "\udcff"),
+        ("* * * * *", "--prompt", "x", "--timeout", "nan"),
+    ],
+)
+def test_what_can_not_be_a_schedule_is_refused_in_words(program: Program, wrong: tuple[str, ...]) -> None:
+    done = program.run("cron", "add", *wrong)
+    assert done.code in (1, 2)
+    assert "unexpected" not in done.err and "database" not in done.err, done.err
+    assert parsed(program.run("cron", "list", "--json")) == {"schedules": []}

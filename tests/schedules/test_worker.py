@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -103,7 +104,9 @@ def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, se
     bench.clock.advance(10 * MINUTE_S)
     [run] = bench.drain()
     assert (run.result, run.note, run.text) == ("answered", "", "Hello from the night.")
-    assert (bench.work / "2026-11-21.md").read_text() == "Hello from the night.\n"
+    (answer,) = bench.work.iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d\.md", answer.name), "the day on which it is written, not the test's"
+    assert answer.read_text() == "Hello from the night.\n"
     row = bench.database.read_now(lambda db: sessions.get(db, run.session_id))
     assert (row.source, row.title, row.turns) == ("cron", "reports", 1)
     sent = server.requests[-1].parsed["messages"][-1]["content"]
@@ -291,6 +294,21 @@ def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, serv
     assert {at for at, _ in rows} == {chat.id}
     assert len(texts) == 3 and "".join(texts[:2]).count("a") == 1_500
     assert texts[2].startswith("reports: failed.")
+
+
+def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("hello there")])
+    assert channel.is_chat("my-bot:-1007") and channel.is_chat("webhook:a/b")
+    assert not channel.is_chat("/out/my-bot:7") and not channel.is_chat("notify")
+    bench.database.write_now(lambda db: chats.chat_at(db, chats.Place("my-bot", "-1007", user="7")))
+    bench.database.read_now(lambda db: channel.check(db, "my-bot:-1007"))
+    bench.add(target="my-bot:-1007")
+    bench.clock.advance(10 * MINUTE_S)
+    bench.drain()
+    [(name,)] = bench.database.read_now(
+        lambda db: db.execute("SELECT channel FROM gateway_outbox").fetchall()
+    )
+    assert name == "my-bot" and not list(bench.work.iterdir())
 
 
 def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -> None:

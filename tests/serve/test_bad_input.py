@@ -36,6 +36,12 @@ def chat(**fields: Any) -> dict[str, Any]:
             "messages[0].content[0].type",
         ),
         (
+            chat(messages=[{"role": "user", "content": [{"type": ["text"], "text": "x"}]}]),
+            400,
+            None,
+            "messages[0].content[0].type",
+        ),
+        (
             chat(
                 messages=[
                     {
@@ -88,6 +94,7 @@ def test_a_wrong_chat_request_is_told_what_is_wrong(
         ({"model": "whet"}, 400),
         ({"model": "whet", "input": [{"type": "image_generation_call"}]}, 400),
         ({"model": "whet", "input": [{"content": "no role"}]}, 400),
+        ({"model": "whet", "input": [{"type": {}, "role": "user", "content": "x"}]}, 400),
         ({"model": "whet", "input": "hi", "background": True}, 400),
         ({"model": "whet", "input": "hi", "previous_response_id": "resp_none"}, 404),
         ({"model": "whet", "input": "hi", "text": {"format": {"type": "json_schema"}}}, 400),

@@ -112,7 +112,7 @@ def test_every_page_is_there_when_there_is_nothing_and_has_the_policy(
     assert person.get("/warm/none").status_code == 404
     missing = person.get("/nothing-here")
     assert missing.status_code == 404 and missing.headers["content-type"].startswith("text/html")
-    asset = re.search(r'href="(/static/board\.[0-9a-f]+\.css)"', person.get("/").text)
+    asset = re.search(r'href="(/static/site\.[0-9a-f]+\.css)"', person.get("/").text)
     assert asset is not None and "immutable" in person.get(asset[1]).headers["cache-control"]
 
 
@@ -144,7 +144,7 @@ def test_a_learned_change_is_shown_with_its_diff_and_taken_back(board: Api, pers
     listed = person.get("/learning").text
     assert f'href="/learning/{row.id}"' in listed
     page = person.get(f"/learning/{row.id}").text
-    assert 'class="add"' in page and "We deploy on Tuesdays." in page
+    assert 'class="added"' in page and "We deploy on Tuesdays." in page
     path, origin = f"/learning/{row.id}/undo", {"origin": board.url}
     token = csrf(person, f"/learning/{row.id}")
     assert person.post(path, data={"csrf": token}).status_code == 403  # no Origin

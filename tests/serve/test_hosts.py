@@ -40,6 +40,7 @@ def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
         async with session(api) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert names[0] == "search_sessions" and names[-1] == "ask_agent"
+            assert str((await client.list_resources()).resources[0].uri) == "whet://memory/memory"
             told: list[str | None] = []
 
             async def progress(done: float, total: float | None, message: str | None) -> None:

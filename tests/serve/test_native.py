@@ -233,3 +233,13 @@ def test_the_document_is_valid_and_names_every_call(api: Api) -> None:
         {"$ref": "#/components/schemas/ChatRequest", "components": document["components"]}
     )
     assert validator.is_valid(example) and not validator.is_valid({"model": 1})
+
+
+def test_messages_are_masked_with_their_reasoning(api: Api, http: httpx2.Client) -> None:
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
+    api.say(Reply(f"it is {secret}", reasoning=f"the key is {secret}"))
+    session_id = begin(http)
+    turn(http, session_id, f"what about {secret}?")
+    answer = http.get(f"/api/sessions/{session_id}/messages")
+    assert secret not in answer.text
+    assert answer.json()["messages"][-1]["reasoning"] == "the key is [REDACTED]"

@@ -84,6 +84,25 @@ def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.O
     assert "4711" in str(sent(api)[-1]["content"])  # the tool's result, as the model got it
 
 
+def test_a_clients_tools_are_no_matter_where_it_wants_no_calls(api: Api, client: openai.OpenAI) -> None:
+    api.say(Reply("Fine."), Reply("Fine."))
+    function: Any = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+    said = client.chat.completions.create(
+        model="whet",
+        messages=[{"role": "user", "content": "hi"}],
+        tools=[{"type": "function", "function": function}],
+        tool_choice="none",
+    )
+    assert said.choices[0].message.content == "Fine."
+    answered = client.responses.create(
+        model="whet",
+        input="hi",
+        tools=[{"type": "function", **function, "strict": False}],
+        tool_choice="none",
+    )
+    assert answered.output_text == "Fine."
+
+
 def test_a_session_goes_on_by_header_and_by_user(api: Api, client: openai.OpenAI) -> None:
     api.say(Reply("A1"), Reply("A2"), Reply("A3"), Reply("A4"), Reply("A5"))
     first = ask(client, "q1")
@@ -246,5 +265,9 @@ def test_open_webui_talks_in_one_session_a_chat_and_its_chores_stay_out_of_it(ap
     session_id = first.headers["x-whet-session"]
     assert second.headers["x-whet-session"] == session_id != title.headers["x-whet-session"]
     assert title.json()["choices"][0]["message"]["content"] == '{"title": "Greeting"}'
-    assert row_of(api, title.headers["x-whet-session"]).private
+    aside = row_of(api, title.headers["x-whet-session"])
+    assert aside.private and aside.kind == "child" and aside.usage.completion_tokens
+    with api.http() as http:
+        listed = [one["id"] for one in http.get("/api/sessions").json()["sessions"]]
+    assert session_id in listed and aside.id not in listed
     assert [line for _, line in texts(api)] == ["hi", "Hello Ada.", "how are you?"]

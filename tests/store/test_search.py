@@ -249,3 +249,20 @@ def test_what_is_indexed_after_a_turn_is_searched_without_catching_up(db, clock)
     asyncio.run(talk(db, clock, "s1", "walrus"))
     db.submit(lambda c: None).result(10)
     assert db.read_now(lambda c: search.search(c, "walrus"))[0].session_id == "s1"
+
+
+@pytest.mark.parametrize("word", ["proj", "token", "build", "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"])
+def test_a_snippet_shows_no_part_of_a_secret_however_it_was_found(db, clock, word):
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
+    said = f"{'so much ' * 900}use the token {secret} for the build {'and more ' * 900}"
+    asyncio.run(talk(db, clock, "s1", said))
+    [hit] = search.find_now(db, word)
+    shown = hit.snippet.replace(search.MARK_OPEN, "").replace(search.MARK_CLOSE, "")
+    assert "[REDACTED]" in shown
+    assert "proj" not in shown and "abcdefgh" not in shown and len(shown) < 300
+
+
+def test_a_title_shows_no_part_of_a_secret():
+    assert sessions.title_of("go on with sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH please") == (
+        "go on with [REDACTED] please"
+    )

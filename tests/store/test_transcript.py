@@ -156,7 +156,9 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
 
 def test_a_new_message_closes_a_crashed_turn(db, clock):
     async def main():
-        await (await new_log(db, clock)).begin_turn(user("one"))
+        first = await new_log(db, clock)
+        await first.begin_turn(user("one"))
+        first.close()
         log = await SessionLog.open(db, "s1", clock)
         turn = await log.begin_turn(user("two"))
         await log.end_turn(turn, "answered", "")

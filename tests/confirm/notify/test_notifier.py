@@ -19,9 +19,9 @@ from tests.confirm.people import AGENT, Desk, off
 from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.one_way import signed, webhook_key
 from whet.confirm.notify.settings import People, PersonText, read_channels
 from whet.contract.errors import ConfigError
+from whet.vendors.signing import signed, webhook_key
 
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 

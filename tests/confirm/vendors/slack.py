@@ -32,11 +32,14 @@ class SlackServer(Host):
         self.connections = 0
         self._sockets: list[WebSocket] = []
         self._number = 0
+        self._stamp = 0
 
     def app(self) -> ASGIApp:
-        return Starlette(
-            routes=[Route("/{method}", self._serve, methods=["POST"]), WebSocketRoute("/link/", self._link)]
-        )
+        return Starlette(routes=self.routes())
+
+    def routes(self) -> list[Any]:
+        """What is served."""
+        return [Route("/{method}", self._serve, methods=["POST"]), WebSocketRoute("/link/", self._link)]
 
     def press(self, stamp: str, label: str, user_id: str = "U0ANN") -> str:
         """Press the button with this label; gives the envelope's id."""
@@ -47,22 +50,25 @@ class SlackServer(Host):
     def press_data(self, stamp: str, data: str, user_id: str = "U0ANN") -> str:
         """Send a block action with this value."""
         self.wait(lambda: self._sockets, "an app in Socket Mode")
-        self._number += 1
-        envelope = f"envelope-{self._number}"
+        return self.interact(stamp, data, CHAT, {"id": user_id, "username": "ann"})
+
+    def interact(self, stamp: str, data: str, chat: str, user: dict[str, str]) -> str:
+        """Have somebody press a button; gives the envelope's id."""
         payload = {
             "type": "block_actions",
-            "user": {"id": user_id, "username": "ann"},
-            "channel": {"id": CHAT},
-            "container": {"type": "message", "message_ts": stamp, "channel_id": CHAT},
+            "user": user,
+            "channel": {"id": chat},
+            "container": {"type": "message", "message_ts": stamp, "channel_id": chat},
+            "message": {"ts": stamp},
             "actions": [{"type": "button", "action_id": "press-0", "value": data}],
         }
-        event = {
-            "type": "interactive",
-            "envelope_id": envelope,
-            "payload": payload,
-            "accepts_response_payload": True,
-        }
-        self.call(self._sockets[-1].send_json(event))
+        return self.bring({"type": "interactive", "payload": payload, "accepts_response_payload": True})
+
+    def bring(self, event: dict[str, Any]) -> str:
+        """Send an envelope to the newest connection; gives its id."""
+        self._number += 1
+        envelope = f"envelope-{self._number}"
+        self.call(self._sockets[-1].send_json({**event, "envelope_id": envelope}))
         return envelope
 
     def whisper(self, index: int = 0) -> str:
@@ -94,18 +100,31 @@ class SlackServer(Host):
         body = json.loads(await request.body() or b"{}")
         if method == "apps.connections.open":
             return JSONResponse({"ok": True, "url": f"ws://127.0.0.1:{self.port}/link/?ticket=1"})
-        if body.get("channel") != CHAT:
+        return self.do(method, body)
+
+    def knows(self, chat: str) -> bool:
+        """Whether there is such a channel."""
+        return chat == CHAT
+
+    def do(self, method: str, body: dict[str, Any]) -> Response:
+        """Do what a method of the Web API does."""
+        if not self.knows(body.get("channel", "")):
             return _error("channel_not_found")
         if method == "chat.postEphemeral":
             self.note(lambda: self.whispers.append(body))
             return JSONResponse({"ok": True, "message_ts": "1.0"})
-        stamp = body.get("ts") or f"1700000000.{len(self.messages):06d}"
-        if method == "chat.update" and stamp not in self.messages:
+        if method == "chat.update" and body["ts"] not in self.messages:
             return _error("message_not_found")
         if (mistake := _first_mistake(body)) is not None:
             return JSONResponse({"ok": False, "error": "invalid_blocks", "errors": [mistake]})
+        stamp = body.get("ts") or self.next_stamp()
         self.note(lambda: self.messages.__setitem__(stamp, {**body, "ts": stamp}))
-        return JSONResponse({"ok": True, "channel": CHAT, "ts": stamp})
+        return JSONResponse({"ok": True, "channel": body["channel"], "ts": stamp})
+
+    def next_stamp(self) -> str:
+        """Give a message its time stamp."""
+        self._stamp += 1
+        return f"1700000000.{self._stamp:06d}"
 
     async def _link(self, socket: WebSocket) -> None:
         await socket.accept()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from typing import Any
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.routing import Route
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, SlackServer, _error, _first_mistake
+from tests.confirm.vendors.slack import BOT_TOKEN, SlackServer
 
 BOT = "U0BOT"
 
@@ -26,22 +24,22 @@ class SlackChat(SlackServer):
         self.files: dict[str, bytes] = {}
         self.uploads: dict[str, bytes] = {}
         self.shared: list[dict[str, Any]] = []
-        self._stamp = 0
+        self._sent: set[str] = set()
+        self._sending = asyncio.Lock()
 
-    def app(self) -> ASGIApp:
-        return Starlette(
-            routes=[
-                Route("/upload/{id}", self._upload, methods=["POST"]),
-                Route("/private/{name}", self._private),
-                Route("/{method}", self._serve, methods=["POST"]),
-                WebSocketRoute("/link/", self._link),
-            ]
-        )
+    def routes(self) -> list[Any]:
+        return [
+            Route("/upload/{id}", self._upload, methods=["POST"]),
+            Route("/private/{name}", self._private),
+            *super().routes(),
+        ]
+
+    def knows(self, chat: str) -> bool:
+        return True
 
     def write(self, text: str, chat: str = "D1", user: str = "U7", **more: Any) -> str:
         """Somebody writes; gives the message's time stamp."""
-        self._stamp += 1
-        stamp = f"1700000000.{self._stamp:06d}"
+        stamp = self.next_stamp()
         kind = "im" if chat.startswith("D") else "channel"
         event = {"type": "message", "channel": chat, "channel_type": kind, "user": user, "text": text}
         self.bring({"type": "events_api", "payload": {"event": {**event, "ts": stamp, **more}}})
@@ -52,9 +50,18 @@ class SlackChat(SlackServer):
         self._number += 1
         envelope = f"envelope-{self._number}"
         self.note(lambda: self.pending.__setitem__(envelope, {**event, "envelope_id": envelope}))
-        if self._sockets:
-            self.call(self._sockets[-1].send_json(self.pending[envelope]))
+        self.call(self._pump())
         return envelope
+
+    async def _pump(self) -> None:
+        """Send the newest connection, in order, what it has not been sent yet."""
+        async with self._sending:
+            while self._sockets and (waits := [one for one in list(self.pending) if one not in self._sent]):
+                self._sent.add(waits[0])
+                try:
+                    await self._sockets[-1].send_json(self.pending[waits[0]])
+                except (WebSocketDisconnect, RuntimeError, KeyError):
+                    return  # it hung up, and the next connection is sent all of it
 
     def said(self, chat: str = "D1") -> list[str]:
         """What stands in a channel from the app."""
@@ -70,7 +77,7 @@ class SlackChat(SlackServer):
 
         return self.wait(there, f"{text!r} in {chat}", timeout_s)
 
-    def press_at(self, label: str, chat: str = "D1", user: str = "U7") -> str:
+    def press_at(self, label: str, chat: str = "D1", user: str = "U7", name: str = "x") -> str:
         """Press the latest button with this label."""
 
         def find() -> tuple[str, str] | None:
@@ -82,14 +89,7 @@ class SlackChat(SlackServer):
             return None
 
         stamp, data = self.wait(find, f"button {label}")
-        payload = {
-            "type": "block_actions",
-            "user": {"id": user, "username": "x"},
-            "channel": {"id": chat},
-            "message": {"ts": stamp},
-            "actions": [{"type": "button", "value": data}],
-        }
-        return self.bring({"type": "interactive", "payload": payload})
+        return self.interact(stamp, data, chat, {"id": user, "username": name})
 
     async def _private(self, request: Request) -> Response:
         if request.headers.get("authorization") != f"Bearer {BOT_TOKEN}":
@@ -104,23 +104,9 @@ class SlackChat(SlackServer):
         self.uploads[request.path_params["id"]] = data
         return Response("OK")
 
-    async def _serve(self, request: Request) -> Response:
-        method = request.path_params["method"]
-        self.note(lambda: self.calls.append(method))
-        fault = self.next_fault(method)
-        if fault is not None:
-            return JSONResponse(fault[1], fault[0], headers=fault[2])
-        token = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN
-        if request.headers.get("authorization") != f"Bearer {token}":
-            return _error("invalid_auth")
-        body = json.loads(await request.body() or b"{}")
+    def do(self, method: str, body: dict[str, Any]) -> Response:
         if method == "auth.test":
             return JSONResponse({"ok": True, "user_id": BOT})
-        if method == "apps.connections.open":
-            return JSONResponse({"ok": True, "url": f"ws://127.0.0.1:{self.port}/link/?ticket=1"})
-        if method == "chat.postEphemeral":
-            self.note(lambda: self.whispers.append(body))
-            return JSONResponse({"ok": True})
         if method == "files.getUploadURLExternal":
             file_id = f"F{len(self.uploads)}"
             return JSONResponse(
@@ -129,28 +115,24 @@ class SlackChat(SlackServer):
         if method == "files.completeUploadExternal":
             self.note(lambda: self.shared.append(body))
             return JSONResponse({"ok": True})
-        return self._message(method, body)
+        return super().do(method, body)
 
-    def _message(self, method: str, body: dict[str, Any]) -> Response:
-        if (mistake := _first_mistake(body)) is not None:
-            return JSONResponse({"ok": False, "error": "invalid_blocks", "errors": [mistake]})
-        if method == "chat.update" and body["ts"] not in self.messages:
-            return _error("message_not_found")
-        self._stamp += 1
-        stamp = body.get("ts") or f"1700000000.{self._stamp:06d}"
-        self.note(lambda: self.messages.__setitem__(stamp, {**body, "ts": stamp}))
-        return JSONResponse({"ok": True, "channel": body["channel"], "ts": stamp})
+    def acknowledge(self, envelope: str) -> None:
+        """Bring an envelope no more."""
+        self.note(lambda: self.pending.pop(envelope, None))
 
     async def _link(self, socket: WebSocket) -> None:
         await socket.accept()
-        await socket.send_json({"type": "hello", "num_connections": 1})
-        for event in list(self.pending.values()):
-            await socket.send_json(event)
-        self.note(lambda: (self._sockets.append(socket), setattr(self, "connections", self.connections + 1)))
+        await socket.send_json({"type": "hello", "num_connections": len(self._sockets) + 1})
+        async with self._sending:
+            self._sent.clear()
+            self.note(
+                lambda: (self._sockets.append(socket), setattr(self, "connections", self.connections + 1))
+            )
+        await self._pump()
         try:
             while True:
-                event = await socket.receive_json()
-                self.note(lambda e=event: self.pending.pop(e["envelope_id"], None))
-        except WebSocketDisconnect:
+                self.acknowledge((await socket.receive_json())["envelope_id"])
+        except (WebSocketDisconnect, RuntimeError):
             if socket in self._sockets:
                 self._sockets.remove(socket)

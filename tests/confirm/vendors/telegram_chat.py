@@ -1,7 +1,7 @@
 """Telegram's Bot API as a chatting bot uses it: people who write, files, edits, typing, and its limits.
 
 Polling with an offset forgets what lies before it, as Telegram does; until then an update comes again and
-again. A second poller is told 409.
+again. Where a second program polls, the poll that waits is told 409.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class TelegramChat(TelegramServer):
         self.typing: list[int] = []
         self.edits = 0
         self.acknowledged = 0
-        self.pollers = 0
         self._polling = 0
+        self._kept: dict[int, dict[str, Any]] = {}
         self._sent_number = 0
         self._incoming_number = 100_000
         self._per_chat_s = per_chat_s
@@ -79,18 +79,12 @@ class TelegramChat(TelegramServer):
     def again(self, update_id: int) -> None:
         """Bring an update a second time, as if its acknowledgement had been lost."""
         with self.changed:
-            kept = next((one for one in self.history if one["update_id"] == update_id), None)
+            kept = self._kept.get(update_id)
             if kept is None:
                 return  # it waits for its first time
             if kept not in self._updates:
                 self._updates = sorted([*self._updates, kept], key=lambda one: one["update_id"])
             self.changed.notify_all()
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        return self._seen
-
-    _seen: list[dict[str, Any]]
 
     def said(self, chat: int = 7) -> list[str]:
         """What stands in a chat from the bot."""
@@ -117,14 +111,14 @@ class TelegramChat(TelegramServer):
                             found[button["text"]] = (one["id"], button["callback_data"])
         return found
 
-    def press_at(self, label: str, chat: int = 7, user: int = 7) -> str:
+    def press_at(self, label: str, chat: int = 7, user: int = 7, name: str = "x") -> str:
         """Press the latest button with this label in a chat."""
         number, data = self.wait(lambda: self.buttons(chat).get(label), f"button {label}")
         with self.changed:
             self._update_id += 1
             query = {
                 "id": f"q{self._update_id}",
-                "from": {"id": user, "is_bot": False, "first_name": "x", "username": "x"},
+                "from": {"id": user, "is_bot": False, "first_name": name, "username": name},
                 "message": {"message_id": number, "chat": {"id": chat, "type": "private"}},
                 "data": data,
             }
@@ -159,30 +153,23 @@ class TelegramChat(TelegramServer):
         )
 
     async def _getUpdates(self, body: dict[str, Any]) -> JSONResponse:
-        if self._polling:
+        with self.changed:
+            self._polling += 1
+            mine, offset = self._polling, body.get("offset", 0)
+            self._kept.update({u["update_id"]: u for u in self._updates})
+            self._updates = [u for u in self._updates if u["update_id"] >= offset]
+            self.acknowledged = max(self.acknowledged, offset)
+            self.changed.notify_all()
+        for _ in range(int(min(body.get("timeout", 0), 3) * 100)):
+            if self._updates or self._polling > mine:
+                break
+            await asyncio.sleep(0.01)  # the long poll of a server, not of a test
+        if self._polling > mine:
             return _error(409, "Conflict: terminated by other getUpdates request")
-        self._polling += 1
-        try:
-            offset = body.get("offset", 0)
-            with self.changed:
-                if not hasattr(self, "_kept"):
-                    self._kept: dict[int, dict[str, Any]] = {}
-                self._kept.update({u["update_id"]: u for u in self._updates})
-                self._seen = list(self._kept.values())
-                self._updates = [u for u in self._updates if u["update_id"] >= offset]
-                self.acknowledged = max(self.acknowledged, offset)
-                self.changed.notify_all()
-            for _ in range(int(min(body.get("timeout", 0), 3) * 100)):
-                if self._updates:
-                    break
-                await asyncio.sleep(0.01)  # the long poll of a server, not of a test
-            with self.changed:
-                found = list(self._updates[: body.get("limit", 100)])
-                self._kept.update({u["update_id"]: u for u in found})
-                self._seen = list(self._kept.values())
-            return JSONResponse({"ok": True, "result": found})
-        finally:
-            self._polling -= 1
+        with self.changed:
+            found = list(self._updates[: body.get("limit", 100)])
+            self._kept.update({u["update_id"]: u for u in found})
+        return JSONResponse({"ok": True, "result": found})
 
     async def _getFile(self, body: dict[str, Any]) -> JSONResponse:
         name = body["file_id"]

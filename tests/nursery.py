@@ -1,6 +1,6 @@
 """Runs `whet` as a process of its own in 50 ms instead of 400: forked from one that has imported it.
 
-Run as `python -m tests.stories.nursery`: it reads orders as JSON lines on standard input, forks a process for
+Run as `python -m tests.nursery`: it reads orders as JSON lines on standard input, forks a process for
 each, and writes {"id", "pid"} when that has started and {"id", "code"} when it has ended. The child runs
 `whet.cli.main.main` as `python -m whet` does; only the interpreter's start and the imports are saved.
 """

@@ -9,8 +9,8 @@ from typing import Any
 import uvicorn
 
 from tests.confirm.running import request
-from whet.confirm.http.protocol import LimitedProtocol
-from whet.confirm.hub import Line
+from whet.web.line import Line
+from whet.web.protocol import LimitedProtocol
 
 LENGTH = (b"content-length", b"2")
 

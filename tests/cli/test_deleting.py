@@ -1,0 +1,122 @@
+"""What a person deleted is in no byte of the database's files, whoever else has it open."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.stored import Said, store
+from tests.support import FixedClock
+from whet.cli.sessions import sessions, write_anew
+from whet.config.paths import Home
+from whet.contract.errors import WhetError
+from whet.store import chats, schedules
+from whet.store import sessions as store_sessions
+from whet.store.chats import Place
+from whet.store.database import Database
+from whet.store.jobs import NewJob, enqueue
+from whet.store.search import find_now
+
+# Nothing else in the index begins with these letters: FTS5 leaves out what a word shares with the one before.
+WORDS = ("qzquestion", "xzanswer", "vzargument", "jzresult", "kztitle")
+SECRET = Said("Where is qzquestion?", "xzanswer it is", "cat vzargument", "jzresult\nfish")
+AGAIN = Said("and qzquestion again", "yes, xzanswer")
+LUNCH = Said("Where is the lunch list?", "It is in menu.txt.", "cat menu.txt", "soup\nbread")
+
+
+def run(home: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(sessions, arguments, obj=Home(home))
+
+
+def disk(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def left(home: Path, words: tuple[str, ...] = WORDS) -> list[str]:
+    found = disk(home)
+    return [word for word in words if word.encode() in found]
+
+
+@pytest.fixture
+def session(home: Path, clock: FixedClock) -> str:
+    store(home, clock, "Lunch", *[LUNCH] * 20)
+    made = store(home, clock, "kztitle", SECRET, AGAIN)  # few: FTS5 merges at once where a tenth is deleted
+    store(home, clock, "Dinner", *[LUNCH] * 20)
+    return made
+
+
+@pytest.fixture
+def database(home: Path, clock: FixedClock, session: str) -> Any:
+    """Another process of the home: the log is not taken in when the command ends."""
+    opened = Database.open(home / "state.db", clock)
+    assert find_now(opened, "qzquestion")
+    yield opened
+    opened.close()
+
+
+def test_no_word_is_left_though_others_have_the_file_open(
+    home: Path, database: Database, session: str
+) -> None:
+    index = sqlite3.connect(home / "state.db")
+    pages = b"".join(row[0] for row in index.execute("SELECT block FROM messages_fts_data"))
+    index.close()
+    assert b"qzquestion" in pages and b"xzanswer" in pages, "the index has them"
+    assert left(home) == list(WORDS)
+    assert run(home, "delete", session, "--yes").exception is None
+    assert (home / "state.db-wal").exists()
+    assert left(home) == []
+    assert len(find_now(database, "lunch", 100)) == 40
+    assert database.read_now(lambda db: db.execute("PRAGMA integrity_check").fetchall()) == [("ok",)]
+    database.write_now(
+        lambda db: db.execute("INSERT INTO messages_fts (messages_fts) VALUES ('integrity-check')")
+    )
+
+
+def test_the_traces_that_it_left_elsewhere_go_too(
+    home: Path, database: Database, session: str, clock: FixedClock
+) -> None:
+    def work(db: apsw.Connection) -> None:
+        chat = chats.chat_at(db, Place("telegram", "1", "", "1"))
+        chats.set_session(db, chat.id, session)
+        chats.receive(db, chat.place, "7", '{"text": "wztold"}', 1)
+        db.execute("UPDATE gateway_inbox SET state = 'done'")
+        chats.receive(db, chat.place, "8", '{"text": "pzwaits"}', 2)
+        chats.post(db, chat.id, ['{"text": "wzsent"}'], 3)
+        chats.end_sending(db, 1, "sent")
+        focus = {"session_id": session, "focus": "wzfocus"}
+        enqueue(db, NewJob("review", json.dumps(focus), subject=session), clock)
+        job = "INSERT INTO schedule_runs (job, schedule, due, by_hand, started, session_id, result, text)"
+        db.execute(f"{job} VALUES ('j', 's', '', 0, '', ?, 'answered', 'wzrun')", (session,))
+
+    database.write_now(work)
+    traces = ("wztold", "wzsent", "wzfocus", "wzrun")
+    assert left(home, traces) == list(traces)
+    assert run(home, "delete", session, "--yes").exception is None
+    assert left(home, (*traces, "pzwaits")) == ["pzwaits"], "only what still waits is kept"
+    assert database.read_now(lambda db: schedules.runs(db, "s"))[0].result == "answered"
+
+
+def test_a_file_that_others_keep_in_use_is_written_anew_later(
+    home: Path, session: str, clock: FixedClock
+) -> None:
+    database = Database.open(home / "state.db", clock, patience_s=0.05)
+    find_now(database, "qzquestion")
+    database.write_now(lambda db: store_sessions.delete(db, session))
+    reader = apsw.Connection(str(home / "state.db"))
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM messages").fetchall()
+    with pytest.raises(WhetError, match="1 deleted, but words") as refused:
+        write_anew(database, 1)
+    assert "--remains" in refused.value.hint
+    assert left(home)
+    reader.close()
+    database.close()
+    assert run(home, "delete", "--remains").exception is None
+    assert left(home) == []
+    assert run(home, "delete").exit_code == run(home, "delete", session, "--remains").exit_code == 2

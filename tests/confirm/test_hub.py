@@ -1,0 +1,29 @@
+"""Who waits, and how soon another process's writes are looked for because of that."""
+
+from __future__ import annotations
+
+import asyncio
+
+from whet.confirm.hub import Hub
+
+
+def test_the_watch_rests_until_somebody_outside_waits() -> None:
+    async def main() -> None:
+        hub = Hub(0, lambda after, before: [])
+        inside = hub.next_event(is_background=True)
+        assert not hub.is_attended
+        for wait in (lambda: hub.begin("one"), hub.next_event):
+            resting = asyncio.create_task(hub.pause(0.0, 3600.0))
+            await asyncio.sleep(0)
+            assert not resting.done()
+            future = wait()
+            await asyncio.wait_for(resting, 20)
+            assert hub.is_attended
+            await asyncio.wait_for(hub.pause(0.0, 3600.0), 20)
+            hub.drop(future, "one")
+            hub.forget(future)
+            assert not hub.is_attended
+        hub.close()
+        assert inside.done()
+
+    asyncio.run(main())

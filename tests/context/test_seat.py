@@ -1,0 +1,51 @@
+"""Where an engine's calls are made: on a lane of its own, and a quick one's at once while that is idle."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from whet.context.engines import NoEngine
+from whet.context.seat import Deadlines, Seat
+from whet.contract.context_engine import EngineOffer
+
+
+async def seat_of(*, is_quick: bool) -> Seat:
+    seat = await Seat.take(
+        EngineOffer("x", "", fresh=NoEngine, is_quick=is_quick), Deadlines(), foreground=True
+    )
+    assert isinstance(seat, Seat)
+    return seat
+
+
+async def where(seat: Seat, deadline_s: float = 0.0) -> str:
+    outcome = await seat.run("a hook", lambda: threading.current_thread().name, deadline_s)
+    return outcome.value or ""
+
+
+def test_a_quick_engine_needs_a_thread_for_what_has_a_deadline_only() -> None:
+    async def main() -> None:
+        here = threading.current_thread().name
+        quick, other = await seat_of(is_quick=True), await seat_of(is_quick=False)
+        assert await where(quick) == here and await where(quick, 5) == "engine-x"
+        assert await where(other) == "engine-x"
+        await quick.close()
+        await other.close()
+
+    asyncio.run(main())
+
+
+def test_calls_of_a_quick_engine_never_run_at_the_same_time() -> None:
+    async def main() -> None:
+        seat, release = await seat_of(is_quick=True), threading.Event()
+        compaction = asyncio.create_task(seat.run("compress", lambda: release.wait(20), 20))
+        await asyncio.sleep(0)  # it is on the lane
+        later = asyncio.create_task(where(seat))
+        await asyncio.sleep(0)
+        assert not later.done()
+        release.set()
+        assert await later == "engine-x"
+        await compaction
+        await seat.close()
+
+    asyncio.run(main())

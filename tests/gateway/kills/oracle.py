@@ -1,0 +1,191 @@
+"""What must hold after a gateway was killed again and again, whatever the platform.
+
+In: everything a platform's people wrote is in the inbox once, in the order in which the platform brought it,
+and in the transcript of their session once, in that order.
+
+Turns: with `queue` exactly one for each message. With `steer` a turn may take in several; each message is
+read by exactly one, and what is said last is answered.
+
+Out: each turn's answers are in the outbox once, in the transcript's order. What arrived is a part of that,
+in order, nothing twice; what did not arrive is marked as unknown, and nothing else is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from tests.gateway.kills.platforms import Platform
+from whet.clock import SystemClock
+from whet.contract.messages import Message
+from whet.store import live
+from whet.store.database import Database
+
+FILLER = " and so on and so forth" * 4
+"""What makes an answer long enough to be shown while it grows; then it ends with an ellipsis."""
+
+
+class Kept(msgspec.Struct):
+    """What the store has of one person's conversation."""
+
+    inbox: list[str]
+    outbox: list[tuple[str, str]]
+    messages: list[Message]
+
+
+class Tally(msgspec.Struct):
+    """What came of it. `wrong` says for each offence what and where."""
+
+    kills: int = 0
+    accepted: int = 0
+    answers: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    unknown: int = 0
+    moments: dict[str, int] = {}
+    wrong: list[str] = []
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was lost, doubled or reordered."""
+        return not (self.lost or self.duplicated or self.reordered or self.wrong)
+
+    def __str__(self) -> str:
+        counts = f"{self.kills} kills, {self.accepted} accepted, {self.answers} answers, {self.lost} lost"
+        odd = f"{self.duplicated} duplicated, {self.reordered} reordered, {self.unknown} unknown"
+        return "\n".join([f"{counts}, {odd} {self.moments}", *self.wrong[:20]])
+
+
+def accepted(home: Path) -> Counter[str]:
+    """Count the texts in the inbox, also while the gateway runs or right after it was killed."""
+    connection = apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(5_000)
+    try:
+        rows = connection.execute("SELECT json_extract(body, '$.text') FROM gateway_inbox").fetchall()
+        return Counter(row[0] for row in rows)
+    finally:
+        connection.close()
+
+
+def left(home: Path) -> dict[str, int]:
+    """Count what still waits, in or out."""
+    connection = apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(5_000)
+    try:
+        rows = connection.execute(
+            "SELECT state, count(*) FROM (SELECT state FROM gateway_inbox UNION ALL"
+            " SELECT state FROM gateway_outbox) WHERE state IN ('waiting', 'begun', 'queued', 'sending')"
+            " GROUP BY state"
+        ).fetchall()
+        return {state: number for state, number in rows}
+    finally:
+        connection.close()
+
+
+def troubles(home: Path) -> dict[str, int]:
+    """Count why messages could not be sent, of those that still wait."""
+    connection = apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        sql = "SELECT error, count(*) FROM gateway_outbox WHERE state IN ('queued', 'sending') GROUP BY error"
+        return dict(connection.execute(sql).fetchall())
+    finally:
+        connection.close()
+
+
+def judge(home: Path, platform: Platform, written: dict[int, list[str]], busy: str) -> Tally:
+    """Compare what was written, what the store has, and what arrived."""
+    tally = Tally()
+    kept = _kept(home)
+    for user, texts in written.items():
+        mine = kept.get(str(user), Kept([], [], []))
+        tally.accepted += len(mine.inbox)
+        heard = [message.text for message in mine.messages if message.role == "user"]
+        _same(tally, f"{user}: inbox", texts, mine.inbox)
+        _same(tally, f"{user}: transcript", mine.inbox, heard)
+        finals = _answers(tally, user, mine.messages, busy)
+        _same(tally, f"{user}: outbox", finals, [text for text, _ in mine.outbox])
+        whole = [text for text in platform.said(user) if not text.endswith("…")]
+        _arrived(tally, user, mine.outbox, whole)
+    return tally
+
+
+def _answers(tally: Tally, user: int, messages: Sequence[Message], busy: str) -> list[str]:
+    """Give what answered somebody; each says to which message."""
+    finals: list[str] = []
+    last, since = "", 0
+    for message in messages:
+        if message.role == "user":
+            last, since = message.text, since + 1
+        elif message.role == "assistant" and message.is_final:
+            if message.text.removesuffix(FILLER) != f"echo {last}" or since == 0:
+                tally.wrong.append(f"{user}: {message.text!r} answers {last!r}")
+            if busy == "queue" and since != 1:
+                tally.wrong.append(f"{user}: one turn for {since} messages at {last!r}")
+            finals.append(message.text)
+            since = 0
+    if since:
+        tally.lost += 1
+        tally.wrong.append(f"{user}: {last!r} was never answered")
+    return finals
+
+
+def _arrived(tally: Tally, user: int, outbox: Sequence[tuple[str, str]], said: Sequence[str]) -> None:
+    tally.answers += len(said)
+    tally.unknown += sum(state == "unknown" for _, state in outbox)
+    for text, state in outbox:
+        if state not in ("sent", "unknown") or (state == "sent" and text not in said):
+            tally.lost += 1
+            tally.wrong.append(f"{user}: {text!r} is {state} and did not arrive")
+    _same(tally, f"{user}: arrived", [text for text, _ in outbox if text in set(said)], said)
+
+
+def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str]) -> None:
+    """Count what is missing, there twice, or in another order."""
+    missing = [text for text in wanted if text not in set(found)]
+    twice = [text for text, times in Counter(found).items() if times > 1]
+    strange = [text for text in found if text not in set(wanted)]
+    is_ordered = _once(text for text in wanted if text in set(found)) == _once(
+        text for text in found if text in set(wanted)
+    )
+    tally.lost += len(missing)
+    tally.duplicated += len(twice) + len(strange)
+    tally.reordered += not is_ordered
+    for what, texts in (("missing", missing), ("twice", twice), ("not wanted", strange)):
+        if texts:
+            tally.wrong.append(f"{where}: {what} {texts[:4]}")
+    if not is_ordered:
+        tally.wrong.append(f"{where}: in another order")
+
+
+def _once(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _kept(home: Path) -> dict[str, Kept]:
+    database = Database.open(home / "state.db", SystemClock())
+    try:
+        return database.read_now(_read)
+    finally:
+        database.close()
+
+
+def _read(connection: apsw.Connection) -> dict[str, Kept]:
+    chats = connection.execute("SELECT id, user, session_id FROM gateway_chats").fetchall()
+    kept: dict[str, Kept] = {}
+    for chat, user, session in chats:
+        inbox = connection.execute(
+            "SELECT json_extract(body, '$.text') FROM gateway_inbox WHERE chat = ? ORDER BY id", (chat,)
+        )
+        outbox = connection.execute(
+            "SELECT json_extract(body, '$.text'), state FROM gateway_outbox WHERE chat = ? ORDER BY id",
+            (chat,),
+        )
+        messages = live.load(connection, session).messages if session else []
+        name = user.lstrip("uU")
+        kept[name] = Kept([row[0] for row in inbox], [(r[0], r[1]) for r in outbox], list(messages))
+    return kept

@@ -1,0 +1,131 @@
+"""The outbox against a platform that fails in every way: what is repeated, for how long, by which name."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from tests.support import FixedClock
+from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, Take
+from whet.gateway.deliveries import Deliveries
+from whet.store import chats
+from whet.store.chats import Place
+from whet.store.database import Database
+from whet.vendors.http import SendFailed
+
+HERE = Place("board", "1", "", "7")
+
+
+class Board:
+    """A platform in this process: keeps the name of each send, fails as it is told, and lets time pass."""
+
+    name = "board"
+
+    def __init__(self, clock: FixedClock, idempotent_s: float, failures: list[SendFailed]) -> None:
+        self.limits = Limits(1000, 1.0, 1.0, idempotent_s=idempotent_s)
+        self.keys: list[str] = []
+        self._clock = clock
+        self._failures = failures
+
+    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+        self.keys.append(key)
+        self._clock.advance(50)
+        if self._failures:
+            raise self._failures.pop(0)
+        return key
+
+    async def listen(self, take: Take, memo: Memo) -> None: ...
+
+    async def edit(self, place: Place, ref: str, message: Outgoing) -> None: ...
+
+    async def typing(self, place: Place) -> None: ...
+
+    async def answer(self, press: Incoming, text: str) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+        return b""
+
+
+def sent(
+    folder: Path, failures: list[SendFailed], idempotent_s: float = 0.0, later_s: float = 0.0
+) -> tuple[list[str], str]:
+    """Send one message past these failures; gives the name of each try and what became of it."""
+    clock = FixedClock()
+    clock.advance(later_s)
+    board = Board(clock, idempotent_s, failures)
+    database = Database.open(folder / "state.db", clock)
+
+    async def main() -> str:
+        async def settled(chat: int) -> None: ...
+
+        def post(connection: apsw.Connection) -> int:
+            chat = chats.chat_at(connection, Place("board", "1", "", "7"))
+            body = msgspec.json.encode(Outgoing("hello")).decode()
+            chats.post(connection, chat.id, [body], clock.unix_ms())
+            return chat.id
+
+        def state(connection: apsw.Connection) -> str:
+            return str(connection.execute("SELECT state FROM gateway_outbox").fetchall()[0][0])
+
+        deliveries = Deliveries(database, clock, {"board": board}, settled)
+        chat = await database.append(post)
+        deliveries.wake(chat)
+        async with asyncio.timeout(20):
+            if not (failures and failures[-1].is_barred):
+                await deliveries.idle(chat)
+            else:  # it waits for a new token, longer than this test
+                while failures or await database.read(state) == "sending":
+                    await asyncio.sleep(0)
+        await deliveries.drain(0)
+        return await database.read(state)
+
+    try:
+        return board.keys, asyncio.run(main())
+    finally:
+        database.close()
+
+
+def lost(**more: object) -> SendFailed:
+    return SendFailed("no answer", retry_after_s=0.0, maybe_sent=True, **more)  # type: ignore[arg-type]
+
+
+def test_what_may_have_arrived_is_not_sent_again(tmp_path: Path) -> None:
+    assert sent(tmp_path, [lost()])[1] == "unknown"
+
+
+def test_where_repetitions_are_dropped_it_is_repeated_for_so_long_and_no_longer(tmp_path: Path) -> None:
+    keys, state = sent(tmp_path, [lost(), lost(), lost()], idempotent_s=120)  # 50 s go by with each
+    assert state == "unknown" and len(keys) == 3 and len(set(keys)) == 1
+    (tmp_path / "b").mkdir()
+    limited = SendFailed("slowly", retry_after_s=0.0, status=429)
+    keys, state = sent(tmp_path / "b", [lost(), limited, limited], idempotent_s=120)
+    assert state == "unknown" and len(keys) == 3  # the doubt stays when something else fails afterwards
+
+
+def test_a_limit_or_a_network_that_is_down_costs_no_message(tmp_path: Path) -> None:
+    limited = SendFailed("slowly", retry_after_s=0.0, status=429)
+    away = SendFailed("can't reach it", retry_after_s=0.0)
+    keys, state = sent(tmp_path, [limited, away] * 40)
+    assert state == "sent" and len(keys) == 81
+
+
+def test_a_message_that_is_refused_for_good_is_given_up(tmp_path: Path) -> None:
+    keys, state = sent(tmp_path, [SendFailed("no such chat", is_final=True, status=400)])
+    assert state == "failed" and len(keys) == 1
+
+
+def test_a_token_that_is_not_taken_any_more_costs_no_message(tmp_path: Path) -> None:
+    barred = SendFailed("unauthorized", is_final=True, is_barred=True, status=401)
+    assert sent(tmp_path, [barred]) == ([f"{FixedClock().unix_ms():x}-1"], "queued")
+
+
+def test_names_of_messages_never_come_again(tmp_path: Path) -> None:
+    """In another home the rows' numbers begin anew, and a receiver remembers names for long."""
+    (tmp_path / "b").mkdir()
+    first, second = sent(tmp_path, [])[0], sent(tmp_path / "b", [], later_s=1)[0]
+    assert first != second and max(len(first[0]), len(second[0])) <= 25  # Discord's nonce

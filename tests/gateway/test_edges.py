@@ -1,0 +1,256 @@
+"""Where platforms, people and limits meet: long texts, floods that are none, answers to no question."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from tests.agent.rig import calls
+from tests.confirm.vendors.discord_chat import DiscordChat
+from tests.confirm.vendors.slack_chat import SlackChat
+from tests.confirm.vendors.telegram import too_many
+from tests.confirm.vendors.telegram_chat import TelegramChat
+from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
+from tests.gateway.test_channels import DISCORD, SLACK, on
+from tests.gateway.test_telegram import BEN, STALLED, world
+from whet.clock import SystemClock
+from whet.gateway.router import Router
+from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
+from whet.store import chats
+from whet.store.database import Database
+
+LONG = calls(("terminal", '{"command": "touch made && echo ' + "long-word " * 230 + '"}')).tool_calls
+
+
+def test_an_answer_of_markup_is_whole_on_slack(tmp_path: Path) -> None:
+    slack = SlackChat()
+    rows = [f"<li>number {n} & more</li>" for n in range(200)]
+    with on(slack, SLACK, tmp_path, [Reply(text="```html\n" + "\n".join(rows) + "\n```")]):
+        slack.write("list")
+        slack.wait(lambda: "number 199 " in str(slack.messages), "the last row", 8)
+        shown = "".join(
+            block["text"]["text"]
+            for message in slack.messages.values()
+            for block in message["blocks"]
+            if block["type"] == "section"
+        )
+        for n in range(200):
+            assert f"&lt;li&gt;number {n} &amp; more&lt;/li&gt;" in shown, n
+
+
+def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    with on(discord, DISCORD, tmp_path, [Reply(tool_calls=LONG), Reply(text="Made.")], mode="ask"):
+        discord.wait_connected()
+        discord.write("make it")
+        assert discord.answer(discord.press_at("Allow once")) == "Allowed once."
+        discord.wait_said("Made.")
+
+
+def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    with on(discord, DISCORD, tmp_path / "d", [Reply(text="One."), Reply(text="Two.")]):
+        discord.wait_connected()
+        message = discord.write("see https://example.org")
+        discord.wait_said("One.")
+        discord.change(
+            {**message, "embeds": [{"url": "https://example.org"}], "edited_timestamp": None},
+            message["content"],
+        )
+        discord.write("next")
+        discord.wait_said("Two.")
+        assert discord.said() == ["One.", "Two."]
+    slack = SlackChat()
+    with on(slack, SLACK, tmp_path / "s", [Reply(text="One."), Reply(text="Two.")]):
+        stamp = slack.write("see https://example.org")
+        slack.wait_said("One.")
+        old = {"type": "message", "user": "U7", "text": "see https://example.org", "ts": stamp}
+        event = {
+            "type": "message",
+            "subtype": "message_changed",
+            "channel": "D1",
+            "channel_type": "im",
+            "ts": "1700000009.1",
+            "message": {**old, "attachments": [{"from_url": "https://example.org"}]},
+            "previous_message": old,
+        }
+        slack.bring({"type": "events_api", "payload": {"event": event}})
+        slack.write("next")
+        slack.wait_said("Two.")
+        assert slack.said() == ["One.", "Two."]
+
+
+def test_an_answer_of_emoji_arrives_on_telegram(tmp_path: Path) -> None:
+    with world(tmp_path, [Reply(text="\U0001f600" * 5000)]) as w:
+        w.telegram.write("smile")
+        w.telegram.wait(
+            lambda: sum(t.count("\U0001f600") for t in w.telegram.said()) == 5000, "all of them", 8
+        )
+
+
+def test_what_a_group_says_to_itself_is_no_flood(tmp_path: Path) -> None:
+    with world(tmp_path, [Reply(text="Answer.")], flood_per_minute=3) as w:
+        for n in range(6):
+            w.telegram.write(f"chatter {n}", chat=-5, user=7, group=True)
+        w.telegram.write("@whet_bot hello", chat=-5, user=7, group=True)
+        w.telegram.wait_said("Answer.", -5)
+        assert w.telegram.said(-5) == ["Answer."]
+
+
+def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path) -> None:
+    script = [Reply(text=f"Answer {n}.") for n in range(7)]
+    with TelegramChat() as telegram, PracticeServer(script=script) as model:
+        file = TELEGRAM.format(url=telegram.url)
+        one = GatewayProcess(tmp_path / "home", file, model, flood_per_minute=3, busy="queue")
+        with served(one):
+            updates = [telegram.write(f"message {n}") for n in range(3)]
+            telegram.wait_said("Answer 2.")
+            telegram.wait(lambda: telegram.acknowledged > updates[-1], "the acknowledgement")
+        for update in updates:
+            telegram.again(update)
+        for hour in range(4):
+            telegram.write(f"at {hour}", date=1_790_000_000 + 3600 * hour)
+        with served(one):
+            telegram.wait_said("Answer 6.")
+        assert telegram.said() == [f"Answer {n}." for n in range(7)]
+
+
+def test_many_refusals_for_pace_lose_nothing(tmp_path: Path) -> None:
+    with world(tmp_path, [Reply(text="In the end.")]) as w:
+        w.telegram.fail_next("sendMessage", *[too_many(0) for _ in range(14)])
+        w.telegram.write("hello")
+        w.telegram.wait_said("In the end.", 7, 10)
+
+
+class Vague(TelegramChat):
+    """Takes a message and then says 504."""
+
+    vague = 0
+
+    async def _sendMessage(self, body: dict[str, Any]) -> JSONResponse:
+        answer = await super()._sendMessage(body)
+        if self.vague:
+            self.vague -= 1
+            return JSONResponse({"ok": False, "error_code": 504, "description": "Gateway Timeout"}, 504)
+        return answer
+
+
+def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: Path) -> None:
+    script = [Reply(text="word " * 60, pieces=12, fault=Fault(stall_after=6))]
+    with Vague() as telegram, PracticeServer(script=script) as model:
+        one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model, stream_after_s=0.1)
+        with served(one):
+            telegram.write("go")
+            telegram.wait_said("…")
+            with telegram.changed:
+                telegram.sends.clear()  # they delete the draft
+                telegram.vague = 1
+            model.release()
+            telegram.wait_said("word")
+            telegram.write("/context")
+            telegram.wait_said("threshold", 7, 20)
+            assert sum("word word" in t for t in telegram.said()) == 1
+
+
+def test_a_message_from_before_a_question_is_not_its_answer(tmp_path: Path) -> None:
+    script = [
+        Reply(
+            text="",
+            fault=Fault(stall_after=0),
+            tool_calls=calls(("clarify", '{"question": "Which colour?"}')).tool_calls,
+        ),
+        Reply(text="Painted."),
+        Reply(text="And that too."),
+    ]
+    with world(tmp_path, script, busy="queue") as w:
+        w.telegram.write("paint it")
+        w.model.wait_for_stall()
+        w.telegram.write("later do that too")
+        w.telegram.write("/context")
+        w.telegram.wait_said("/context waits")
+        w.model.release()
+        w.telegram.wait_said("Which colour?")
+        w.telegram.write("blue")
+        w.telegram.wait_said("And that too.", 7, 8)
+        assert b"blue" in w.model.requests[1].body and b"later do that" not in w.model.requests[1].body
+
+
+def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
+    script = [Reply(text="Slow.", when="first", fault=STALLED), Reply(text="Other.", when="second")]
+    with world(tmp_path, script, BEN, max_turns=1) as w:
+        w.telegram.write("first")
+        w.model.wait_for_stall()
+        w.telegram.write("second", chat=8)
+        w.telegram.write("/stop", chat=8)
+        w.telegram.wait_said("Stopping", 8, 5)
+        w.model.release()
+        w.telegram.wait_said("Slow.")
+        assert w.model.count == 1
+
+
+def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    with on(discord, DISCORD, tmp_path, [Reply(text="Hello.")]) as one:
+        discord.wait_connected()
+        discord.write("hello")
+        discord.wait_said("Hello.")
+    clock = SystemClock()
+    with closing(Database.open(one.home / "state.db", clock)) as database, discord:
+        chat = database.read_now(lambda db: chats.at(db, "discord", "500"))
+        assert chat is not None
+        long_ago_ms = clock.unix_ms() - 130_000
+        bodies = [f'{{"text":"old","since_ms":{long_ago_ms}}}', '{"text":"new"}']
+        database.write_now(lambda db: chats.post(db, chat.id, bodies, clock.unix_ms()))
+        with served(one):
+            discord.wait_said("new")
+        assert discord.said() == ["Hello.", "new"]
+        [counts] = database.read_now(chats.counts)
+        assert counts.unknown == 1
+
+
+def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    with discord, PracticeServer(script=[Reply(text=f"Answer {n}.") for n in range(3)]) as model:
+        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
+        with served(one):
+            discord.wait_connected()
+            discord.write("first")
+            discord.wait_said("Answer 0.")
+        discord.write("while nobody was there")
+        discord.fail_next("history", (503, {"message": "unavailable"}, {"retry-after": "0.1"}))
+        with served(one):
+            discord.wait_connected()
+            discord.write("live")
+            discord.wait_said("Answer 2.")
+        assert b"while nobody was there" in model.requests[1].body
+        assert b"live" not in model.requests[1].body and b"live" in model.requests[2].body
+
+
+def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Path) -> None:
+    script = [Reply(text="", fault=STALLED, when="hello"), Reply(text="Second.", when="again")]
+    with TelegramChat() as telegram, PracticeServer(script=script) as model:
+        one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
+        with running(one):
+            telegram.write("hello")
+            model.wait_for_stall()
+            one.kill()
+            file = one.home / "gateway.toml"
+            file.write_text(file.read_text().replace('"telegram"', '"telegram"\nname = "other"', 1))
+            one.start()
+            telegram.write("again", chat=7)
+            telegram.wait_said("Second.")
+            shown = one.whet("gateway", "status").stdout
+            assert "not in gateway.toml" in shown
+            assert one.stop() == 0
+            assert "Traceback" not in one.output()
+
+
+def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
+    router, place = Router({}, {}, 3), chats.Place("telegram", "7", user="7")
+    assert [router.floods(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
+    assert [router.floods(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
+    assert router.floods(place, 5_100.0) == 0

@@ -1,0 +1,95 @@
+"""`whet mcp` at the command line: what it writes, what it says, and the example that the docs begin with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from whet.cli.mcp import mcp
+from whet.config.paths import Home
+
+NOTES = Path(__file__).parents[2] / "examples" / "mcp" / "notes.py"
+
+
+def run(home: Path, *arguments: str, columns: int = 80) -> Result:
+    """Run `whet mcp` with these arguments; a mistake is the result's exception."""
+    return CliRunner().invoke(mcp, arguments, obj=Home(home), env={"COLUMNS": str(columns)})
+
+
+def test_the_example_is_added_listed_and_works_from_any_folder(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "work"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "boiler.md").write_text("Boiler\nIn the cellar.\n")
+    (folder / "notes.py").write_text(NOTES.read_text())
+    monkeypatch.chdir(folder)
+    added = run(home, "add", "notes", "--", sys.executable, "notes.py", "notes")
+    assert added.exit_code == 0, added.output
+    assert f"it starts in {folder}" in " ".join(added.output.split())
+    assert "notes: ok, notes 1, protocol 2025-11-25, 5 tools" in added.output
+    monkeypatch.chdir(tmp_path)
+    tested = run(home, "test", "--json")
+    report = json.loads(tested.stdout)["servers"][0]
+    assert tested.exit_code == 0 and report["ok"] and 100 < report["tokens"] < 500
+    assert [one["own_name"] for one in report["tools"]][-2:] == ["read_resource", "get_prompt"]
+    narrow = run(home, "test", columns=40).stdout
+    assert max(map(len, narrow.splitlines())) <= 40 and "      Read a note." in narrow
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fs", "npx", "-y", "pkg"], "put -- before that"),
+        (["fs", "--nope", "--", "x"], "No such option"),
+        (["two__parts", "--", "x"], "is no name for a server"),
+        (["x"], "has neither command nor url"),
+        (["x", "--url", "mcp.example.com"], "'mcp.example.com' is no url"),
+        (["x", "--url", "http://h/mcp", "--", "y"], "has both command and url"),
+        (["x", "--env", "NAME", "--", "y"], "'NAME' is not NAME=VALUE"),
+        (["x", "--timeout", "0", "--", "y"], "not in the range"),
+    ],
+)
+def test_a_mistake_is_said_and_writes_nothing(home: Path, arguments: list[str], said: str) -> None:
+    result = run(home, "add", *arguments)
+    assert result.exit_code and said in f"{result.exception} {result.output}"
+    assert not (home / "config.yaml").exists()
+
+
+def test_replacing_keeps_the_login_at_the_same_url_and_test_names_what_fails(home: Path) -> None:
+    url = ["--url", "http://127.0.0.1:9/mcp"]
+    assert run(home, "add", "web", *url, "--no-test", "--json").exit_code == 0
+    login = home / "mcp" / "web.login.json"
+    login.parent.mkdir()
+    login.write_text("{}")
+    more = ["--header", "Authorization=Bearer abcdefgh", "--allow-http", "--start-timeout", "5"]
+    added = run(home, "add", "web", *url, *more, columns=40)
+    assert added.exit_code == 0 and "stands in config.yaml as plain text" in added.stderr and login.exists()
+    assert added.stdout.splitlines()[-3:] == [
+        "web: the MCP server web can't be reached",
+        "at 127.0.0.1:9",
+        "  hint: is it running? check its url",
+    ]
+    text = (home / "config.yaml").read_text()
+    assert "allow_http: true" in text and "start_timeout_s: 5" in text
+    tested = run(home, "test", "--json")
+    problem = json.loads(tested.stdout)["servers"][0]["problem"]
+    assert tested.exit_code == 1 and "can't be reached at 127.0.0.1:9" in problem
+    assert json.loads(run(home, "list", "--json").stdout)["servers"][0]["state"] == "failed"
+    assert run(home, "add", "web", "--url", "http://127.0.0.1:9/other", "--no-test").exit_code == 0
+    assert not login.exists()
+
+
+def test_logins_say_what_is_missing(home: Path) -> None:
+    run(home, "add", "web", "--url", "http://127.0.0.1:9/mcp", "--no-test")
+    run(home, "add", "cmd", "--no-test", "--", "x")
+    missing = run(home, "login", "web", "--client-id", "me", "--client-secret-env", "NOT_THERE")
+    assert "NOT_THERE is not set" in str(missing.exception)
+    assert "nothing to log in to" in str(run(home, "login", "cmd").exception)
+    assert "there is no MCP server 'nope'" in str(run(home, "remove", "nope").exception)
+    assert json.loads(run(home, "logout", "web", "--json").stdout) == {"name": "web", "logged_out": False}
+    assert json.loads(run(home, "remove", "web", "--json").stdout) == {"name": "web", "removed": True}

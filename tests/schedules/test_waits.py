@@ -1,0 +1,167 @@
+"""A run that waits for its session, or for the run before it: its prompt is said in the end, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.schedules.test_worker import MINUTE_S, Bench, says
+from tests.support import FixedClock
+from whet.clock import Clock, SystemClock
+from whet.contract.messages import Message, Usage
+from whet.practice.script import Fault
+from whet.practice.server import PracticeServer
+from whet.store import jobs, schedules, sessions
+from whet.store.database import Database
+from whet.store.transcript import SessionLog
+
+
+@pytest.fixture
+def server() -> Iterator[PracticeServer]:
+    with PracticeServer() as running:
+        yield running
+
+
+@pytest.fixture
+def bench(home: Path, tmp_path: Path, server: PracticeServer) -> Iterator[Bench]:
+    (tmp_path / "work").mkdir()
+    made = Bench(home, tmp_path / "work", server)
+    yield made
+    made.database.close()
+
+
+class Owner:
+    """Somebody who talks in a session by themselves."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self.log = log
+
+    @classmethod
+    async def come(cls, database: Database, clock: Clock) -> Owner:
+        return cls(await SessionLog.create(database, sessions.NewSession(id="held"), clock))
+
+    async def ask(self, text: str) -> None:
+        self.turn = await self.log.begin_turn(Message("user", text))
+
+    async def hear(self, text: str) -> None:
+        await self.log.append_reply(self.turn, Message("assistant", text), Usage(), "practice")
+        await self.log.end_turn(self.turn, "answered", "")
+
+
+def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install([says("after you")])
+
+    async def story() -> None:
+        owner = await Owner.come(bench.database, SystemClock())
+        await owner.ask("mine")
+        bench.add(session_id="held")
+        bench.clock.advance(10 * MINUTE_S)
+        for _ in range(5):
+            await bench.worker().drain()
+            bench.clock.advance(MINUTE_S)
+        assert bench.told == [] and server.count == 0
+        await owner.hear("yours")
+        await owner.ask("and more of mine")
+        await owner.hear("more of yours")
+        owner.log.close()
+        await bench.worker().drain()
+
+    asyncio.run(story())
+    [finished] = bench.told
+    assert (finished.run.result, finished.run.text) == ("answered", "after you")
+    assert server.count == 1
+
+
+def test_a_run_that_was_cut_off_gives_its_own_answer_also_when_the_session_has_gone_on(
+    bench: Bench, server: PracticeServer
+) -> None:
+    made = bench.add(session_id="held")
+    bench.clock.advance(10 * MINUTE_S)
+
+    async def story() -> None:
+        owner = await Owner.come(bench.database, SystemClock())
+        job = bench.database.write_now(lambda db: jobs.lease(db, (schedules.KIND,), "gone", 1.0, bench.clock))
+        assert job is not None
+        firing = schedules.firing_of(job)
+        bench.database.write_now(lambda db: schedules.begin(db, job, firing, firing.due))
+        bench.database.write_now(lambda db: schedules.enter(db, job.id, "held"))
+        await owner.ask("say hello")
+        key = bench.database.read_now(lambda db: sessions.key_of(db, "held"))
+        bench.database.write_now(lambda db: schedules.say(db, job.id, key))
+        await owner.hear("the schedule's")
+        await owner.ask("mine")
+        await owner.hear("yours")
+        owner.log.close()
+        bench.clock.advance(MINUTE_S)
+        await bench.worker().drain()
+
+    asyncio.run(story())
+    assert [(run.result, run.text) for run in bench.runs(made)] == [("answered", "the schedule's")]
+    assert server.count == 0
+
+
+def test_whoever_asks_for_a_run_by_hand_is_told_at_once_that_its_session_is_in_use(
+    bench: Bench, server: PracticeServer
+) -> None:
+    async def story() -> None:
+        owner = await Owner.come(bench.database, SystemClock())
+        await owner.ask("mine")
+        made = bench.add(session_id="held")
+        job_id = bench.database.write_now(lambda db: schedules.run_now(db, made.id, bench.clock))
+        finished = await bench.worker().run_one(job_id)
+        assert finished is not None and finished.run.result == "failed"
+        assert "in use" in finished.run.note
+        bench.clock.advance(2 * MINUTE_S)
+        await bench.worker().drain()
+
+    asyncio.run(story())
+    assert len(bench.told) == 1 and server.count == 0
+
+
+class Watched(FixedClock):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def now(self) -> datetime:
+        self.looks += 1
+        return super().now()
+
+
+def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install([says("slow", fault=Fault(stall_after=0))])
+    bench.clock = clock = Watched()
+    made = bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+    bench.database.write_now(lambda db: schedules.run_now(db, made.id, bench.clock))
+
+    async def story() -> None:
+        serving = asyncio.create_task(bench.worker().serve())
+        await asyncio.to_thread(server.wait_for_stall)
+        before = clock.looks
+        await asyncio.wait({serving}, timeout=0.5)
+        assert clock.looks - before < 10
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(story())
+
+
+def test_a_target_whose_links_lead_in_a_circle_is_noted(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("lost")])
+    (bench.work / "a").symlink_to("b")
+    (bench.work / "b").symlink_to("a")
+    bench.add(target=str(bench.work / "a"))
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert run.result == "answered" and "can't be written" in run.note
