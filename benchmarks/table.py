@@ -17,14 +17,15 @@ FIGURES = HERE / "results.json"
 
 @dataclass
 class Row:
-    """One line of the table: what was measured, the goal, ours, theirs, and whether the goal is met."""
+    """One line of the table: what was measured, the goal, ours, theirs, and whether the goal is met (None:
+    too little was run to say)."""
 
     name: str
     measure: str
     goal: str
     whet: str
     peers: str
-    met: bool
+    met: bool | None
     command: str
     bars: dict[str, float] = field(default_factory=dict)
     unit: str = ""
@@ -58,7 +59,7 @@ def _page(rows: list[Row], machine: str, when: str) -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        met = "yes" if row.met else "**no**"
+        met = {True: "yes", False: "**no**", None: "not judged"}[row.met]
         lines.append(f"| {row.measure} | {row.goal} | {row.whet} | {row.peers} | {met} | `{row.command}` |")
     for row in rows:
         if row.details:

@@ -45,7 +45,7 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
     )
     app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
     app.tools.add(noop)
-    await app.provider.list_models()  # connect and load what is loaded late
+    await app.models.provider.list_models()  # connect and load what is loaded late
     gc.freeze()  # as the program does once it has started (cli/launch.py)
     gc.set_threshold(50_000, 20, 50)
     usage = resource.getrusage(resource.RUSAGE_SELF)
