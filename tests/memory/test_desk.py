@@ -12,6 +12,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
+from whet.memory import disk
 from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger, sessions
@@ -111,11 +112,11 @@ def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> Non
     async def both() -> None:
         async def person() -> None:
             for number in range(40):
-                text = file.read_text("utf-8") if file.exists() else None
+                text = disk.read_text(file)  # None in the moment in which the desk swaps it
                 if text is not None:
                     fresh = file.with_suffix(".tmp")
                     fresh.write_text(text + f"- by hand {number}\n", "utf-8")
-                    if file.exists() and file.read_text("utf-8") == text:
+                    if disk.read_text(file) == text:
                         os.replace(fresh, file)
                         written.append(f"by hand {number}")
                 await asyncio.sleep(0)

@@ -34,6 +34,7 @@ from whet.mcp.transport import (
     is_here,
     is_private_way,
 )
+from whet.vendors.http import LONGEST_IDLE_S
 
 _CONNECT_S = 10.0
 _SILENCE_S = 300.0
@@ -59,7 +60,12 @@ class HttpTransport:
         self._session_id = ""
         self._received: Received = lambda _message: None
         limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
-        self._http = httpx2.AsyncClient(timeout=limits, follow_redirects=False, trust_env=not is_here(url))
+        self._http = httpx2.AsyncClient(
+            timeout=limits,
+            limits=httpx2.Limits(keepalive_expiry=LONGEST_IDLE_S),
+            follow_redirects=False,
+            trust_env=not is_here(url),
+        )
         self._login = Login(name, url, reach, self._http)
         self._streams = Streams(name, self._stream, self._take, reach.pause)
 

@@ -17,6 +17,9 @@ from whet.log import mask
 T = TypeVar("T")
 CALL_TIMEOUT_S = 15.0
 _MOST_BYTES = 1_000_000
+# Node's and uvicorn's servers close a connection after 5 idle seconds: a message on its way in that moment may
+# have arrived or not, and nobody could say.
+LONGEST_IDLE_S = 3.0
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.InvalidURL)
 
 
@@ -108,7 +111,13 @@ class VendorHttp:
     def client(self) -> httpx2.AsyncClient:
         """The connections, made at the first use."""
         if self._client is None:
-            self._client = httpx2.AsyncClient(headers=self._headers, follow_redirects=False)
+            self._client = httpx2.AsyncClient(
+                headers=self._headers,
+                follow_redirects=False,
+                limits=httpx2.Limits(
+                    max_connections=100, max_keepalive_connections=20, keepalive_expiry=LONGEST_IDLE_S
+                ),
+            )
         return self._client
 
     async def aclose(self) -> None:
