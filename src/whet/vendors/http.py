@@ -17,8 +17,8 @@ from whet.log import mask
 T = TypeVar("T")
 CALL_TIMEOUT_S = 15.0
 _MOST_BYTES = 1_000_000
-# Node's and uvicorn's servers close a connection after 5 idle seconds: a message on its way in that moment may
-# have arrived or not, and nobody could say.
+# Node's and uvicorn's servers close a connection after 5 idle seconds: of a message on its way in that moment
+# nobody could say whether it has arrived.
 LONGEST_IDLE_S = 3.0
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.InvalidURL)
 
