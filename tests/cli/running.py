@@ -73,7 +73,7 @@ class Tty:
             self._read(0.0)
             data = data[os.write(self._fd, data[:1000]) :]
 
-    def wait_for(self, text: str, timeout_s: float = 15.0) -> str:
+    def wait_for(self, text: str, timeout_s: float = 60.0) -> str:
         """Read until `text` was printed after the last wait; gives what was printed up to it."""
         deadline = time.monotonic() + timeout_s
         while text not in bare(self.seen):
@@ -82,7 +82,7 @@ class Tty:
         before, _, self.seen = bare(self.seen).partition(text)
         return before + text
 
-    def wait_for_end(self, timeout_s: float = 15.0) -> int:
+    def wait_for_end(self, timeout_s: float = 60.0) -> int:
         """Wait until the program ended and give its exit code."""
         deadline = time.monotonic() + timeout_s
         while self.code is None and time.monotonic() < deadline:

@@ -77,7 +77,7 @@ class DiscordChat(DiscordServer):
         with self.changed:
             return [m["content"] for m in self.messages.values() if m["channel_id"] == chat]
 
-    def wait_said(self, text: str, chat: str = "500", timeout_s: float = 20.0) -> list[str]:
+    def wait_said(self, text: str, chat: str = "500", timeout_s: float = 40.0) -> list[str]:
         """Wait until some message in a channel holds this text."""
 
         def there() -> list[str] | None:

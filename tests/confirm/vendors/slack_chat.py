@@ -68,7 +68,7 @@ class SlackChat(SlackServer):
         with self.changed:
             return [m["text"] for m in self.messages.values() if m["channel"] == chat]
 
-    def wait_said(self, text: str, chat: str = "D1", timeout_s: float = 20.0) -> list[str]:
+    def wait_said(self, text: str, chat: str = "D1", timeout_s: float = 40.0) -> list[str]:
         """Wait until some message in a channel holds this text."""
 
         def there() -> list[str] | None:

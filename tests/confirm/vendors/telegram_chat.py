@@ -91,7 +91,7 @@ class TelegramChat(TelegramServer):
         with self.changed:
             return [one["text"] for one in self.sends if str(one["chat"]) == str(chat)]
 
-    def wait_said(self, text: str, chat: int = 7, timeout_s: float = 20.0) -> list[str]:
+    def wait_said(self, text: str, chat: int = 7, timeout_s: float = 40.0) -> list[str]:
         """Wait until some message in a chat holds this text."""
 
         def there() -> list[str] | None:
