@@ -101,6 +101,19 @@ def test_what_a_tool_does_wrong_goes_back_to_the_model(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_arguments_nested_without_measure_go_back_to_the_model(tmp_path: Path) -> None:
+    deep = "[" * 5_000 + "]" * 5_000
+    script = [calls(("look", f'{{"at": {deep}}}'), ("look", deep)), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            assert (await r.turn("go")).reason == "answered"
+            results = [m for m in r.session.log.messages if m.role == "tool"]
+            assert all("not a JSON object" in m.text and m.is_error for m in results) and len(results) == 2
+
+    asyncio.run(main())
+
+
 def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path) -> None:
     script = [calls(("fail", "{}")) for _ in range(5)] + [ANSWER]
 

@@ -55,6 +55,7 @@ def test_subject_takes_what_tells_most_and_bears_anything() -> None:
     assert wording.subject('{"timeout": 3, "command": "ls"}') == "ls"
     assert wording.subject('{"other": "x"}') == "x"
     assert wording.subject('{"broken') == '{"broken'
+    assert wording.subject("[" * 5_000) == "[" * 5_000
     assert wording.subject("[1]") == "[1]"
     assert wording.subject("") == ""
 

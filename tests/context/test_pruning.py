@@ -52,7 +52,9 @@ def test_long_arguments_are_cut_inside_valid_json():
 
 
 def test_unreadable_and_deep_arguments_become_json_too():
-    for arguments in ('{"broken": "' + "x" * 900, json.dumps([["y" * 300] * 5] * 9), json.dumps("z" * 900)):
+    nested = ["[" * depth + "]" * depth for depth in (900, 5_000)]
+    wide = json.dumps([["y" * 300] * 5] * 9)
+    for arguments in ('{"broken": "' + "x" * 900, wide, json.dumps("z" * 900), *nested):
         function = {"name": "t", "arguments": arguments}
         row = {
             "role": "assistant",

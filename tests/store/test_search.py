@@ -194,6 +194,23 @@ def test_calls_and_results_are_found(db, clock):
         assert [hit.seq for hit in search.find_now(db, query)] == [seq]
 
 
+@pytest.mark.parametrize("depth", [600, 5_000])
+def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock, depth):
+    deep = '{"text": "needleone\\n", "x": ' + "[" * depth + "]" * depth + "}"
+
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("x"))
+        call = ToolCall("c1", "terminal", deep)
+        await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
+        await finish(log, turn, log.open_calls(turn)[0], "needletwo")
+        await log.end_turn(turn, "budget", "")
+
+    asyncio.run(main())
+    for query, seq in (("needleone", 2), ("needletwo", 3)):
+        assert [hit.seq for hit in search.find_now(db, query)] == [seq]
+
+
 def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
     async def main():
         log = await new_log(db, clock)

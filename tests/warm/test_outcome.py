@@ -66,6 +66,7 @@ def test_programs_of(command: str, programs: list[str]) -> None:
         ("[1, 2]", False),
         ('{"broken', False),
         ("not json", False),
+        ('{"x": ' + "[" * 5_000, False),
     ],
 )
 def test_json_trouble(text: str, trouble: bool) -> None:

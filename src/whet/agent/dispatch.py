@@ -19,6 +19,7 @@ from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
 from whet.contract.protocols import Decision, GateCall
+from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.store.transcript import OpenCall, Turn
 
@@ -86,7 +87,7 @@ async def _plan(
         arguments = msgspec.json.decode(call.arguments or "{}")
         if not isinstance(arguments, dict):
             raise msgspec.DecodeError("arguments must be a JSON object")
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         written = clip(call.arguments, 300)
         text = f"The arguments are not a JSON object ({error}). Nothing was run. You wrote: {written}"
         planned.known = ToolOutput(text, error_kind="bad_input")

@@ -17,6 +17,7 @@ from whet.config.edit import set_value
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
+from whet.contract.texts import NOT_JSON
 from whet.providers.catalog import SERVERS
 
 PROBE_LIMIT_S = 0.5
@@ -121,7 +122,7 @@ def _models_in(answer: bytes) -> list[str] | None:
         return None
     try:
         return [model.id for model in msgspec.json.decode(body, type=_Models).data]
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
 
 

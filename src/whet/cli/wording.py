@@ -27,6 +27,7 @@ from whet.contract.events import (
     ToolFinished,
     TurnEnd,
 )
+from whet.contract.texts import NOT_JSON
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -121,7 +122,7 @@ def subject(arguments: str) -> str:
     """Say in one line what a call is about, from its JSON arguments; unreadable ones as they are."""
     try:
         parsed: Any = msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return arguments
     if not isinstance(parsed, Mapping):
         return arguments

@@ -14,6 +14,7 @@ from whet.context import chat_dicts as chat
 from whet.context.artifacts import outcome_of
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
+from whet.contract.texts import NOT_JSON
 from whet.contract.tools import clip
 from whet.log import mask
 
@@ -73,7 +74,7 @@ def describe(row: ChatRow, call: chat.Call | None) -> str:
 def _brief(arguments: str) -> str:
     try:
         given = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
+    except NOT_JSON:
         given = arguments
     if isinstance(given, dict):
         values = cast("dict[str, Any]", given)
@@ -120,10 +121,9 @@ def _short_json(arguments: str, back: str) -> str:
     if len(arguments) <= ARGUMENT_CHARS:
         return arguments
     try:
-        given = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
-        given = {"unreadable": arguments}
-    short = msgspec.json.encode(_short(given, back)).decode()
+        short = msgspec.json.encode(_short(msgspec.json.decode(arguments), back)).decode()
+    except NOT_JSON:
+        short = msgspec.json.encode(_short({"unreadable": arguments}, back)).decode()
     if len(short) > 2 * ARGUMENT_CHARS:
         short = msgspec.json.encode({"cut": _short(short, back)}).decode()
     return short

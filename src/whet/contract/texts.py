@@ -1,9 +1,14 @@
-"""The texts inside a value of JSON's kinds."""
+"""The texts inside a value of JSON's kinds, and the ways in which text is no JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
+
+NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What reading a stranger's JSON may raise: it is none, its bytes are no text, it is nested too deep."""
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.messages import Message, ToolCall
+from whet.contract.texts import NOT_JSON
 from whet.memory import network, pasted
 from whet.memory.claim import LOCAL
 from whet.memory.folding import fold
@@ -243,7 +244,7 @@ def _arguments(call: ToolCall | None) -> dict[str, Any]:
         return {}
     try:
         values = msgspec.json.decode(call.arguments or "{}")
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return {}
     return values if isinstance(values, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of a model
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.texts import NOT_JSON
 from whet.store.reviews import Call
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
@@ -42,7 +43,7 @@ def _is_looking(call: Call) -> bool:
     """Whether a command only looks around, as far as its first word tells."""
     try:
         arguments: Any = msgspec.json.decode(call.arguments or "{}")
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return False
     command = arguments.get("command") if isinstance(arguments, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if not isinstance(command, str):

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import ToolCall
+from whet.contract.texts import NOT_JSON
 from whet.store import rows
 
 _LONG_BYTES = 12_000
@@ -165,14 +166,14 @@ def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
 def _calls(extra: str) -> tuple[ToolCall, ...]:
     try:
         return _asked.decode(extra).c
-    except (msgspec.DecodeError, UnicodeError):
+    except NOT_JSON:
         return ()
 
 
 def _paired(waiting: dict[str, StoredCall], extra: str | None) -> StoredCall | None:
     try:
         answer = _answered.decode(extra or "{}")
-    except (msgspec.DecodeError, UnicodeError):
+    except NOT_JSON:
         return None
     call = waiting.pop(answer.i, None)
     if call is not None and answer.e:

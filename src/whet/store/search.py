@@ -18,6 +18,7 @@ import msgspec
 from whet.clock import iso
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Role, ToolCall
+from whet.contract.texts import NOT_JSON
 from whet.log import mask
 from whet.store import query as words
 from whet.store import rows, sessions
@@ -226,10 +227,9 @@ def _plain(arguments: str) -> str:
     if "\\" not in arguments:
         return arguments
     try:
-        values = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "\n".join(_leaves(msgspec.json.decode(arguments)))
+    except NOT_JSON:
         return arguments
-    return "\n".join(_leaves(values))
 
 
 def _leaves(value: Any) -> list[str]:

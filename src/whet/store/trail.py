@@ -14,6 +14,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Message
+from whet.contract.texts import NOT_JSON
 from whet.store import rows, sessions
 
 Kind = Literal["changed", "read", "command", "url"]
@@ -103,7 +104,7 @@ def touched(name: str, arguments: str) -> list[Touched]:
     """Give what a call touches, in order, without repeats; nothing for unreadable arguments."""
     try:
         given = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
+    except NOT_JSON:
         return []
     if not isinstance(given, dict):
         return []

@@ -29,6 +29,7 @@ from typing import (
 import msgspec
 
 from whet.contract.errors import BadInput
+from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
 
@@ -290,7 +291,7 @@ def _convert(value: Any, annotation: Any, schema: dict[str, Any]) -> Any:
     if wanted in ("array", "object") and isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except NOT_JSON:
             raise msgspec.ValidationError("the text is not JSON") from None
     elif wanted == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from whet.contract.errors import BadInput
+from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext
 from whet.tools.signature import tool
 
@@ -66,7 +67,7 @@ class TodoLists:
                 call = msgspec.json.decode(arguments, type=_Arguments, strict=False)
                 if call.items is not None:
                     self.update(session_id, call.items, merge=call.merge)
-            except (msgspec.DecodeError, BadInput):
+            except (*NOT_JSON, BadInput):
                 continue  # that call was refused when it was made, too
         return self.get(session_id)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from whet.contract.texts import NOT_JSON
 from whet.store.calls import StoredCall
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
@@ -158,7 +159,7 @@ def json_trouble(text: str) -> str:
     """Give what a JSON object says went wrong, in a few words; empty where it says nothing of the kind."""
     try:
         said = _said.decode(text.strip())
-    except (msgspec.DecodeError, UnicodeError):
+    except NOT_JSON:
         return ""
     if said.success is False or said.ok is False:
         return "success is false" if said.success is False else "ok is false"
@@ -202,7 +203,7 @@ def parsed(arguments: str) -> dict[str, Any]:
     """Give a call's arguments; what is no JSON object gives an empty one."""
     try:
         return _arguments.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
+    except NOT_JSON:
         return {}
 
 

@@ -22,6 +22,7 @@ from whet.config import files
 from whet.config.paths import Home
 from whet.context.tokens import text_tokens
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import NOT_JSON
 from whet.contract.tools import ToolSpec
 
 VERSION = 1
@@ -166,7 +167,7 @@ def read(path: Path) -> Template:
         raw: Any = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except NOT_JSON as error:
         raise ConfigError(f"{path} is not JSON: {error}", hint="build it anew or delete it") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no JSON object", hint="build it anew or delete it")

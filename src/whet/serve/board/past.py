@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.contract.messages import ImagePart, ToolCall
+from whet.contract.texts import NOT_JSON
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame
 from whet.store import ledger, replay, reviews, search, sessions
@@ -120,7 +121,7 @@ def _arguments(call: ToolCall) -> str:
     they are."""
     try:
         found = msgspec.json.decode(call.arguments, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return call.arguments
     return "\n".join(f"{name}: {_value(value)}" for name, value in found.items())
 
