@@ -9,6 +9,7 @@ from typing import Any
 
 SERVER = """
 import asyncio, sys
+from whet.contract.errors import WhetError
 from whet.rpc import BadCall, METHOD_NOT_FOUND, serve_stdio
 
 async def answer(call):
@@ -25,6 +26,8 @@ async def answer(call):
         return {"told": call.params}
     if call.method == "tools/call":
         return {"got": list(call.tool)}
+    if call.method == "busy":
+        raise WhetError("the file is in use")
     raise BadCall(METHOD_NOT_FOUND, "no such method")
 
 asyncio.run(serve_stdio(answer))
@@ -62,6 +65,16 @@ def test_what_is_no_call_is_refused_and_the_next_one_answered() -> None:
     codes = [one.get("error", {}).get("code") for one in said]
     assert said[-1] == {"jsonrpc": "2.0", "id": 10, "result": {}}
     assert codes[-3:-1] == [-32602, -32601] and set(codes[:-3]) == {-32600}
+
+
+def test_a_line_that_is_no_utf_8_and_a_failure_of_ours_end_nothing() -> None:
+    latin = call("tell", 1, text="caf\\").replace(b"\\\\", b"\xe9")
+    said, _ = talk(latin, call("busy", 2), call("ping", 3))
+    assert said[1:] == [
+        {"jsonrpc": "2.0", "id": 1, "result": {"told": {"text": "caf\ufffd"}}},
+        {"jsonrpc": "2.0", "id": 2, "error": {"code": -32603, "message": "the file is in use"}},
+        {"jsonrpc": "2.0", "id": 3, "result": {}},
+    ]
 
 
 def test_calls_that_run_when_the_client_goes_are_called_off() -> None:

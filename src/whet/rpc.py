@@ -19,12 +19,13 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from whet.contract.errors import WhetError
+from whet.contract.texts import NOT_JSON
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The MCP versions that are spoken, newest first."""
 STATELESS_VERSION = "2026-07-28"
 """The version without a handshake; our client speaks it with servers that refuse one."""
-INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
+INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL = -32600, -32601, -32602, -32603
 RESOURCE_NOT_FOUND = -32002
 _LINE_LIMIT = 2 * 1024 * 1024
 _STUCK_S = 30.0
@@ -60,14 +61,14 @@ class Call(msgspec.Struct, frozen=True):
 
 
 Answer = Callable[[Call], Awaitable[dict[str, Any]]]
-"""Gives the result of a call. Raises BadCall."""
+"""Gives the result of a call. Raises BadCall, and WhetError for what failed here."""
 
 
 def read_message(line: bytes) -> dict[str, Any] | None:
-    """Give the message of a line; None for what is none."""
+    """Give the message of a line, bytes that are no UTF-8 shown as such; None for what is no message."""
     try:
-        read: object = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+        read: object = msgspec.json.decode(line.decode("utf-8", "replace"))
+    except NOT_JSON:
         return None
     return cast("dict[str, Any]", read) if isinstance(read, dict) else None
 
@@ -150,6 +151,8 @@ async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> d
         reply["result"] = {} if method == "ping" else await answer(Call(method, params, notify))
     except BadCall as error:
         reply["error"] = {"code": error.code, "message": error.message}
+    except WhetError as error:
+        reply["error"] = {"code": INTERNAL, "message": error.message}
     return reply
 
 

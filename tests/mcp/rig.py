@@ -79,7 +79,7 @@ async def bench(
     both = Servers(McpSettings(servers=dict(servers)), reach)
     both.enter((), session)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await both.learn()
             yield Bench(both, clock, session, waits)
     finally:
@@ -87,7 +87,7 @@ async def bench(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something that another process causes is so, at most ten seconds."""
-    async with asyncio.timeout(10):
+    """Wait until something that another process causes is so, at most half a minute."""
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.01)

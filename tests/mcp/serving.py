@@ -135,7 +135,7 @@ def sdk_over_http(
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 30
         while not server.started and time.monotonic() < deadline_s:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{port}/mcp"

@@ -38,7 +38,7 @@ def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
     async def test(url: str) -> None:
         async with bench(home, {"web": McpServer(url=url)}) as b:
             frozen = [tool.spec for tool in b.servers.tools()]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not b.told:  # what it says before it has taken our listening goes nowhere
                     assert "tricks" in (await b.call("mcp__web__grow")).text
             assert "changed its tools (new: mcp__web__trick0" in b.told[0] and b.servers.is_stale
@@ -51,6 +51,22 @@ def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
 
     with sdk_over_http(make_growing, **more) as url:
         asyncio.run(test(url))
+
+
+def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(home: Path) -> None:
+    streams: list[Request] = []
+
+    def answer(request: Request) -> Answer:
+        if request.method != "GET":
+            return usual(request)
+        streams.append(request)
+        return 200, {**EVENTS, "content-encoding": "gzip"}, [CHANGED]
+
+    async def test() -> None:
+        async with raw(answer) as (url, _), bench(home, {"web": McpServer(url=url)}):
+            await until(lambda: len(streams) > 1)
+
+    asyncio.run(test())
 
 
 def test_a_stream_that_the_sdks_server_cuts_on_purpose_is_polled(home: Path) -> None:

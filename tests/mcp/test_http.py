@@ -92,7 +92,9 @@ def test_headers_name_the_session_and_the_version(home: Path) -> None:
             "sends on to https://evil.example/mcp",
         ),
         (lambda r: (200, {"content-type": "application/json"}, [b"{nope"]), "what is no JSON: '{nope'"),
+        (lambda r: (200, {"content-type": "application/json"}, [b'{"x": "\xe9"}']), "what is no JSON"),
         (lambda r: (200, {"content-type": "application/json"}, [b"CUT"]), "broke"),
+        (lambda r: (200, {**EVENTS, "content-encoding": "gzip"}, [b"data: {}"]), "broke"),
         (lambda r: as_json({"jsonrpc": "2.0", "id": 999, "result": {}}), "without a result"),
         (lambda r: as_json([]), "without a result"),
         (lambda r: result(r, ["list"]), "answered with list, no object"),
@@ -105,6 +107,18 @@ def test_a_bad_answer_is_told_as_what_it_is(
     home: Path, answer: Callable[[Request], Answer], said: str
 ) -> None:
     assert said in use(home, calling(answer))[0]
+
+
+def test_a_server_that_lies_about_its_encoding_has_no_tools_and_holds_up_nothing(home: Path) -> None:
+    async def test() -> None:
+        headers = {"content-type": "application/json", "content-encoding": "gzip"}
+        async with (
+            raw(lambda _request: (200, headers, [b"{}"])) as (url, _),
+            bench(home, {"web": McpServer(url=url)}) as b,
+        ):
+            assert b.servers.tools() == [] and "web broke" in b.told[0]
+
+    asyncio.run(test())
 
 
 def test_an_answer_of_a_hundred_megabytes_is_not_read(home: Path) -> None:

@@ -200,7 +200,7 @@ def test_no_server_outlives_a_killed_whet(
         assert is_alive(pid)
     finally:
         running.kill()
-        running.communicate(timeout=10)
+        running.communicate(timeout=40)
     wait_for(lambda: not is_alive(pid))
 
 

@@ -24,11 +24,11 @@ from whet.mcp.oauth import Client, LoginFailed, log_in
 
 async def browse(address: str) -> str:
     """Open the address as a browser does, follow where it leads, and give the last page."""
-    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as http:
+    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=30) as http:
         return (await http.get(address)).text
 
 
-async def login(url: str, wait_s: float = 10, client: Client | None = None, go: bool = True) -> object:
+async def login(url: str, wait_s: float = 30, client: Client | None = None, go: bool = True) -> object:
     """Log in with a browser at hand."""
     pages: list[asyncio.Task[str]] = []
 
@@ -114,7 +114,7 @@ def test_an_answer_with_another_state_is_not_taken(home: Path) -> None:
             addresses.append(address)
             found.set()
 
-        running = asyncio.create_task(log_in(url, Client(), show, lambda: 0, 10))
+        running = asyncio.create_task(log_in(url, Client(), show, lambda: 0, 30))
         await found.wait()
         asked = parse_qs(urlsplit(addresses[0]).query)
         assert asked["code_challenge_method"] == ["S256"] and asked["resource"] == [url]
@@ -153,7 +153,8 @@ def lying(tokens: list[Request] | None = None, **changes: object) -> object:
             return as_json(changes.get("registered", {"client_id": "me"}), 201)
         if request.path == "/token":
             tokens.append(request)
-            return as_json(changes.get("token", {}), int(str(changes.get("status", 200))))
+            token, status = changes.get("token", {}), int(str(changes.get("status", 200)))
+            return (status, {}, [token]) if isinstance(token, bytes) else as_json(token, status)
         return 401, {}, []
 
     return handler
@@ -193,7 +194,7 @@ async def come_back(url: str, client: Client | None = None) -> Tokens | None:
         tasks.append(asyncio.create_task(browse(back)))
 
     try:
-        return await log_in(url, client or Client(), show, lambda: 0, 10)
+        return await log_in(url, client or Client(), show, lambda: 0, 30)
     finally:
         await asyncio.gather(*tasks)
 
@@ -251,6 +252,14 @@ def test_a_way_to_show_the_secret_that_is_not_known_is_said() -> None:
         asyncio.run(test())
 
 
+def test_a_token_that_lasts_longer_than_time_is_kept() -> None:
+    async def test() -> None:
+        async with raw(lying(token={**GOOD, "expires_in": 1e308})) as (url, _):  # type: ignore[arg-type]
+            assert await come_back(url, Client("known"))
+
+    asyncio.run(test())
+
+
 def test_no_login_goes_out_unencrypted() -> None:
     with pytest.raises(LoginFailed, match="is not encrypted"):
         asyncio.run(login("http://mcp.example.com/mcp"))
@@ -283,13 +292,14 @@ def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "token", "said"),
     [
+        (200, b'{"access_token": "\xe9"}', "wants a login"),
         (503, {}, "the login at the MCP server web can't be renewed now (HTTP 503)"),
         (400, {"error": "invalid_grant"}, "wants a login"),
         (200, {"access_token": "x" * 300_000}, "wants a login"),
     ],
 )
 def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
-    home: Path, status: int, token: dict[str, str], said: str
+    home: Path, status: int, token: dict[str, str] | bytes, said: str
 ) -> None:
     async def test() -> None:
         async with raw(lying(status=status, token=token)) as (url, _):  # type: ignore[arg-type]
@@ -321,7 +331,10 @@ def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("token", [{}, {"access_token": "x", "token_type": "mac"}, {"access_token": 7}, []])
+@pytest.mark.parametrize(
+    "token",
+    [{}, {"access_token": "x", "token_type": "mac"}, {"access_token": 7}, [], b'{"access_token": "\xe9"}'],
+)
 def test_a_token_that_is_none_is_not_kept(token: object) -> None:
     async def test() -> None:
         async with raw(lying(token=token)) as (url, _):  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ import httpx2
 import msgspec
 
 from whet.contract.errors import WireError
+from whet.contract.texts import NOT_JSON
 from whet.log import mask
 from whet.mcp.login import Login
 from whet.mcp.remote import Reach
@@ -97,7 +98,7 @@ class HttpTransport:
         self._version = given.get(VERSION_HEADER, self._version)
         try:
             await self._post(message, answer, given, is_second=False)
-        except (httpx2.TransportError, httpx2.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:
             raise self._unreachable(error) from error
         except WireError as error:
             raise ServerFailed(f"the MCP server {self._name}: {error.message}") from error
@@ -186,7 +187,7 @@ class HttpTransport:
     def _take(self, data: bytes) -> None:
         try:
             read: object = msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             begin = mask(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:80]
             raise ServerFailed(f"the MCP server {self._name} sent what is no JSON: {begin!r}") from error
         for one in cast("list[object]", read) if isinstance(read, list) else [read]:
@@ -257,7 +258,7 @@ def _said(body: bytes) -> str:
     """Give what an error's body says, in a few words; nothing of HTML."""
     try:
         read: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except NOT_JSON:
         text = body.decode("utf-8", "replace").strip()
         return "" if not text or text.startswith("<") else f": {mask(' '.join(text.split()))[:200]}"
     found: object = read

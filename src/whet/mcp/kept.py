@@ -17,6 +17,7 @@ from whet.config import files
 from whet.config.paths import Home
 from whet.config.schema import McpServer
 from whet.contract.errors import WhetError
+from whet.contract.texts import NOT_JSON
 from whet.mcp.listing import Catalogue
 
 _LARGEST_BYTES = 8 * 1024 * 1024
@@ -59,7 +60,7 @@ def read_kept(home: Home, name: str, settings: McpServer) -> Kept | None:
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
             return None
         kept = msgspec.json.decode(path.read_bytes(), type=Kept)
-    except (OSError, msgspec.DecodeError, RecursionError):
+    except (OSError, *NOT_JSON):
         return None
     return kept if kept.config == config_digest(settings) else None
 

@@ -23,6 +23,7 @@ from whet import log as masking
 from whet.config import files
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
+from whet.contract.texts import NOT_JSON
 from whet.mcp.kept import folder
 from whet.mcp.remote import Reach
 from whet.mcp.transport import ServerFailed, is_private_way
@@ -30,6 +31,7 @@ from whet.mcp.transport import ServerFailed, is_private_way
 BASIC, POST, NO_SECRET = "client_secret_basic", "client_secret_post", "none"
 _EARLY_MS = 60_000
 _WHOLE_S = 30.0
+_LONGEST_S = 1e9
 _LARGEST_BYTES = 200_000
 _TURN_S = 0.05
 
@@ -115,7 +117,7 @@ def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
     try:
         text = files.read_small(tokens_path(home, name))
         tokens = msgspec.json.decode(text, type=Tokens) if text else None
-    except (WhetError, msgspec.DecodeError):
+    except (WhetError, *NOT_JSON):
         return None
     if tokens is None or tokens.url != url:
         return None
@@ -194,7 +196,7 @@ class Login:
         except (httpx2.HTTPError, OSError) as error:
             why = masking.mask(str(error).partition("\n")[0])[:160] or type(error).__name__
             raise ServerFailed(_not_renewed(self._name, why)) from error
-        except msgspec.DecodeError:
+        except NOT_JSON:
             return None
         return grown(used, got, self._reach.clock.unix_ms()) if answer.status == 200 else None
 
@@ -226,7 +228,7 @@ async def _turn(path: Path) -> AsyncGenerator[None]:
 
 def grown(tokens: Tokens, answer: TokenAnswer, now_ms: int) -> Tokens:
     """Give `tokens` with what a token endpoint answered; without a new refresh token the old one stays."""
-    expires = now_ms + int(answer.expires_in * 1000) if answer.expires_in else 0
+    expires = now_ms + int(min(answer.expires_in, _LONGEST_S) * 1000) if answer.expires_in else 0
     return msgspec.structs.replace(
         tokens,
         access_token=answer.access_token,

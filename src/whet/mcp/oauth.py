@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 import msgspec
 
+from whet.contract.texts import NOT_JSON
 from whet.mcp.callback import Listener, LoginFailed
 from whet.mcp.login import (
     BASIC,
@@ -163,7 +164,7 @@ def _token(answer: Fetched) -> TokenAnswer:
             raise LoginFailed(
                 f"the authorization server gave a token of type {visible(found.token_type, 40)}"
             )
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise LoginFailed("the authorization server's token answer can't be read") from error
     raise LoginFailed(f"the authorization server refused the code (HTTP {answer.status}){_why(answer.body)}")
 
@@ -280,7 +281,7 @@ async def _document(http: httpx2.AsyncClient, url: str, place: str) -> Mapping[s
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
         read: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except NOT_JSON:
         return {}
     return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
 

@@ -12,6 +12,7 @@ from whet.mcp.words import clean
 _EVERY_S = 0.2
 _MOST_LINES = 500
 _LINE_CHARS = 200
+_LARGEST = 1e15
 
 
 class ProgressLines:
@@ -47,4 +48,4 @@ def progress_line(params: dict[str, Any]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -155,8 +155,8 @@ def mismatch(value: object, schema: Mapping[str, Any], path: str = "", depth: in
 def _fields_mismatch(value: Mapping[str, object], schema: Mapping[str, Any], path: str, depth: int) -> str:
     required: object = schema.get("required")
     for name in cast("list[object]", required) if isinstance(required, list) else []:
-        if name not in value:
-            return f"{path or 'the result'} lacks {str(name)[:80]!r}"
+        if isinstance(name, str) and name not in value:
+            return f"{path or 'the result'} lacks {name[:80]!r}"
     properties: object = schema.get("properties")
     for name, part in cast("dict[str, object]", properties).items() if isinstance(properties, dict) else ():
         if name in value and isinstance(part, dict):

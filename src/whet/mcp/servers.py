@@ -17,17 +17,15 @@ from typing import Any, Protocol
 import msgspec
 
 from whet.config.schema import McpServer, McpSettings
-from whet.contract.errors import ConfigError, ToolError
+from whet.contract.errors import BadInput, ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.log import mask
-from whet.mcp.connection import RpcFailed
 from whet.mcp.kept import RETRY_AFTER_MS, read_kept
 from whet.mcp.listing import SERVER_NAME, Catalogue, Listing, Offered, read_listing
 from whet.mcp.progress import ProgressLines
 from whet.mcp.reading import read
 from whet.mcp.remote import Reach, Remote, check_server
 from whet.mcp.results import as_failure, as_output
-from whet.mcp.transport import ServerFailed
 
 TOOLSET = "mcp"
 PREFIX = "mcp__"
@@ -137,7 +135,9 @@ class Servers:
                     return as_output(server, result, {}, cap_chars, is_prompt=offered.reads == "prompts")
                 lines = ProgressLines(context.output, self._reach.clock)
                 result = await remote.call(offered.own_name, arguments, lines)
-            except (RpcFailed, ServerFailed) as error:  # its words, or its last line on stderr
+            except BadInput:
+                raise
+            except ToolError as error:  # its words, or what it printed
                 return as_failure(server, error)
             return as_output(server, result, offered.output_schema, cap_chars)
 

@@ -101,7 +101,7 @@ class Streams:
                 return "something" if await self._read(response, place, is_done) else "nothing"
         except httpx2.ReadTimeout:  # it was silent for long, which is no fault
             return "something"
-        except (httpx2.TransportError, OSError):
+        except (httpx2.HTTPError, OSError):
             return "failed"
 
     async def _read(self, response: httpx2.Response, place: Place, is_done: Callable[[], bool]) -> bool:

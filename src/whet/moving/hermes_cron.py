@@ -17,6 +17,7 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError
+from whet.contract.texts import NOT_JSON
 from whet.moving.hermes_chats import KINDS
 from whet.moving.taken import Taken
 from whet.schedules import timing
@@ -64,7 +65,7 @@ def parse(raw: bytes) -> list[dict[str, Any]]:
     """Give the jobs in a jobs.json. Raises ConfigError for another kind of file."""
     try:
         whole: Any = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise ConfigError("cron/jobs.json is no JSON") from error
     jobs: Any = cast(dict[str, Any], whole).get("jobs") if isinstance(whole, dict) else whole
     if not isinstance(jobs, list):

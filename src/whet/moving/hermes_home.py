@@ -16,6 +16,7 @@ import yaml
 
 from whet.config import secrets
 from whet.contract.errors import ConfigError
+from whet.contract.texts import NOT_JSON
 from whet.moving import hermes_cron
 from whet.moving.hermes_chats import KINDS, read_paired
 from whet.moving.hermes_settings import flat, is_variable
@@ -116,7 +117,7 @@ class HermesHome:
                 raw = self._own(f"{folder}/{kind}-approved.json")
                 try:
                     content: Any = msgspec.json.decode(raw) if raw else {}
-                except (msgspec.DecodeError, RecursionError) as error:
+                except NOT_JSON as error:
                     raise ConfigError(f"{folder}/{kind}-approved.json is no JSON") from error
                 for one in read_paired(kind, content):
                     found[one.channel, one.user] = one

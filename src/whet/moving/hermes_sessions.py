@@ -16,6 +16,7 @@ import msgspec
 
 from whet.contract.errors import ConfigError
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.contract.texts import NOT_JSON
 from whet.moving.pairing import pair
 from whet.moving.results import ending_of
 from whet.store.bulk import PastMessage, PastSession
@@ -255,7 +256,7 @@ def _content(value: Any) -> str | tuple[Part, ...]:
         return value
     try:
         parts = msgspec.json.decode(value[len(_JSON_MARK) :], type=list[dict[str, Any]])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except NOT_JSON:
         return value[len(_JSON_MARK) :]
     return tuple(_part(part) for part in parts)
 
@@ -275,7 +276,7 @@ def _tool_calls(text: str | None) -> tuple[ToolCall, ...]:
         return ()
     try:
         found = _calls.decode(text)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except NOT_JSON:
         return ()
     return tuple(
         ToolCall(call.id or call.call_id or f"call_{number}", call.function.name, _arguments(call.function))

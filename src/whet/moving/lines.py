@@ -12,6 +12,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from whet.contract.texts import NOT_JSON
+
 T = TypeVar("T")
 LONGEST_BYTES = 64_000_000
 
@@ -37,7 +39,7 @@ class Lines(Generic[T]):
                     continue
                 try:
                     line = self._decoder.decode(raw)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                except NOT_JSON:
                     self.bad += bool(raw.strip())
                     continue
                 yield line

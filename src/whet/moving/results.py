@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.contract.texts import NOT_JSON
+
 _EXIT = re.compile(r"\A(?:Exit code:? |Process exited with code )(-?\d+)\b")
 
 
@@ -27,7 +29,7 @@ def ending_of(text: str, *, is_error: bool = False) -> Ending:
     if text.startswith("{"):
         try:
             parsed: Any = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
+        except NOT_JSON:
             parsed = None
         if isinstance(parsed, dict):
             return _from_fields(cast(dict[str, object], parsed), is_error)
