@@ -62,7 +62,7 @@ class OutRow(msgspec.Struct, frozen=True):
 
 _CHAT = "id, channel, chat, thread, user, is_group, session_id, draft"
 _OUT = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
-# The indexes of what is open are used where a query says their own words; else every row is read that is kept.
+# In the words of the indexes on what is open; without them a query reads every row that is kept.
 _IN_OPEN = "state IN ('waiting', 'begun')"
 _OUT_OPEN = "state IN ('queued', 'sending')"
 
