@@ -62,6 +62,9 @@ class OutRow(msgspec.Struct, frozen=True):
 
 _CHAT = "id, channel, chat, thread, user, is_group, session_id, draft"
 _OUT = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
+# In the words of the indexes on what is open; without them a query reads every row that is kept.
+_IN_OPEN = "state IN ('waiting', 'begun')"
+_OUT_OPEN = "state IN ('queued', 'sending')"
 
 
 def chat_at(connection: apsw.Connection, place: Place) -> Chat:
@@ -144,7 +147,7 @@ def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bo
 def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
     """Give a conversation's updates that wait, oldest first."""
     found = connection.execute(
-        "SELECT id, chat, body, state FROM gateway_inbox WHERE chat = ? AND state = 'waiting'"
+        f"SELECT id, chat, body, state FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
         " ORDER BY id LIMIT ?",
         (chat_id, limit),
     )
@@ -154,7 +157,7 @@ def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[
 def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[tuple[int, bool]]:
     """Give the conversations of these channels that something waits in, and whether a turn was begun."""
     found = connection.execute(
-        "SELECT chat, max(state = 'begun'), channel FROM gateway_inbox WHERE state IN ('waiting', 'begun')"
+        f"SELECT chat, max(state = 'begun'), channel FROM gateway_inbox WHERE {_IN_OPEN}"
         " GROUP BY chat ORDER BY chat"
     )
     return [(chat_id, bool(begun)) for chat_id, begun, channel in found if channel in channels]
@@ -168,7 +171,7 @@ def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
 def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
     """Change what a waiting update says, or drop it where `body` is empty; False where none of it waits."""
     row = connection.execute(
-        "SELECT id FROM gateway_inbox WHERE chat = ? AND state = 'waiting'"
+        f"SELECT id FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
         " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
         (chat_id, ref),
     ).fetchone()
@@ -184,14 +187,16 @@ def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: s
 def finish_begun(connection: apsw.Connection, chat_id: int) -> None:
     """Cross off what the turn that ends now had taken in."""
     connection.execute(
-        "UPDATE gateway_inbox SET state = 'done' WHERE chat = ? AND state = 'begun'", (chat_id,)
+        f"UPDATE gateway_inbox SET state = 'done' WHERE chat = ? AND {_IN_OPEN} AND state = 'begun'",
+        (chat_id,),
     )
 
 
 def drop_waiting(connection: apsw.Connection, chat_id: int, before: int) -> int:
     """Drop what waits in a conversation and came before that row; gives how many those were."""
     connection.execute(
-        "UPDATE gateway_inbox SET state = 'dropped' WHERE chat = ? AND state = 'waiting' AND id < ?",
+        f"UPDATE gateway_inbox SET state = 'dropped' WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
+        " AND id < ?",
         (chat_id, before),
     )
     return connection.changes()
@@ -213,7 +218,7 @@ def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[Out
     """
     found = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE id IN (SELECT min(id) FROM gateway_outbox"
-        " WHERE channel = ? AND state IN ('queued', 'sending') GROUP BY chat) AND state = 'queued'"
+        f" WHERE channel = ? AND {_OUT_OPEN} GROUP BY chat) AND state = 'queued'"
         " ORDER BY id LIMIT ?",
         (channel, limit),
     )
@@ -223,7 +228,7 @@ def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[Out
 def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
     """Give the next message to a conversation, None while one is under way or none waits."""
     found = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND state IN ('queued', 'sending')"
+        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN}"
         " ORDER BY id LIMIT 1",
         (channel, chat_id),
     ).fetchone()
@@ -234,8 +239,7 @@ def has_out(connection: apsw.Connection, chat_id: int) -> bool:
     """Whether something is still to be sent to a conversation."""
     channel = chat(connection, chat_id).place.channel
     found = connection.execute(
-        "SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND state IN ('queued', 'sending')"
-        " LIMIT 1",
+        f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1",
         (channel, chat_id),
     ).fetchone()
     return found is not None
@@ -286,7 +290,9 @@ def rewrite_out(connection: apsw.Connection, row_id: int, body: str) -> None:
 def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:
     """Give a channel's messages that were being sent when the process ended."""
     found = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND state = 'sending' ORDER BY id", (channel,)
+        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} AND state = 'sending'"
+        " ORDER BY id",
+        (channel,),
     )
     return [OutRow(*row) for row in found]
 

@@ -68,7 +68,8 @@ class Job(msgspec.Struct, frozen=True):
 _COLUMNS = (
     "id, kind, payload, state, created, run_after, attempts, owner, lease_until, finished, error, subject"
 )
-_OPEN = "state <> 'done' AND state <> 'failed'"
+OPEN = "state <> 'done' AND state <> 'failed'"
+"""What is open, in the words of its index: a query that says them passes over the jobs of months."""
 
 
 def enqueue(connection: apsw.Connection, job: NewJob, clock: Clock) -> str:
@@ -120,7 +121,8 @@ def is_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> b
 def next_due(connection: apsw.Connection, kinds: Sequence[str]) -> str:
     """Give the ISO time from which the next waiting job may run; empty where none waits."""
     row = connection.execute(
-        f"SELECT min(run_after) FROM jobs WHERE kind IN ({_marks(kinds)}) AND state = 'waiting'", tuple(kinds)
+        f"SELECT min(run_after) FROM jobs WHERE kind IN ({_marks(kinds)}) AND {OPEN} AND state = 'waiting'",
+        tuple(kinds),
     ).fetchone()
     return row[0] or "" if row else ""
 
@@ -128,7 +130,7 @@ def next_due(connection: apsw.Connection, kinds: Sequence[str]) -> str:
 def waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
     """Give the job of this kind and subject that nobody works on yet; None without one."""
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'"
+        f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND subject = ? AND {OPEN} AND state = 'waiting'"
         " ORDER BY id LIMIT 1",
         (kind, subject),
     ).fetchone()
@@ -148,7 +150,7 @@ def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[s
     """Find the jobs that may be taken, oldest first. One from the future is due: the clock was set back."""
     found = connection.execute(
         "SELECT id, kind, subject, state, owner, lease_until, run_after <= ?1 OR created > ?1 FROM jobs"
-        f" WHERE kind IN ({_marks(kinds, 2)}) AND {_OPEN} ORDER BY run_after, id",
+        f" WHERE kind IN ({_marks(kinds, 2)}) AND {OPEN} ORDER BY run_after, id",
         (now, *kinds),
     ).fetchall()
     free: list[tuple[str, str, str]] = []

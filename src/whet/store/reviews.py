@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Usage
-from whet.store import live, rows, sessions
+from whet.store import jobs, live, rows, sessions
 from whet.store.jobs import JobState
 from whet.store.sessions import NewSession, SessionRow
 
@@ -131,7 +131,9 @@ def spent_since(connection: apsw.Connection, since: str) -> Spent:
         usd = (cost if known else None) if is_review else usd
     review_tokens = tokens.get(True, 0)
     for (child,) in connection.execute(
-        "SELECT r.child FROM reviews r JOIN jobs j ON j.id = r.job WHERE j.state = 'running' AND r.child <> 0"
+        "SELECT r.child FROM jobs j CROSS JOIN reviews r ON r.job = j.id"
+        f" WHERE j.kind = ? AND {jobs.OPEN} AND j.state = 'running' AND r.child <> 0",
+        (KIND,),
     ).fetchall():
         unfinished = live.open_turn(connection, child)
         if unfinished is not None:
@@ -143,9 +145,7 @@ def spent_since(connection: apsw.Connection, since: str) -> Spent:
 
 def count_open(connection: apsw.Connection) -> int:
     """Count the reviews that wait or run."""
-    row = connection.execute(
-        "SELECT count(*) FROM jobs WHERE kind = ? AND state <> 'done' AND state <> 'failed'", (KIND,)
-    ).fetchone()
+    row = connection.execute(f"SELECT count(*) FROM jobs WHERE kind = ? AND {jobs.OPEN}", (KIND,)).fetchone()
     return row[0] if row else 0
 
 

@@ -1,0 +1,74 @@
+"""What is asked on every message or turn does not read all that is kept: SQLite passes over an index of some
+rows where the query does not say the words of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+import pytest
+
+from tests.support import FixedClock
+from whet.store import api, chats, jobs, reviews, sessions
+from whet.store.chats import Place
+from whet.store.database import Database
+from whet.store.jobs import NewJob
+from whet.store.sessions import NewSession
+
+HERE = Place("board", "1", "", "7")
+CLOCK = FixedClock()
+KEPT = 500
+
+
+WORKS: dict[str, Callable[[apsw.Connection], object]] = {
+    "waiting": lambda db: chats.waiting(db, 1),
+    "open_chats": lambda db: chats.open_chats(db, ["board"]),
+    "replace_waiting": lambda db: chats.replace_waiting(db, 1, "m1", "{}"),
+    "finish_begun": lambda db: chats.finish_begun(db, 1),
+    "drop_waiting": lambda db: chats.drop_waiting(db, 1, 5_000),
+    "due": lambda db: chats.due(db, "board"),
+    "next_out": lambda db: chats.next_out(db, "board", 1),
+    "has_out": lambda db: chats.has_out(db, 1),
+    "sort_out": lambda db: chats.sort_out(db, "board"),
+    "is_due": lambda db: jobs.is_due(db, ["review"], CLOCK),
+    "next_due": lambda db: jobs.next_due(db, ["review"]),
+    "waiting_job": lambda db: jobs.waiting(db, "review", "s1"),
+    "count_open": reviews.count_open,
+    "spent_since": lambda db: reviews.spent_since(db, "2100"),
+    "session_of": lambda db: api.session_of(db, "ann", "nobody"),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_what_was_done_with_is_not_read(db: Database, name: str) -> None:
+    db.write_now(_fill)
+    assert _steps(db, WORKS[name]) < 200  # of SQLite's machine: with a look at every row it takes thousands
+
+
+def _fill(connection: apsw.Connection) -> None:
+    chat = chats.chat_at(connection, HERE)
+    for number in range(KEPT):
+        row = chats.receive(connection, HERE, f"u{number}", "{}", 0)
+        assert row is not None
+        chats.mark(connection, row, "done")
+        sessions.create(connection, NewSession(id=f"s{number}"), "2026")
+        api.adopt(connection, f"s{number}", "ann")
+        jobs.insert(connection, f"j{number}", NewJob("review", "{}", subject=f"s{number}"), "2026")
+        reviews.add(connection, f"j{number}", f"s{number}")
+    connection.execute("UPDATE jobs SET state = 'done'")
+    chats.post(connection, chat.id, ["{}"] * KEPT, 0)
+    connection.execute("UPDATE gateway_outbox SET state = 'sent'")
+
+
+def _steps(db: Database, work: Callable[[apsw.Connection], object]) -> int:
+    taken: list[int] = []
+
+    def counted(connection: apsw.Connection) -> int:
+        connection.set_progress_handler(lambda: taken.append(1) is not None, 1)
+        try:
+            work(connection)
+        finally:
+            connection.set_progress_handler(None)
+        return len(taken)
+
+    return db.write_now(counted)
