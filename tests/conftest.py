@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support import FixedClock
 from whet import log
@@ -20,6 +21,9 @@ from whet import log
 gc.disable()
 # What pytest makes of the asserts is kept for the next run, also where the environment wants no bytecode.
 sys.dont_write_bytecode = False
+
+# Examples are the same in each run and may take their time; the soak's are new ones.
+settings.load_profile("ci")
 
 # Started in the background or under nohup, the suite has these ignored, and so has every process of a test.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):

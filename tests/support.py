@@ -1,7 +1,10 @@
-"""What tests share: a clock that stands still, ids that count, and limits for whatever is waited for."""
+"""What tests share: clocks that stand still or jump, a port of one's own, limits for what is waited for."""
 
 from __future__ import annotations
 
+import asyncio
+import random
+import socket
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -32,6 +35,25 @@ class FixedClock:
 
     def advance(self, seconds: float) -> None:
         self.moment += timedelta(seconds=seconds)
+
+
+def quiet_port() -> int:
+    """Give a port that nobody listens on, and that the system hands to nobody else in the meantime."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def let_pass(seconds: float) -> None:
+    """Move the running loop's clock on: every limit that ends by then ends in its next pass."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]
 
 
 def within(call: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:

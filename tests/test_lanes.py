@@ -21,11 +21,11 @@ def test_calls_run_in_order_on_one_thread_off_the_loop() -> None:
 
         for number in range(5):
             lane.submit(lambda number=number: work(number))
-        await lane.run(lambda: work(5), 5)
+        await lane.run(lambda: work(5), 30)
         assert order == [0, 1, 2, 3, 4, 5] and threads == {"x"}
         lane.close()
         with pytest.raises(LaneTimeout):
-            await lane.run(lambda: None, 5)
+            await lane.run(lambda: None, 30)
 
     asyncio.run(main())
 
@@ -38,12 +38,12 @@ def test_a_late_call_closes_the_lane_until_it_returns_and_what_waited_behind_it_
             await lane.run(lambda: ran.append("late"), 0.05)
         assert lane.stuck
         with pytest.raises(LaneTimeout):
-            await lane.run(lambda: ran.append("refused"), 5)
+            await lane.run(lambda: ran.append("refused"), 30)
         release.set()
         async with asyncio.timeout(30):
             while lane.stuck:
                 await asyncio.sleep(0)
-        await lane.run(lambda: ran.append("again"), 5)
+        await lane.run(lambda: ran.append("again"), 30)
         assert ran == ["again"]
         lane.close()
 
@@ -57,8 +57,8 @@ def test_whatever_is_raised_is_an_outcome(error: BaseException) -> None:
 
     async def main() -> None:
         lane = Lane("x")
-        assert (await lane.run(work, 5)).error is error
-        assert (await lane.run(lambda: 7, 5)).value == 7
+        assert (await lane.run(work, 30)).error is error
+        assert (await lane.run(lambda: 7, 30)).value == 7
         lane.close()
 
     asyncio.run(main())

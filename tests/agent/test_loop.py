@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import Rig, calls, rig
+from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.agent.session import Limits
 from whet.contract.errors import NotFound
@@ -160,8 +161,13 @@ def test_step_budget_ends_the_turn_and_the_next_message_goes_on(tmp_path: Path) 
 
 def test_time_budget_ends_a_turn_that_waits_on_a_tool(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [calls(("wait", "{}")), ANSWER], limits=Limits(steps=9, turn_s=0.2)) as r:
-            assert (await r.turn("go")).reason == "budget"
+        async with rig(tmp_path, [calls(("wait", "{}")), ANSWER], limits=Limits(steps=9, turn_s=60)) as r:
+
+            def emit(event: object) -> None:
+                if isinstance(event, ToolProgress):
+                    let_pass(60)
+
+            assert (await run_turn(r.session, Message(role="user", content="go"), emit)).reason == "budget"
             assert "outcome is unknown" in r.session.log.messages[-1].text
             assert (await r.turn("go on")).reason == "answered"
 

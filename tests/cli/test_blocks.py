@@ -89,7 +89,7 @@ def test_an_open_fence_is_finished_at_the_end() -> None:
 
 
 def test_a_long_fence_costs_in_proportion() -> None:
-    def spent(lines: int) -> float:
+    def once(lines: int) -> float:
         blocks = Blocks()
         blocks.feed("```\n")
         began = time.process_time()
@@ -98,5 +98,7 @@ def test_a_long_fence_costs_in_proportion() -> None:
             blocks.tail_end(10, 4000)
         return time.process_time() - began
 
-    spent(1000)
+    def spent(lines: int) -> float:
+        return min(once(lines) for _ in range(3))
+
     assert spent(20_000) < 40 * max(spent(2_000), 0.002)

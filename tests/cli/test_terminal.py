@@ -14,8 +14,6 @@ from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
 
-SLOW = Fault(delay_s=0.1)
-
 
 def terminal(command: str) -> Call:
     return Call("terminal", json.dumps({"command": command}))
@@ -75,7 +73,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
 def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
     script = [
         Reply("", tool_calls=(terminal("echo up; sleep 60"),)),
-        Reply("words " * 50, pieces=50, fault=SLOW),
+        Reply("words " * 50, pieces=50, fault=Fault(stall_after=5)),
         Reply("Still here."),
     ]
     with (

@@ -17,6 +17,7 @@ import pytest
 
 from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
+from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.context.host import EngineHost
 from whet.context.seat import Deadlines, Seat
@@ -362,13 +363,16 @@ def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: 
     """Failures 12, 13: a hanging engine costs its deadline once; it comes back when its thread does."""
     release, spare = threading.Event(), Puppet(last_two, "spare")
 
-    def hang(rows: ChatRows) -> ChatRows:
-        release.wait(20)
-        return rows[:1]
-
     async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def hang(rows: ChatRows) -> ChatRows:
+            loop.call_soon_threadsafe(let_pass, 30)
+            release.wait(60)
+            return rows[:1]
+
         engine = Puppet(lambda rows: rows, "slow")
-        deadlines = Deadlines(compress_s=0.2, hook_s=5)
+        deadlines = Deadlines(compress_s=30, hook_s=30)
         replies = [Reply(text=LONG), Reply(text="On."), Reply(text="And on."), Reply(text="Back.")]
         async with rig(tmp_path, replies, engine=engine, spare=spare, deadlines=deadlines) as one:
             host = host_of(one)
@@ -377,12 +381,10 @@ def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: 
             engine.act = hang
             assert (await one.turn("go on")).text == "On."
             assert [event.engine for event in compactions(one)] == ["spare"]
-            assert any("slow did not answer compress in 0.2 s" in text for text in notices(one))
+            assert any("slow did not answer compress in 30 s" in text for text in notices(one))
             assert host.seat.lane.stuck
             live = list(one.session.log.messages)
-            began_s = time.monotonic()
             assert (await one.turn("go on")).text == "And on."
-            assert time.monotonic() - began_s < 4
             release.set()
             await asyncio.to_thread(lambda: [None for _ in iter(lambda: host.seat.lane.stuck, False)])
             assert one.session.log.messages[: len(live)] == live or len(compactions(one)) == 2

@@ -34,10 +34,10 @@ class CancellingDatabase(Database):
 
             def slow(connection: apsw.Connection) -> None:
                 begun.set()
-                assert go_on.wait(10)
+                assert go_on.wait(30)
 
             self.submit(slow)
-            assert begun.wait(10)
+            assert begun.wait(30)
             self.turn.cancel()
             # Only when the cancelled task has run may the write be done.
             asyncio.get_running_loop().call_later(0.01, go_on.set)

@@ -7,7 +7,6 @@ import base64
 import io
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -43,13 +42,6 @@ base_url = "{url}"
 telegram = 7
 owner = true
 """
-
-
-def free_port() -> int:
-    """Give a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class GatewayProcess:

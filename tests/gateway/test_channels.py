@@ -24,7 +24,8 @@ from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.slack import too_many as slack_too_many
 from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
 from tests.confirm.vendors.slack_chat import SlackChat
-from tests.gateway.running import GatewayProcess, free_port, served
+from tests.gateway.running import GatewayProcess, served
+from tests.support import quiet_port
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
 from whet.vendors.signing import signed
@@ -248,7 +249,7 @@ class Receiver(Host):
 
 
 def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
-    port = free_port()
+    port = quiet_port()
     file = (
         f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
         '[people.ann]\nwebhook = "ann"\nowner = true\n'

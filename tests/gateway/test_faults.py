@@ -14,9 +14,10 @@ from tests.confirm.vendors.discord_chat import DiscordChat
 from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
-from tests.gateway.running import TELEGRAM, GatewayProcess, free_port, served
+from tests.gateway.running import TELEGRAM, GatewayProcess, served
 from tests.gateway.test_channels import DISCORD, SLACK, Receiver, _listens, on
 from tests.gateway.test_telegram import STALLED
+from tests.support import quiet_port
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 from whet.vendors.signing import signed
@@ -157,7 +158,7 @@ def test_what_people_call_themselves_decides_nothing(tmp_path: Path) -> None:
         )
         discord.wait_said("pairing code", chat="501")
         assert one.model.count == 0
-    port, receiver = free_port(), Receiver()
+    port, receiver = quiet_port(), Receiver()
     file = (
         f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
         '[people.ann]\nwebhook = "ann"\nowner = true\n'

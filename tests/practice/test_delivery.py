@@ -118,9 +118,10 @@ def test_a_stalled_stream_waits_for_release(serve, chat):
 
 def test_a_stall_before_the_headers_and_a_client_that_gives_up(serve, chat):
     server = serve(Reply(fault=Fault(stall_after=-1)), Reply("next"))
-    client = chat(server).with_options(timeout=0.05)
+    client = chat(server).with_options(timeout=openai.Timeout(30, read=0.05))
     with pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(model="any", messages=USER)
+    server.wait_for_stall()
     _, _, pieces = post(server, STREAMED)
     assert b"next" in b"".join(pieces)
 

@@ -21,8 +21,8 @@ Play = Callable[[httpcore2.AsyncNetworkStream], Awaitable[Any]]
 
 def run(serve: Serve, play: Play) -> Any:
     async def go() -> Any:
-        async with asyncio.timeout(20), listening(serve) as port:
-            stream = await WireBackend().connect_tcp("127.0.0.1", port, timeout=5)
+        async with asyncio.timeout(40), listening(serve) as port:
+            stream = await WireBackend().connect_tcp("127.0.0.1", port, timeout=20)
             try:
                 return await play(stream)
             finally:
@@ -42,7 +42,7 @@ def test_head_and_body_leave_together_when_the_answer_is_read() -> None:
     async def play(stream: httpcore2.AsyncNetworkStream) -> list[bytes]:
         await stream.write(b"head ")
         await stream.write(b"body")
-        return [await stream.read(1000, 5), await stream.read(1000, 5)]
+        return [await stream.read(1000, 20), await stream.read(1000, 20)]
 
     assert run(serve, play) == [b"yes", b""]
     assert pieces == [b"head body"]
@@ -58,7 +58,7 @@ def test_a_slow_reader_gets_everything_in_order() -> None:
 
     async def play(stream: httpcore2.AsyncNetworkStream) -> bytes:
         got = bytearray()
-        while piece := await stream.read(10_000, 5):
+        while piece := await stream.read(10_000, 20):
             got += piece
             await asyncio.sleep(0)
         return bytes(got)
@@ -97,7 +97,7 @@ def test_the_end_of_a_resting_connection_is_seen() -> None:
     async def play(stream: httpcore2.AsyncNetworkStream) -> None:
         await gone.wait()
         assert stream.get_extra_info("is_readable")
-        assert await stream.read(10, 5) == b""
+        assert await stream.read(10, 20) == b""
         with pytest.raises(httpcore2.WriteError):
             await stream.write(b"more")
 
@@ -107,7 +107,7 @@ def test_the_end_of_a_resting_connection_is_seen() -> None:
 def test_nobody_there_is_a_connect_error() -> None:
     async def go() -> None:
         with pytest.raises(httpcore2.ConnectError):
-            await WireBackend().connect_tcp("127.0.0.1", 1, timeout=5)
+            await WireBackend().connect_tcp("127.0.0.1", 1, timeout=20)
 
     asyncio.run(go())
 
@@ -160,7 +160,7 @@ def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(tmp_path:
 
     async def go() -> list[bytes]:
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(40),
             listening(_pages, trust=server) as port,
             listening(_tunnel, trust=server if proxied == "https" else None) as proxy_port,
         ):
@@ -181,9 +181,9 @@ def test_tls_is_refused_for_another_name(tmp_path: Path) -> None:
     server, client = _secured(tmp_path)
 
     async def go() -> None:
-        async with asyncio.timeout(20), listening(_pages, trust=server) as port:
-            stream = await WireBackend().connect_tcp("127.0.0.1", port, timeout=5)
+        async with asyncio.timeout(40), listening(_pages, trust=server) as port:
+            stream = await WireBackend().connect_tcp("127.0.0.1", port, timeout=20)
             with pytest.raises(httpcore2.ConnectError, match=r"doesn't match|not valid for"):
-                await stream.start_tls(client, "other.test", timeout=5)
+                await stream.start_tls(client, "other.test", timeout=20)
 
     asyncio.run(go())

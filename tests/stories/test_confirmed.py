@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from tests.confirm.process import Served
 from tests.stories.program import Program, assert_requests_are_sound, does, said, use
+from tests.support import quiet_port
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 
@@ -30,10 +30,7 @@ def server() -> Iterator[PracticeServer]:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Served]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with Served(tmp_path, "--port", str(port), home="service") as served:
+    with Served(tmp_path, "--port", str(quiet_port()), home="service") as served:
         yield served
 
 

@@ -164,7 +164,7 @@ def test_a_signal_ends_the_demo_its_children_and_its_folder(place: Path, number:
         assert terminal.wait_for_end() == 128 + number
     assert files_below(place / "tmp") == []
     # A command of the agent's is killed with it, but its entry stays until somebody has waited for it.
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while alive := [pid for pid in children if state(pid) not in ("", "Z")]:
         assert time.monotonic() < deadline, alive
         os.sched_yield()

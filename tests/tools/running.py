@@ -29,7 +29,7 @@ async def call(tool: Tool, ctx: ToolContext, **arguments: Any) -> ToolOutput:
     return await tool.run(ctx, arguments)
 
 
-async def until(condition: Callable[[], bool], deadline_s: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], deadline_s: float = 30.0) -> None:
     """Wait until `condition` holds; fail after the deadline."""
     end = time.monotonic() + deadline_s
     while not condition():

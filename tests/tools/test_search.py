@@ -174,6 +174,20 @@ def test_too_many_matches_stop_the_search(tmp_path: Path, engine: str | None) ->
     assert "stopped at 2" in text and "narrow the search" in text
 
 
+def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) -> None:
+    """asyncio leaves a pipe alone that nobody reads, and then waits for its end without an end."""
+    (tmp_path / "many").write_bytes(b"a\0001:x\n" * 500_000)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ncat '{tmp_path}/many' 2>/dev/null &\nexec sleep 100\n")
+    program.chmod(0o755)
+    desk = Desk(tmp_path, ripgrep=str(program))
+
+    async def search() -> str:
+        return (await asyncio.wait_for(desk.acall("search_files", pattern="x", limit=1), 40)).text
+
+    assert "stopped at 2" in asyncio.run(search())
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_refusals(workspace: Path, engine: str | None) -> None:
     desk = Desk(workspace, ripgrep=engine)

@@ -162,12 +162,12 @@ class PracticeServer:
         """How many requests the model endpoints got, those no longer kept included."""
         return self._practice.count
 
-    def wait_for_request(self, number: int, timeout: float = 10.0) -> Recorded:
+    def wait_for_request(self, number: int, timeout: float = 30.0) -> Recorded:
         """Wait until `number` requests came in all and give the newest. Raises TimeoutError."""
         self._wait(lambda: self._practice.count >= number, timeout, f"request {number}")
         return self.requests[-1]
 
-    def wait_for_stall(self, number: int = 1, timeout: float = 10.0) -> None:
+    def wait_for_stall(self, number: int = 1, timeout: float = 30.0) -> None:
         """Wait until `number` answers have stalled in all. Raises TimeoutError."""
         self._wait(lambda: self._practice.stalls >= number, timeout, f"stall {number}")
 

@@ -187,7 +187,7 @@ async def _run(command: _Command, place: Place) -> tuple[_Found, str]:
         found.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
     finally:
         _end(process)
-        await process.wait()
+        await process.communicate()  # not `wait`: it never ends where asyncio had stopped reading a full pipe
     return found, clean(errors.decode("utf-8", "replace")).strip()[:500]
 
 

@@ -29,7 +29,7 @@ from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.kills.troubles import Troubles
-from tests.gateway.running import free_port
+from tests.support import quiet_port
 from whet.vendors.signing import signed
 
 _PER_CHAT_S = 0.02
@@ -260,7 +260,7 @@ class Webhook(Host):
         self.users = users
         self.got: dict[str, dict[str, Any]] = {}
         self.repeated = 0
-        self._in_port = free_port()
+        self._in_port = quiet_port()
         self._waiting: dict[int, queue.Queue[tuple[str, str]]] = defaultdict(queue.Queue)
         self._left = 0
         self._senders: list[threading.Thread] = []
