@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -80,3 +81,11 @@ def ended(thread: threading.Thread, what: str, timeout_s: float = 30.0) -> None:
     thread.join(timeout_s)
     if thread.is_alive():
         raise TimeoutError(f"waited {timeout_s:g} s in vain for {what}")
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
+    """Wait for something in another thread or process that has no event to wait on."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came"
+        time.sleep(0.01)

@@ -54,7 +54,9 @@ class Daemon:
         self.url = said[-1].split()[-1]
         self._drain = threading.Thread(target=self.process.stdout.read, daemon=True)
         self._drain.start()
-        self.agent = httpx2.Client(base_url=self.url, headers=self._bearer("submit"), trust_env=False)
+        self.agent = httpx2.Client(
+            base_url=self.url, headers=self._bearer("submit"), trust_env=False, timeout=30
+        )
 
     def token(self, role: str = "approve") -> str:
         return (self.home / "confirm" / f"{role}.token").read_text().strip()
@@ -67,7 +69,7 @@ class Daemon:
         return str(answer.json()["id"])
 
     def status(self, request_id: str, wait_s: float = 0) -> dict[str, Any]:
-        return self.agent.get(f"/confirm/{request_id}", params={"wait": wait_s}, timeout=wait_s + 10).json()
+        return self.agent.get(f"/confirm/{request_id}", params={"wait": wait_s}, timeout=wait_s + 30).json()
 
     def stop(self) -> None:
         self.agent.close()

@@ -129,7 +129,7 @@ class Person:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self.origin = {"origin": daemon.url}
-        self.client = httpx2.Client(base_url=daemon.url, trust_env=False)
+        self.client = httpx2.Client(base_url=daemon.url, trust_env=False, timeout=30)
         answer = self.client.post("/login", data={"token": daemon.token()}, headers=self.origin)
         assert answer.status_code == 303
         cookie = answer.headers["set-cookie"]
@@ -189,7 +189,7 @@ def test_forged_forms_decide_nothing(daemon: Daemon, person: Person) -> None:
 
 
 def test_signing_in_is_guarded(daemon: Daemon, person: Person) -> None:
-    with httpx2.Client(base_url=daemon.url, trust_env=False) as client:
+    with httpx2.Client(base_url=daemon.url, trust_env=False, timeout=30) as client:
         assert client.get("/r/0000000000000000000000").status_code == 303
         assert client.get("/live").status_code == 403
         made_up = {"cookie": f"whet_confirm_{daemon.url.rpartition(':')[2]}={'x' * 43}"}
@@ -221,7 +221,7 @@ def test_signing_out_ends_the_session_also_for_a_copy_of_the_cookie(daemon: Daem
     one = Person(daemon)
     copy = dict(one.client.cookies)
     csrf = one.form(request_id)["csrf"]
-    with httpx2.Client(base_url=daemon.url, trust_env=False, cookies=copy) as thief:
+    with httpx2.Client(base_url=daemon.url, trust_env=False, timeout=30, cookies=copy) as thief:
         assert thief.get("/").status_code == 200
         assert one.client.post("/logout", data={"csrf": csrf}, headers=one.origin).status_code == 303
         assert thief.get("/").status_code == 303
@@ -231,7 +231,7 @@ def test_signing_out_ends_the_session_also_for_a_copy_of_the_cookie(daemon: Daem
 def raw(daemon: Daemon, text: str) -> tuple[int, bytes]:
     """Send bytes as they are; give the status and everything that came back."""
     host, _, port = daemon.url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(text.encode("latin-1"))
         answer = b""
         while part := connection.recv(65536):

@@ -87,8 +87,8 @@ def test_what_is_typed_and_unfolded_stays_while_others_arrive(page: Page, daemon
 
 
 def test_keys_move_between_requests_and_help_is_there(page: Page, daemon: Daemon) -> None:
-    first = daemon.submit(action="aaa", timeout_seconds=40)
-    second = daemon.submit(action="bbb", timeout_seconds=45)
+    first = daemon.submit(action="aaa", timeout_seconds=900)
+    second = daemon.submit(action="bbb", timeout_seconds=905)
     sign_in(page, daemon, f"/r/{first}")
     page.key("j")
     page.until(f"document.querySelector('#detail').dataset.id === '{second}'")

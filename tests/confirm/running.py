@@ -90,13 +90,20 @@ class Running:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
 
-    def raw(self, data: bytes, *, wait_s: float = 5.0) -> bytes:
-        """Send bytes and give everything that comes back until the server closes."""
+    def raw(self, data: bytes, *, wait_s: float = 30.0) -> bytes:
+        """Send bytes and give everything that comes back until the server closes.
+
+        One that answers and closes before it has read all of them resets the connection behind its answer.
+        """
         with socket.create_connection(("127.0.0.1", self.port), timeout=wait_s) as sock:
-            sock.sendall(data)
-            parts = []
-            while part := sock.recv(65_536):
-                parts.append(part)
+            parts: list[bytes] = []
+            try:
+                sock.sendall(data)
+                while part := sock.recv(65_536):
+                    parts.append(part)
+            except ConnectionError:
+                if not parts:
+                    raise
             return b"".join(parts)
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:

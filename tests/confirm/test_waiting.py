@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
-from tests.support import ended
+from tests.support import ended, wait_until
 from whet.confirm import tokens
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.web.protocol import LimitedProtocol
@@ -21,13 +21,6 @@ from whet.web.protocol import LimitedProtocol
 def server(tmp_path_factory):
     with Running(tmp_path_factory.mktemp("shared"), rate=10_000, private_callbacks=True) as running:
         yield running
-
-
-def wait_until(condition, timeout_s=30.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came"
-        time.sleep(0.01)  # the condition is in another thread, and has no event to wait on
 
 
 def asked(agent, **changes):
@@ -47,10 +40,9 @@ def test_a_long_poll_ends_with_the_decision(server):
     made = asked(agent)
     thread, results = later(lambda: agent.get(f"/confirm/{made['id']}?wait=60"))
     wait_until(lambda: server.service.hub.waiting == 1)
-    began = time.monotonic()
     alice.post(made["approve_url"])
-    thread.join(10)
-    assert results[0].json()["status"] == "approved" and time.monotonic() - began < 5
+    ended(thread, "the answer")  # before the minute that it waits for
+    assert results[0].json()["status"] == "approved"
     assert server.service.hub.waiting == 0
 
 
@@ -70,7 +62,7 @@ def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
         thread, results = later(lambda: agent.get(f"/confirm/{made['id']}?wait=60"))
         wait_until(lambda: server.service.hub.waiting == 1)
         hands.pass_by(1)
-        thread.join(10)
+        ended(thread, "the answer")
         assert results[0].json()["status"] == "expired"
 
 
@@ -90,8 +82,8 @@ def test_a_client_that_hangs_up_is_not_waited_for(server):
 def read_events(client, count, **headers):
     """Read `count` events of the stream, and its ids; a stream that has fewer is an error, not a wait."""
     found = []
-    deadline = time.monotonic() + 20
-    with client.stream("GET", "/events", headers=headers, timeout=5) as answer:
+    deadline = time.monotonic() + 40
+    with client.stream("GET", "/events", headers=headers, timeout=30) as answer:
         assert answer.status_code == 200
         for line in answer.iter_lines():
             assert time.monotonic() < deadline, f"only {len(found)} of {count} events came"
@@ -124,7 +116,7 @@ def test_a_live_stream_shows_a_submitter_only_its_own(server):
     wait_until(lambda: len(server.service.hub._streams) >= 2)
     foreign, own = asked(other), asked(agent)
     for thread, _ in (mine, everybodys):
-        thread.join(10)
+        ended(thread, "the events", 60)
     assert [event["request_id"] for event in mine[1][0]] == [own["id"]]
     assert [event["request_id"] for event in everybodys[1][0]] == [foreign["id"], own["id"]]
 
@@ -293,7 +285,7 @@ def cut_off(server, slow, wait_s):
 def test_slow_heads_and_bodies_are_answered_once_and_cut_off(server, monkeypatch, slow):
     monkeypatch.setattr(LimitedProtocol, "head_time_s", 0.05)
     monkeypatch.setattr(LimitedProtocol, "request_time_s", 0.05)
-    cut_off(server, slow, 5)
+    cut_off(server, slow, 30)
 
 
 @pytest.mark.soak

@@ -27,13 +27,21 @@ from whet.store import api as rows
 from whet.store.api import TokenRole
 
 T = TypeVar("T")
-WAIT_S = 20.0
+WAIT_S = 30.0
 
 
 class Api:
     """`whet serve` in a thread of its own."""
 
-    def __init__(self, folder: Path, model: PracticeServer, mode: str = "auto", *, web: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        model: PracticeServer,
+        mode: str = "auto",
+        *,
+        web: bool = False,
+        answer_wait_s: float = 60.0,
+    ) -> None:
         self.folder = folder
         self.home = Home(folder / "home")
         self.workspace = folder / "work"
@@ -47,7 +55,7 @@ class Api:
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),
         )
-        self._pace = Pace(answer_wait_s=1.0, beat_s=0.3)
+        self._pace = Pace(answer_wait_s, beat_s=0.3)
         self._web = web
         self._ready = threading.Event()
         self._problem: BaseException | None = None

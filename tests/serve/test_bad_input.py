@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.serve.conftest import Api
+from tests.serve.conftest import WAIT_S, Api
 
 USER = {"role": "user", "content": "hi"}
 
@@ -130,7 +130,7 @@ def test_a_wrong_call_is_refused(api: Api, method: str, path: str, body: Any, st
 def test_nobody_gets_in_without_a_token_or_from_another_site(api: Api) -> None:
     # From an address of its own: wrong tokens are counted by address, and the other tests have some too.
     elsewhere = httpx2.HTTPTransport(local_address="127.0.0.9")
-    with httpx2.Client(base_url=api.url, trust_env=False, transport=elsewhere) as http:
+    with httpx2.Client(base_url=api.url, trust_env=False, transport=elsewhere, timeout=WAIT_S) as http:
         assert http.get("/health").json() == {"status": "ok", "running": 0}
         for path in ("/v1/models", "/api/sessions", "/api/approvals"):
             assert http.get(path).status_code == 401

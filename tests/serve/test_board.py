@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.serve.conftest import Api
+from tests.serve.conftest import WAIT_S, Api
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 from whet.practice.ask import Call
@@ -47,7 +47,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 @pytest.fixture
 def person(board: Api) -> Iterator[httpx2.Client]:
     """A browser that is signed in with the owner's token."""
-    with httpx2.Client(base_url=board.url, trust_env=False, timeout=20) as client:
+    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
         sign_in(client, board, board.token)
         yield client
 
@@ -73,7 +73,7 @@ def remember(board: Api, text: str, state: str = "active") -> LedgerRow:
 
 
 def test_only_the_owner_comes_in_and_revoking_signs_out(board: Api) -> None:
-    with httpx2.Client(base_url=board.url, trust_env=False) as client:
+    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
         for path in (*PAGES, "/sessions/x", "/learning/1"):
             answer = client.get(path)
             assert answer.status_code == 303 and answer.headers["location"].startswith("/login?next=")

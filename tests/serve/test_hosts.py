@@ -22,7 +22,7 @@ async def session(api: Api, token: str = "") -> AsyncGenerator[ClientSession]:
     """The SDK's session; everything in it has a limit."""
     headers = {"authorization": f"Bearer {token or api.token}"}
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         httpx2.AsyncClient(headers=headers, trust_env=False) as http,
         streamable_http_client(f"{api.url}/mcp", http_client=http) as (read, write),
         ClientSession(read, write) as client,
@@ -62,7 +62,7 @@ def test_a_slow_answer_is_kept_alive_and_a_call_can_be_called_off(api: Api) -> N
             assert asked.structured_content["text"] == "late"
             with pytest.raises(MCPError, match=r"[Tt]imed out"):
                 await client.call_tool("ask_agent", {"message": "Hang."}, read_timeout_seconds=1.0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while api.hosted.running:
                 await asyncio.sleep(0.02)
 
@@ -91,7 +91,7 @@ def test_the_sdks_newer_client_falls_back_to_the_handshake(api: Api) -> None:
     async def test() -> None:
         headers = {"authorization": f"Bearer {api.token}"}
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(60),
             httpx2.AsyncClient(headers=headers, trust_env=False) as http,
             Client(streamable_http_client(f"{api.url}/mcp", http_client=http)) as client,
         ):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import jsonschema
 import pytest
 
-from tests.serve.conftest import Api
+from tests.serve.conftest import WAIT_S, Api
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply
+from whet.practice.server import PracticeServer
 from whet.store import api as rows
 
 
@@ -111,9 +113,11 @@ def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
     assert http.get(path).status_code == 404
 
 
-def test_a_question_waits_for_the_owner_and_silence_is_a_denial(asking_api: Api) -> None:
-    write = Call("terminal", '{"command":"echo x > made.txt"}', "c1")
-    asking_api.say(Reply(tool_calls=(write,)), Reply("Made."), Reply(tool_calls=(write,)), Reply("Not made."))
+WRITE = Call("terminal", '{"command":"echo x > made.txt"}', "c1")
+
+
+def test_a_question_waits_for_the_owner(asking_api: Api) -> None:
+    asking_api.say(Reply(tool_calls=(WRITE,)), Reply("Made."))
     chat_token = asking_api.new_token("program")
     with asking_api.http(chat_token) as program, asking_api.http() as owner:
         session_id = begin(program)
@@ -128,12 +132,21 @@ def test_a_question_waits_for_the_owner_and_silence_is_a_denial(asking_api: Api)
         assert owner.post(path, json={"answer": "once"}).status_code == 200
         until(program, session_id, started["last_event_id"], "turn_end")
         assert (asking_api.workspace / "made.txt").exists()
-        (asking_api.workspace / "made.txt").unlink()
-        found = turn(program, session_id, "once more")
+        assert owner.post(path, json={"answer": "once"}).status_code == 404
+
+
+def test_silence_is_a_denial(tmp_path: Path) -> None:
+    with PracticeServer(script=[Reply(tool_calls=(WRITE,)), Reply("Not made.")]) as model:
+        quiet = Api(tmp_path, model, mode="ask", answer_wait_s=0.05)
+        try:
+            with quiet.http() as owner:
+                found = turn(owner, begin(owner), "make it")
+                assert owner.get("/api/approvals").json() == {"approvals": []}
+        finally:
+            quiet.close()
         decided = next(event for _, event in found if event["type"] == "approval_decided")
         assert (decided["verdict"], decided["decided_by"]) == ("deny", "nobody")
-        assert not (asking_api.workspace / "made.txt").exists()
-        assert owner.post(path, json={"answer": "once"}).status_code == 404
+        assert not (quiet.workspace / "made.txt").exists()
 
 
 def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx2.Client) -> None:
@@ -212,7 +225,7 @@ def test_a_client_that_goes_away_in_mid_stream_stops_the_turn(api: Api, http: ht
 
 
 def test_the_document_is_valid_and_names_every_call(api: Api) -> None:
-    document = httpx2.get(f"{api.url}/openapi.json", trust_env=False).json()
+    document = httpx2.get(f"{api.url}/openapi.json", trust_env=False, timeout=WAIT_S).json()
     assert document["openapi"].startswith("3.1")
     for name in document["components"]["schemas"]:
         shape = {

@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from tests.serve.conftest import Api
+from tests.support import ended
 from whet.practice.ask import Call
 from whet.practice.script import Fault, Reply, server_error
 from whet.store import sessions
@@ -221,19 +222,19 @@ def test_a_model_that_fails_is_told_once_and_not_tried_again_by_the_client(
 
 def test_two_requests_for_one_session_are_answered_in_order(api: Api, client: openai.OpenAI) -> None:
     api.say(Reply("A1", fault=Fault(stall_after=-1)), Reply("A2"))
-    answers: list[str] = []
+    answers: dict[str, str] = {}  # not a list: which thread is the first to note its answer is chance
 
     def say(text: str) -> None:
-        answers.append(str(ask(client, text, user="both").parse().choices[0].message.content))
+        answers[text] = str(ask(client, text, user="both").parse().choices[0].message.content)
 
     first, second = (threading.Thread(target=say, args=(text,)) for text in ("q1", "q2"))
     first.start()
     api.model.wait_for_stall()
     second.start()
     api.model.release()
-    first.join(20)
-    second.join(20)
-    assert answers == ["A1", "A2"]
+    ended(first, "the first answer")
+    ended(second, "the second answer")
+    assert answers == {"q1": "A1", "q2": "A2"}
     assert [line for _, line in texts(api)] == ["q1", "A1", "q2"]
 
 
