@@ -1,7 +1,8 @@
 """uvicorn's request and answer, with a whole answer leaving in one write.
 
 The head of an answer that names its length waits for the body. For a small answer that is one system call in
-place of two, and the client is woken once. A streamed answer goes uvicorn's way.
+place of two, and the client is woken once. A streamed answer goes uvicorn's way, for a client of HTTP/1.0
+without chunks: it ends with the connection.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Cycle(RequestResponseCycle):
     """One request and its answer."""
 
     _head: Any = None
+    _ends_with_connection = False
 
     async def send(self, message: Any) -> None:
         """Take a part of the answer (ASGI). Raises RuntimeError for one that breaks the protocol."""
@@ -30,6 +32,10 @@ class Cycle(RequestResponseCycle):
             return
         head, self._head = self._head, None
         if head is None:
+            if self._ends_with_connection:
+                self.expected_content_length = len(message.get("body", b""))
+            elif not self.response_started and cast("Any", self.scope)["http_version"] == "1.0":
+                self._ends_with_connection, self.chunked_encoding = True, False
             await super().send(message)
         elif message.get("more_body", False) or head["status"] in _NO_BODY or self.flow.write_paused:
             await super().send(head)

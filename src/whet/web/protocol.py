@@ -2,7 +2,7 @@
 
 A request's head must be whole within ten seconds and 64 KiB, the whole request within thirty seconds; whoever
 is slower is answered once and cut off. How large a body may be is the application's business, which finds the
-connection's `Line` in `scope["extensions"]`.
+connection's `Line` in `scope["extensions"]`. A wish for a protocol other than HTTP/1 is passed over.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from asyncio import Event, TimerHandle
 from typing import Any, cast
 from urllib.parse import unquote
 
-from httptools import HttpRequestParser, parse_url
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -36,6 +36,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer: TimerHandle | None = None
         self._line = Line()
         self._extensions: Any = {"whet.line": self._line}
+        self._plain_head = b""
+        self._ahead: list[Cycle] = []
 
     def connection_made(self, transport: Any) -> None:
         """Start the clock: a connection that says nothing is closed too."""
@@ -46,13 +48,18 @@ class LimitedProtocol(HttpToolsProtocol):
         """Stop the clock, and tell those who wait for the client."""
         self._stop_timer()
         super().connection_lost(exc)
+        for cycle in self._ahead:  # uvicorn tells the newest request on the connection only
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         self._line.cut()
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is still incomplete afterwards is on the clock."""
         if self.parser is None or self.transport.is_closing():
             return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if self._is_whole:
             if self._timer is not None:
                 self._stop_timer()
@@ -72,9 +79,12 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its head is whole: start answering, after those before it on this connection."""
+        parser = cast("HttpRequestParser", self.parser)  # there while the connection is
+        if parser.should_upgrade() and parser.get_method() != b"CONNECT":
+            self._plain_head = self._head_without_wish(parser)
+            return
         self._in_head = False
         self._stop_timer()
-        parser = cast("HttpRequestParser", self.parser)  # there while the connection is
         application = cast("ASGI3Application", cast("Any", self).app)
         version = parser.get_http_version()
         url = parse_url(self.url)
@@ -104,13 +114,39 @@ class LimitedProtocol(HttpToolsProtocol):
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, application)
         else:
+            self._ahead = [cycle for cycle in (*self._ahead, before) if not cycle.response_complete]
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, application))
 
     def on_message_complete(self) -> None:
         """It is whole."""
-        self._is_whole = True
-        super().on_message_complete()
+        if not self._plain_head:
+            self._is_whole = True
+            super().on_message_complete()
+
+    def _parse(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                try:
+                    self.parser.feed_data(rest)
+                    return
+                except HttpParserUpgrade as wish:
+                    if not self._plain_head:
+                        return  # what follows a CONNECT is nothing of ours
+                    rest = rest[wish.args[0] :]
+                # It took what follows for the other protocol, the body too: it gets the head again, without.
+                head, self._plain_head = self._plain_head, b""
+                parser = cast("Any", self).parser = HttpRequestParser(self)
+                parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+                parser.feed_data(head)
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _head_without_wish(self, parser: HttpRequestParser) -> bytes:
+        line = b"%s %s HTTP/%s\r\n" % (parser.get_method(), self.url, parser.get_http_version().encode())
+        kept = (b"%s: %s\r\n" % pair for pair in self.headers if pair[0] != b"upgrade")
+        return b"".join((line, *kept, b"\r\n"))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
