@@ -69,6 +69,9 @@ def chat(**fields: Any) -> dict[str, Any]:
         ),
         (chat(model="gpt-x"), 404, "model_not_found", "model"),
         (chat(n=3), 400, "unsupported_value", "n"),
+        (chat(stop=["END"]), 400, "unsupported_parameter", "stop"),
+        (chat(logprobs=True), 400, "unsupported_parameter", "logprobs"),
+        (chat(top_logprobs=2), 400, "unsupported_parameter", "top_logprobs"),
         (chat(tools=[{"type": "function"}]), 400, "unsupported_parameter", "tools"),
         (chat(response_format={"type": "json_object"}), 400, "unsupported_value", "response_format"),
         (chat(user="x" * 600), 400, None, "user"),
@@ -96,6 +99,8 @@ def test_a_wrong_chat_request_is_told_what_is_wrong(
         ({"model": "whet", "input": [{"content": "no role"}]}, 400),
         ({"model": "whet", "input": [{"type": {}, "role": "user", "content": "x"}]}, 400),
         ({"model": "whet", "input": "hi", "background": True}, 400),
+        ({"model": "whet", "input": "hi", "top_logprobs": 3}, 400),
+        ({"model": "whet", "input": "hi", "include": ["message.output_text.logprobs"]}, 400),
         ({"model": "whet", "input": "hi", "previous_response_id": "resp_none"}, 404),
         ({"model": "whet", "input": "hi", "text": {"format": {"type": "json_schema"}}}, 400),
     ],
@@ -145,3 +150,11 @@ def test_nobody_gets_in_without_a_token_or_from_another_site(api: Api) -> None:
         seen = {http.get("/v1/models", headers=wrong).status_code for _ in range(25)}
         assert seen == {401, 429}
         assert http.get("/v1/models", headers=right).status_code == 200  # a right one is never throttled
+
+
+def test_a_question_for_a_streams_head_is_answered_and_the_connection_goes_on(api: Api) -> None:
+    with api.http() as http:
+        session_id = http.post("/api/sessions", json={}).json()["id"]
+        head = http.head(f"/api/sessions/{session_id}/events")
+        assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream")
+        assert http.get("/health").status_code == 200  # on the same connection

@@ -194,3 +194,11 @@ def test_a_question_is_answered_on_the_page(board: Api, person: httpx2.Client) -
     assert (board.workspace / "yes.txt").exists()
     late = person.post(found[1], data=form, headers={"origin": board.url})
     assert late.status_code == 404 and "Nothing was decided" in late.text
+
+
+def test_programs_are_refused_in_their_own_words_beside_the_pages(board: Api) -> None:
+    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
+        for path in ("/mcp", "/v1/chat/completions", "/api/sessions"):
+            answer = client.post(path, json={})
+            assert answer.status_code == 401 and answer.json()["error"]["code"] == "missing_api_key", path
+            assert answer.headers["www-authenticate"].startswith("Bearer")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,42 @@ def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
     deleted = http.delete(path)
     assert deleted.json().get("deleted") == session_id, deleted.text
     assert http.get(path).status_code == 404
+
+
+def test_of_two_turns_at_once_one_is_refused(api: Api, http: httpx2.Client) -> None:
+    api.say(Reply("One."))
+    session_id = begin(http)
+    held, free = threading.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        async with api.hosted.using(session_id):
+            held.set()
+            await free.wait()
+
+    holding = asyncio.run_coroutine_threadsafe(hold(), api.loop)
+    assert held.wait(WAIT_S)
+    path = f"/api/sessions/{session_id}/turns"
+    first, second = (http.post(path, json={"text": text}) for text in ("one", "two"))
+    api.loop.call_soon_threadsafe(free.set)
+    holding.result(WAIT_S)
+    assert (first.status_code, second.status_code) == (202, 409)
+    assert second.json()["error"]["code"] == "session_busy"
+    until(http, session_id, first.json()["last_event_id"], "turn_end")
+    assert api.app.database.read_now(lambda db: rows.said_by_user(db, session_id)) == ["one"]
+
+
+def test_a_turns_stream_goes_to_its_own_end_behind_others_that_wait(api: Api, http: httpx2.Client) -> None:
+    api.say(Reply("One.", fault=Fault(stall_after=-1)), Reply("Two."), Reply("Three."))
+    session_id = begin(http)
+    path = f"/api/sessions/{session_id}/turns"
+    http.post(path, json={"text": "one"})
+    api.model.wait_for_stall()
+    http.post(path, json={"text": "two", "busy": "queue"})
+    third, accept = {"text": "three", "busy": "queue"}, {"accept": "text/event-stream"}
+    with http.stream("POST", path, json=third, headers=accept) as answer:
+        api.model.release()
+        ends = [event["text"] for _, event in events_of(answer.iter_lines()) if event["type"] == "turn_end"]
+    assert ends == ["One.", "Two.", "Three."]
 
 
 WRITE = Call("terminal", '{"command":"echo x > made.txt"}', "c1")
@@ -245,6 +283,9 @@ def test_the_document_is_valid_and_names_every_call(api: Api) -> None:
     validator = jsonschema.Draft202012Validator(
         {"$ref": "#/components/schemas/ChatRequest", "components": document["components"]}
     )
+    assert document["paths"]["/mcp"]["post"]["requestBody"]["required"]
+    events = document["paths"]["/api/sessions/{id}/events"]["get"]["responses"]["200"]["content"]
+    assert list(events) == ["text/event-stream"]
     assert validator.is_valid(example) and not validator.is_valid({"model": 1})
 
 

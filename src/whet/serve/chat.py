@@ -49,6 +49,9 @@ class ChatRequest(msgspec.Struct, frozen=True):
     tool_choice: Any = None
     response_format: dict[str, Any] | None = None
     modalities: list[str] | None = None
+    stop: Any = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
 
 
 def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
@@ -56,6 +59,7 @@ def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
     if request.tool_choice != "none":
         refuse_own_tools(request.tools or request.functions)
     refuse_form((request.response_format or {}).get("type", "text"), "response_format")
+    refuse_set(request, "stop", "logprobs", "top_logprobs")
     if request.n not in (None, 1):
         raise ApiError(400, "one answer is given; n must be 1", param="n", code="unsupported_value")
     if request.modalities not in (None, ["text"]):
@@ -77,6 +81,14 @@ def refuse_own_tools(tools: object) -> None:
         raise ApiError(
             400, "tools run on the server; leave tools out", param="tools", code="unsupported_parameter"
         )
+
+
+def refuse_set(request: object, *names: str) -> None:
+    """Refuse fields that can't be honoured, where they are set: what is ignored would be missed. Raises
+    ApiError."""
+    for name in names:
+        if getattr(request, name):
+            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
 
 
 def refuse_form(kind: object, param: str) -> None:

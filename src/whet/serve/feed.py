@@ -145,10 +145,15 @@ class Feeds:
             feed.wake()
 
     async def listen(
-        self, session_id: str, last_id: str, gone: asyncio.Future[None], may_go_on: Callable[[], bool]
+        self,
+        session_id: str,
+        last_id: str,
+        gone: asyncio.Future[None],
+        may_go_on: Callable[[], bool],
+        is_over: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[bytes]:
-        """Give what is sent to a listener, until it or the server goes, or `may_go_on`, asked at every beat,
-        says no."""
+        """Give what is sent to a listener, until it or the server goes, `may_go_on`, asked at every beat,
+        says no, or `is_over`, asked whenever the feed wakes, says that nothing more is to come."""
         feed = self.of(session_id)
         number, is_gap = feed.after(last_id)
         feed.listeners += 1
@@ -158,10 +163,13 @@ class Feeds:
             while not (self.is_closed or gone.done()):
                 if looking.is_due() and not may_go_on():
                     return
+                is_last = is_over()
                 pieces, number = feed.since(number)
                 if pieces:
                     yield pieces
-                elif not await feed.wait(gone, self.beat_s):
+                if is_last:
+                    return
+                if not pieces and not await feed.wait(gone, self.beat_s):
                     yield b": beat\n\n"
         finally:
             feed.listeners -= 1

@@ -130,7 +130,7 @@ class Native:
     async def delete(self, request: Request) -> Response:
         """Delete a session and all that was said in it; 409 while a turn runs."""
         row = self._session(request)
-        if self._turns.hosted.is_running(row.id):
+        if self._turns.is_taken(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
         async with self._turns.hosted.using(row.id) as session:
             session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
@@ -153,16 +153,15 @@ class Native:
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
         if not wanted.text.strip() and not wanted.images:
             raise ApiError(400, "there is no text", param="text")
-        is_running = self._turns.hosted.is_running(row.id)
-        if wanted.busy == "refuse" and is_running:
+        if wanted.busy == "refuse" and self._turns.is_taken(row.id):
             raise ApiError(409, "a turn is running in this session", code="session_busy")
         images = tuple(_image(address, number) for number, address in enumerate(wanted.images))
         feed = self._turns.feeds.of(row.id)
         last_id = feed.last_id
-        self._turns.start(row.id, Said(wanted.text, images, wanted.busy))
+        started = self._turns.start(row.id, Said(wanted.text, images, wanted.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
-            # A turn that waits for another one hears that one's end first.
-            return self._listen(request, row.id, last_id, ends=1 + (is_running and wanted.busy == "queue"))
+            started.add_done_callback(lambda _: feed.wake())
+            return self._listen(request, row.id, last_id, started)
         return Json(
             {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
         )
@@ -201,17 +200,28 @@ class Native:
         question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
         return Json({"answered": question.id, "answer": wanted.answer})
 
-    def _listen(self, request: Request, session_id: str, last_id: str, *, ends: int = 0) -> Response:
+    def _listen(
+        self, request: Request, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
+    ) -> Response:
+        """Answer with the session's events; with a turn that was started, until that is over."""
         caller = self._door.caller(request)
         feeds = self._turns.feeds
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
-            heard = 0
-            async for piece in feeds.listen(session_id, last_id, gone, lambda: self._door.is_valid(caller)):
+            is_end_heard = False
+
+            def is_over() -> bool:
+                if started is None or not started.done():
+                    return False
+                was_taken = not started.cancelled() and not started.exception() and not started.result()
+                return is_end_heard or not was_taken  # what a running turn took ends with that one
+
+            def may_go_on() -> bool:
+                return self._door.is_valid(caller)
+
+            async for piece in feeds.listen(session_id, last_id, gone, may_go_on, is_over):
+                is_end_heard = is_end_heard or b"\nevent: turn_end\n" in piece
                 yield piece
-                heard += piece.count(b"\nevent: turn_end\n")
-                if ends and heard >= ends:
-                    return
 
         return Stream(source)
 

@@ -59,7 +59,7 @@ def _paths() -> dict[str, Any]:
         **_sessions(),
         "/api/approvals": {"get": _call("List the questions that wait for the owner", "object")},
         "/api/approvals/{id}": {"post": _call("Answer one", "object", _path("id"), body="Answering")},
-        "/mcp": {"post": _call("Speak MCP: one JSON-RPC message", "object", streams=True)},
+        "/mcp": {"post": _call("Speak MCP: one JSON-RPC message", "object", body="object", streams=True)},
         "/health": {"get": {**_call("Say that it runs", "object"), "security": []}},
         "/openapi.json": {"get": {**_call("Give this document", "object"), "security": []}},
     }
@@ -122,7 +122,7 @@ def _sessions() -> dict[str, Any]:
         f"{one}/events": {
             "get": _call(
                 "Stream a session's events",
-                "Event",
+                "",
                 _path("id"),
                 _query("after"),
                 {"name": "Last-Event-ID", "in": "header", "required": False, "schema": _TEXT},
@@ -146,7 +146,7 @@ def _call(
     streams: bool = False,
     status: int = 200,
 ) -> dict[str, Any]:
-    content: dict[str, Any] = {"application/json": {"schema": _shape(answer)}}
+    content: dict[str, Any] = {"application/json": {"schema": _shape(answer)}} if answer else {}
     responses: dict[str, Any] = {str(status): {"description": "the answer", "content": content}}
     if streams:
         stream = {"text/event-stream": {"schema": _TEXT}}

@@ -13,7 +13,7 @@ import msgspec
 
 from whet.contract.events import Event, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import Usage
-from whet.serve.chat import RESTARTED, refuse_form, refuse_own_tools
+from whet.serve.chat import RESTARTED, refuse_form, refuse_own_tools, refuse_set
 from whet.serve.content import Utterance, kind_of, utterance
 from whet.serve.wire import ApiError, encode
 
@@ -51,6 +51,8 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     background: bool | None = None
     conversation: Any = None
     prompt: Any = None
+    include: list[str] | None = None
+    top_logprobs: int | None = None
 
 
 def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
@@ -58,9 +60,9 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
     if request.tool_choice != "none":
         refuse_own_tools(request.tools)
     refuse_form(request.text.format.type if request.text and request.text.format else "text", "text.format")
-    for name in ("background", "conversation", "prompt"):
-        if getattr(request, name):
-            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
+    refuse_set(request, "background", "conversation", "prompt", "top_logprobs")
+    if any("logprobs" in one for one in request.include or ()):
+        raise ApiError(400, "logprobs are not given", param="include", code="unsupported_value")
     said = [Utterance("system", request.instructions)] if request.instructions else []
     if isinstance(request.input, str):
         return (*said, Utterance("user", request.input))

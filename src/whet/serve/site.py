@@ -32,7 +32,7 @@ from whet.serve.turns import Turns
 from whet.serve.wire import ApiError, Json, as_api_error, error_object, refusal
 from whet.web.guard import Guard, Place
 
-_API = ("/v1/", "/api/", "/health", "/openapi.json")
+_API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
 
 
 class Pace(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -35,7 +36,12 @@ class Turns:
         self.feeds = feeds
         self.questions = questions
         self._clock = clock
-        self._own: set[asyncio.Task[None]] = set()
+        self._own: set[asyncio.Task[bool]] = set()
+        self._begun: Counter[str] = Counter()
+
+    def is_taken(self, session_id: str) -> bool:
+        """Whether a turn of this session runs, or was begun here and will."""
+        return session_id in self._begun or self.hosted.is_running(session_id)
 
     async def run(self, session_id: str, said: Said, emit: Emit) -> TurnEnd | None:
         """Run a turn and give its end; None where a running turn took the text. A cancel cancels the turn."""
@@ -44,6 +50,7 @@ class Turns:
             self.feeds.add(session_id, event)
             emit(event)
 
+        self._begin(session_id)
         began_s = self._clock.monotonic_s()
         person = Asker(self.questions, session_id, may_clarify=not said.is_plain)
         try:
@@ -60,21 +67,29 @@ class Turns:
             took_s = self._clock.monotonic_s() - began_s
             self.feeds.add(session_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
             raise
+        finally:
+            self._leave(session_id)
 
-    def start(self, session_id: str, said: Said) -> None:
-        """Run a turn that nobody waits for: it goes on whoever listens, and its end is in the feed."""
+    def start(self, session_id: str, said: Said) -> asyncio.Task[bool]:
+        """Run a turn that nobody waits for: it goes on whoever listens, and its end is in the feed. Gives
+        whether it was one of its own; the text may be a running turn's."""
+        self._begin(session_id)
 
-        async def work() -> None:
+        async def work() -> bool:
             try:
-                await self.run(session_id, said, lambda event: None)
+                return await self.run(session_id, said, lambda event: None) is not None
             except WhetError as error:
                 end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error.message, error.hint)
                 self.feeds.add(session_id, Notice(error.message))
                 self.feeds.add(session_id, end)
+                return True
+            finally:
+                self._leave(session_id)
 
         task = asyncio.create_task(work())
         self._own.add(task)
         task.add_done_callback(self._own.discard)
+        return task
 
     async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
         """Let running turns end, cancel those that don't in time, and wait for all of them.
@@ -89,3 +104,11 @@ class Turns:
                 task.cancel()
         if self._own:
             await asyncio.wait(self._own)
+
+    def _begin(self, session_id: str) -> None:
+        self._begun[session_id] += 1
+
+    def _leave(self, session_id: str) -> None:
+        self._begun[session_id] -= 1
+        if not self._begun[session_id]:
+            del self._begun[session_id]

@@ -183,7 +183,11 @@ class Stream(Response):
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send; flow control makes a slow reader slow the source."""
+        """Send; flow control makes a slow reader slow the source. HEAD gets the head alone."""
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         gone = asyncio.ensure_future(hung_up(receive))
         is_begun = False
         try:

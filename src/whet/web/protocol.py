@@ -125,11 +125,11 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def _parse(self, data: bytes) -> None:
-        rest = memoryview(data)
+        parser, rest = cast("HttpRequestParser", self.parser), memoryview(data)
         try:
             while rest:
                 try:
-                    self.parser.feed_data(rest)
+                    parser.feed_data(rest)
                     return
                 except HttpParserUpgrade as wish:
                     if not self._plain_head:

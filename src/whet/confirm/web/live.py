@@ -33,6 +33,8 @@ class Live:
         """Answer GET /live?after=N with every event after number N; Last-Event-ID goes before `after`."""
         if await self._sessions.visit(request) is None:
             return Response(status_code=403)
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         if self._open >= _MOST_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
         asked = request.headers.get("last-event-id") or request.query_params.get("after", "")
