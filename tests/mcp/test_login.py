@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -147,6 +148,7 @@ def lying(tokens: list[Request] | None = None, **changes: object) -> object:
                 "registration_endpoint": f"{root}/register",
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": None,
+                "authorization_response_iss_parameter_supported": None,
             }
             return as_json({key: changes.get(key, value) for key, value in metadata.items()})
         if request.path == "/register":
@@ -184,13 +186,13 @@ def test_a_server_that_lies_about_its_login_is_not_followed(changes: dict[str, o
     assert said in caught.value.message
 
 
-async def come_back(url: str, client: Client | None = None) -> Tokens | None:
+async def come_back(url: str, client: Client | None = None, more: str = "") -> Tokens | None:
     """Log in at a server whose page of consent is not there: go straight to the answer."""
     tasks: list[asyncio.Task[str]] = []
 
     def show(address: str) -> None:
         asked = parse_qs(urlsplit(address).query)
-        back = f"{asked['redirect_uri'][0]}?code=c&state={asked['state'][0]}"
+        back = f"{asked['redirect_uri'][0]}?code=c&state={asked['state'][0]}{more}"
         tasks.append(asyncio.create_task(browse(back)))
 
     try:
@@ -240,6 +242,27 @@ def test_the_client_shows_its_secret_as_the_server_wants_it(
         assert (one.headers.get("authorization") == PAIR) is (shown == "basic")
         assert (form.get("client_secret") == ["s/ecret"]) is (shown == "post")
         assert form["client_id"] == ["me:1"] and form["resource"][0].endswith("/mcp")
+
+
+@pytest.mark.parametrize(
+    ("named", "promises", "taken"),
+    [
+        ("", False, True),
+        ("", True, False),
+        ("&iss=https://other.example", False, False),
+        ("&iss={root}", True, True),
+    ],
+)
+def test_an_answer_that_another_issuer_may_have_given_is_not_taken(
+    named: str, promises: bool, taken: bool
+) -> None:
+    async def test() -> None:
+        changes = {"authorization_response_iss_parameter_supported": promises, "token": GOOD}
+        async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]
+            await come_back(url, Client("known"), named.format(root=url.removesuffix("/mcp")))
+
+    with nullcontext() if taken else pytest.raises(LoginFailed, match="another issuer"):
+        asyncio.run(test())
 
 
 def test_a_way_to_show_the_secret_that_is_not_known_is_said() -> None:

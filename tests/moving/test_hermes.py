@@ -320,3 +320,21 @@ def test_odd_cells_cost_neither_the_session_nor_the_search(
     assert take(database, path).new == 2
     assert live(database, "odd")[0].text == "one"
     assert [hit.session_id for hit in database.read_now(lambda db: search.search(db, "zebra", 5))] == ["good"]
+
+
+def test_text_that_is_no_utf_8_costs_nothing_else(tmp_path: Path, database: Database) -> None:
+    path = tmp_path / "state.db"
+    made = HermesDb(path)
+    made.session("odd", [user("one"), answer("first")])
+    made.session("good", [user("two"), answer("second")])
+    latin = "caf\u00e9".encode("latin-1")
+    made.db.execute(
+        "UPDATE sessions SET title = CAST(? AS TEXT), end_reason = title WHERE id = 'odd'", (latin,)
+    )
+    made.db.execute("UPDATE messages SET content = CAST(? AS TEXT) WHERE content = 'one'", (latin,))
+    made.db.execute("UPDATE schema_version SET version = 'x'")
+    made.close()
+    with reading(path) as connection:
+        assert HermesSessions(connection).schema == 0
+    assert take(database, path).new == 2
+    assert [m.text for m in live(database, "odd")] == ["caf\ufffd", "first"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,7 @@ def test_a_file_that_can_not_be_read_is_listed_and_costs_no_other(tmp_path: Path
     lines(folder / "s-1.jsonl", said("user", "zebra?"), said("assistant", "A zebra."))
     (folder / "a-gone.jsonl").symlink_to("nowhere")
     (folder / "b-folder.jsonl").mkdir()
+    os.mkfifo(folder / "c-pipe.jsonl")
     runner = CliRunner(env={"WHET_HOME": str(tmp_path / "home")})
     done = runner.invoke(importing, ["claude-code", str(tmp_path), "--json"], obj=Home(tmp_path / "home"))
     assert done.exit_code == 0, done.output
@@ -152,6 +154,7 @@ def test_a_file_that_can_not_be_read_is_listed_and_costs_no_other(tmp_path: Path
     assert sorted(Path(file).name for file in report["unreadable_files"]) == [
         "a-gone.jsonl",
         "b-folder.jsonl",
+        "c-pipe.jsonl",
     ]
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ from tests.review.test_program import until
 from tests.stories.program import Done, Program, does, together, use
 from whet.practice.script import Fault, Reply
 from whet.practice.server import PracticeServer
-
-
-@pytest.fixture
-def server() -> Iterator[PracticeServer]:
-    with PracticeServer() as running:
-        yield running
 
 
 @pytest.fixture

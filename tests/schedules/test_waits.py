@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 
-import pytest
-
-from tests.schedules.test_worker import MINUTE_S, Bench, says
+from tests.schedules.rig import MINUTE_S, Bench, says
 from tests.support import FixedClock
 from whet.clock import Clock, SystemClock
 from whet.contract.messages import Message, Usage
@@ -19,20 +15,6 @@ from whet.practice.server import PracticeServer
 from whet.store import jobs, schedules, sessions
 from whet.store.database import Database
 from whet.store.transcript import SessionLog
-
-
-@pytest.fixture
-def server() -> Iterator[PracticeServer]:
-    with PracticeServer() as running:
-        yield running
-
-
-@pytest.fixture
-def bench(home: Path, tmp_path: Path, server: PracticeServer) -> Iterator[Bench]:
-    (tmp_path / "work").mkdir()
-    made = Bench(home, tmp_path / "work", server)
-    yield made
-    made.database.close()
 
 
 class Owner:
@@ -77,6 +59,49 @@ def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
     [finished] = bench.told
     assert (finished.run.result, finished.run.text) == ("answered", "after you")
     assert server.count == 1
+
+
+def test_a_run_that_waits_for_its_session_comes_to_an_end_when_its_schedule_is_paused(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install([says("after you")])
+    made = bench.add(session_id="held")
+
+    async def story() -> None:
+        owner = await Owner.come(bench.database, SystemClock())
+        await owner.ask("mine")
+        bench.clock.advance(10 * MINUTE_S)
+        await bench.worker().drain()
+        bench.database.write_now(lambda db: schedules.pause(db, made.id))
+        assert bench.next(made) == ""
+        await owner.hear("yours")
+        owner.log.close()
+        bench.clock.advance(MINUTE_S)
+        await bench.worker().drain()
+
+    asyncio.run(story())
+    assert [run.result for run in bench.runs(made)] == ["answered"]
+    bench.clock.advance(20 * MINUTE_S)
+    assert bench.drain() == []
+
+
+def test_a_run_that_waits_for_its_session_is_gone_with_its_schedule(bench: Bench) -> None:
+    made = bench.add(session_id="held")
+
+    async def story() -> None:
+        owner = await Owner.come(bench.database, SystemClock())
+        await owner.ask("mine")
+        bench.clock.advance(10 * MINUTE_S)
+        await bench.worker().drain()
+        assert [run.result for run in bench.runs(made)] == [""]
+        bench.database.write_now(lambda db: schedules.remove(db, made.id))
+        await owner.hear("yours")
+        owner.log.close()
+        bench.clock.advance(MINUTE_S)
+        await bench.worker().drain()
+
+    asyncio.run(story())
+    assert bench.runs(made) == [] and bench.told == []
 
 
 def test_a_run_that_was_cut_off_gives_its_own_answer_also_when_the_session_has_gone_on(

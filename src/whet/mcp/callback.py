@@ -20,12 +20,14 @@ class LoginFailed(WhetError):
 
 
 class Listener:
-    """Waits on a port of 127.0.0.1 for the one request that brings the code."""
+    """Waits on a port of 127.0.0.1 for the one request that brings the code. `names_itself`: the issuer says
+    that its answers name it, so one that names nobody is not its own."""
 
-    def __init__(self, state: str, issuer: str) -> None:
+    def __init__(self, state: str, issuer: str, *, names_itself: bool) -> None:
         self.address = ""
         self._state = state
         self._issuer = issuer
+        self._names_itself = names_itself
         self._came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
 
@@ -83,7 +85,8 @@ class Listener:
             return "400 Bad Request", "This answer belongs to no login that is under way."
         if self._came.done():
             return "400 Bad Request", "This login is over."
-        if "iss" in given and given["iss"].rstrip("/") != self._issuer.rstrip("/"):
+        issuer = given.get("iss", "" if self._names_itself else self._issuer)
+        if issuer.rstrip("/") != self._issuer.rstrip("/"):
             self._came.set_exception(LoginFailed("the answer came from another issuer; nothing was stored"))
             return "400 Bad Request", "The answer came from another issuer."
         if "error" in given or not given.get("code"):

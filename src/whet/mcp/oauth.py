@@ -97,7 +97,8 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
 ) -> Tokens:
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
     issuer = server.address("issuer")
-    async with Listener(state, issuer) as listener:
+    names_itself = server.metadata.get("authorization_response_iss_parameter_supported") is True
+    async with Listener(state, issuer, names_itself=names_itself) as listener:
         if not client.id:
             client = await _register(http, url, server, listener.address)
         method = _auth_method(server, client)

@@ -82,9 +82,7 @@ _calls = msgspec.json.Decoder(list[_Call], strict=False)
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _number(value: Any) -> float | None:
@@ -118,11 +116,10 @@ class HermesSessions:
         self._session_columns = [name for name in _Row.__struct_fields__ if name in have["sessions"]]
         optional = ("tool_name", "finish_reason", "reasoning", "reasoning_content", "active", "compacted")
         self._message_columns = [name for name in optional if name in have["messages"]]
-        self._endings = dict(
-            connection.execute("SELECT id, end_reason FROM sessions").fetchall()
-            if "end_reason" in have["sessions"]
-            else ()
-        )
+        self._endings: dict[Any, Any] = {}
+        if "end_reason" in have["sessions"]:
+            cells = ("id", "end_reason")
+            self._endings = {row["id"]: row["end_reason"] for row in _rows(connection, "sessions", cells)}
 
     @property
     def schema(self) -> int:
@@ -131,7 +128,7 @@ class HermesSessions:
             row = self._db.execute("SELECT max(version) FROM schema_version").fetchone()
         except apsw.SQLError:
             return 0
-        return int(row[0] or 0) if row else 0
+        return (_count(row[0]) or 0) if row else 0
 
     def count(self) -> tuple[int, int]:
         """Count sessions and messages."""
@@ -142,17 +139,16 @@ class HermesSessions:
 
     def sessions(self) -> Iterator[PastSession]:
         """Give every session with something in it, parents first, one at a time."""
-        columns = ", ".join(self._session_columns)
         done: set[str] = set()
         # Ids begin with their time, and a child starts after its parent; what is out of order waits a round.
-        waiting = self._db.execute(f"SELECT {columns} FROM sessions ORDER BY started_at, id").fetchall()
+        waiting = list(_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
         while waiting:
-            later: list[tuple[Any, ...]] = []
-            for values in waiting:
-                row = _row(dict(zip(self._session_columns, values, strict=True)))
+            later: list[dict[str, Any]] = []
+            for cells in waiting:
+                row = _row(cells)
                 parent = row.parent_session_id or ""
                 if parent and parent not in done and parent in self._endings:
-                    later.append(values)
+                    later.append(cells)
                     continue
                 done.add(row.id)
                 if past := self._session(row):
@@ -203,10 +199,7 @@ class HermesSessions:
         """
         names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
         said, seen, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
-        for values in self._db.execute(
-            f"SELECT {', '.join(names)} FROM messages WHERE session_id = ? ORDER BY id", (session_id,)
-        ):
-            row = dict(zip(names, values, strict=True))
+        for row in _rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
             active = row.get("active") in (None, 1)
             if row["role"] not in ("user", "assistant", "tool") or not (active or row.get("compacted")):
                 continue
@@ -221,6 +214,18 @@ class HermesSessions:
                 archived[same] = len(said)
             said.append(message)
         return said, seen
+
+
+def _rows(
+    connection: apsw.Connection, table: str, names: Sequence[str], which: str = "", values: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Give rows by column. Text is read as bytes: at what is no UTF-8 apsw would end."""
+    cells = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
+    for found in connection.execute(f"SELECT {', '.join(cells)} FROM {table} {which}", values):
+        yield {
+            name: value.decode("utf-8", "replace") if type(value) is bytes else value
+            for name, value in zip(names, found, strict=True)
+        }
 
 
 def _row(cells: dict[str, Any]) -> _Row:

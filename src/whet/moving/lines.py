@@ -6,6 +6,9 @@ writes what is not known here.
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -30,7 +33,7 @@ class Lines(Generic[T]):
         self.bad = 0
 
     def __iter__(self) -> Iterator[T]:
-        with self._path.open("rb") as file:
+        with open(self._path, "rb", opener=_plain) as file:
             while raw := file.readline(self._longest_bytes):
                 if len(raw) == self._longest_bytes and not raw.endswith(b"\n"):
                     self.bad += 1
@@ -43,3 +46,12 @@ class Lines(Generic[T]):
                     self.bad += bool(raw.strip())
                     continue
                 yield line
+
+
+def _plain(path: str, flags: int) -> int:
+    """Open a plain file; a pipe in its place would hold the import up for ever. Raises OSError."""
+    handle = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is no plain file")

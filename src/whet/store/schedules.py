@@ -82,6 +82,7 @@ _GIVEN = (
     " timeout_s, paused"
 )
 _RUN = "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
+_NOT_BEGUN = "kind = ? AND subject = ? AND state = 'waiting' AND id NOT IN (SELECT job FROM schedule_runs)"
 _firings = msgspec.json.Decoder(Firing)
 
 
@@ -127,13 +128,18 @@ def every(connection: apsw.Connection) -> list[Schedule]:
 
 def remove(connection: apsw.Connection, schedule_id: str) -> None:
     """Delete a schedule and what is known of its runs; their sessions stay, one that runs goes on."""
-    _stop_waiting(connection, schedule_id)
-    connection.execute("DELETE FROM schedule_runs WHERE schedule = ? AND result <> ''", (schedule_id,))
+    connection.execute(
+        "DELETE FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'", (KIND, schedule_id)
+    )
+    connection.execute(
+        "DELETE FROM schedule_runs WHERE schedule = ? AND (result <> '' OR job NOT IN (SELECT id FROM jobs))",
+        (schedule_id,),
+    )
     connection.execute("DELETE FROM schedules WHERE id = ?", (schedule_id,))
 
 
 def pause(connection: apsw.Connection, schedule_id: str) -> None:
-    """Let no further time come; one that runs goes on."""
+    """Let no further time come; a run that has begun goes on, also where it waits for its session."""
     connection.execute("UPDATE schedules SET paused = 1 WHERE id = ?", (schedule_id,))
     _stop_waiting(connection, schedule_id)
 
@@ -158,8 +164,7 @@ def run_now(connection: apsw.Connection, schedule_id: str, clock: Clock) -> str:
 def next_due(connection: apsw.Connection, schedule_id: str) -> str:
     """Give a schedule's next time; empty where none comes."""
     row = connection.execute(
-        "SELECT min(run_after) FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'",
-        (KIND, schedule_id),
+        f"SELECT min(run_after) FROM jobs WHERE {_NOT_BEGUN}", (KIND, schedule_id)
     ).fetchone()
     return row[0] or "" if row else ""
 
@@ -272,9 +277,7 @@ def _enqueue(connection: apsw.Connection, firing: Firing, clock: Clock) -> str:
 
 
 def _stop_waiting(connection: apsw.Connection, schedule_id: str) -> None:
-    connection.execute(
-        "DELETE FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'", (KIND, schedule_id)
-    )
+    connection.execute(f"DELETE FROM jobs WHERE {_NOT_BEGUN}", (KIND, schedule_id))
 
 
 def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:

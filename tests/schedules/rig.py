@@ -1,0 +1,75 @@
+"""A home with schedules, a store and a clock that stands still, and the model's replies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.support import FixedClock
+from whet.clock import iso
+from whet.config.paths import Home
+from whet.practice.ask import Call
+from whet.practice.script import Reply
+from whet.practice.server import PracticeServer
+from whet.schedules import timing
+from whet.schedules.worker import Finished, Worker
+from whet.store import schedules
+from whet.store.database import Database
+from whet.store.schedules import Run, Schedule
+
+MINUTE_S, HOUR_S = 60, 3600
+
+
+class Bench:
+    """A home with a store, a clock that stands still, and workers."""
+
+    def __init__(self, home: Path, work: Path, server: PracticeServer) -> None:
+        self.home, self.work, self.clock = Home(home), work, FixedClock()
+        self.home.ensure()
+        model = {"provider": "practice", "base_url": server.base_url, "model": "practice", "max_retries": 0}
+        rules = {"allow": ["terminal(echo *)"]}
+        self.home.config.write_text(json.dumps({"model": model, "approval": rules}))
+        self.database = Database.open(self.home.database, self.clock)
+        self.told: list[Finished] = []
+
+    def worker(self, catch_up_s: float = 12 * HOUR_S, database: Database | None = None) -> Worker:
+        return Worker(self.home, database or self.database, self.clock, catch_up_s, self.told.append)
+
+    def add(self, expression: str = "*/10 * * * *", **more: Any) -> Schedule:
+        made = Schedule(
+            self.clock.new_id(),
+            "reports",
+            iso(self.clock.now()),
+            expression,
+            "",
+            "UTC",
+            "say hello",
+            workspace=str(self.work),
+        )
+        made = msgspec.structs.replace(made, **more)
+        due = made.at or iso(timing.next_after(made, self.clock.now()))
+        self.database.write_now(lambda db: schedules.add(db, made, due, self.clock))
+        return made
+
+    def drain(self, worker: Worker | None = None) -> list[Run]:
+        before = len(self.told)
+        asyncio.run((worker or self.worker()).drain())
+        return [finished.run for finished in self.told[before:]]
+
+    def runs(self, schedule: Schedule) -> list[Run]:
+        return self.database.read_now(lambda db: schedules.runs(db, schedule.id))
+
+    def next(self, schedule: Schedule) -> str:
+        return self.database.read_now(lambda db: schedules.next_due(db, schedule.id))
+
+
+def says(text: str, **more: Any) -> Reply:
+    return Reply(text, **more)
+
+
+def does(tool: str, **arguments: Any) -> Reply:
+    return Reply(tool_calls=(Call(tool, json.dumps(arguments)),))
