@@ -187,3 +187,24 @@ def test_tls_is_refused_for_another_name(tmp_path: Path) -> None:
                 await stream.start_tls(client, "other.test", timeout=20)
 
     asyncio.run(go())
+
+
+def test_what_came_before_the_handshake_is_never_taken_for_an_answer(tmp_path: Path) -> None:
+    """Somebody between the two can send it; the handshake itself goes well."""
+    server, client = _secured(tmp_path)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil")
+        with contextlib.suppress(OSError):
+            await writer.start_tls(server)
+            await reader.read()
+
+    async def play(stream: httpcore2.AsyncNetworkStream) -> None:
+        while not stream.get_extra_info("is_readable"):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)  # it is read in the pass of the loop that follows
+        await asyncio.sleep(0)
+        with pytest.raises(httpcore2.ConnectError):
+            await stream.start_tls(client, "localhost", timeout=20)
+
+    run(serve, play)

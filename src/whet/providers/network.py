@@ -157,6 +157,9 @@ class WireStream(AsyncNetworkStream):
         wire = self._wire
         if wire.transport is None:
             raise ConnectError("the connection is closed") from wire.error
+        if wire.came:  # in the clear: whoever sent it, it would be read as the server's first answer
+            await self.aclose()
+            raise ConnectError("the server spoke before the handshake")
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
