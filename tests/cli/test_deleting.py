@@ -14,14 +14,16 @@ from click.testing import CliRunner, Result
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
 from whet.cli.sessions import sessions, write_anew
+from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.contract.errors import WhetError
-from whet.store import chats, schedules
+from whet.contract.errors import StoreBusy, WhetError
+from whet.store import chats, claims, schedules
 from whet.store import sessions as store_sessions
 from whet.store.chats import Place
 from whet.store.database import Database
 from whet.store.jobs import NewJob, enqueue
 from whet.store.search import find_now
+from whet.store.sessions import NewSession
 
 # Nothing else in the index begins with these letters: FTS5 leaves out what a word shares with the one before.
 WORDS = ("qzquestion", "xzanswer", "vzargument", "jzresult", "kztitle")
@@ -100,6 +102,30 @@ def test_the_traces_that_it_left_elsewhere_go_too(
     assert run(home, "delete", session, "--yes").exception is None
     assert left(home, (*traces, "pzwaits")) == ["pzwaits"], "only what still waits is kept"
     assert database.read_now(lambda db: schedules.runs(db, "s"))[0].result == "answered"
+
+
+def test_a_session_named_twice_or_with_its_child_goes_once(
+    home: Path, database: Database, session: str
+) -> None:
+    child = NewSession(id="child", parent_session_id=session, kind="child")
+    database.write_now(lambda db: store_sessions.create(db, child, "2026-11-21T09:00:00.000Z"))
+    done = run(home, "delete", session, session, "child", "--yes")
+    assert (done.exception, done.output) == (None, "Deleted 2 sessions.\n")
+    assert left(home) == []
+
+
+def test_where_one_can_not_go_none_goes(home: Path, database: Database, session: str) -> None:
+    busy = NewSession(id="busy")
+
+    def work(db: apsw.Connection) -> None:
+        store_sessions.create(db, busy, "2026-11-21T09:00:00.000Z")
+        claims.take(db, store_sessions.key_of(db, "busy"), "busy", holder, SystemClock().now())
+
+    holder = claims.Holder("a turn that runs")
+    database.write_now(work)
+    refused = run(home, "delete", session, "busy", "--yes")
+    assert isinstance(refused.exception, StoreBusy)
+    assert database.read_now(lambda db: store_sessions.get(db, session)).title == "kztitle"
 
 
 def test_a_file_that_others_keep_in_use_is_written_anew_later(

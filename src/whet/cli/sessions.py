@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -312,7 +312,7 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     if not yes and rows:
         _confirm(rows)
     with _opened(home) as database:
-        gone = sum(database.write_now(lambda db, row=row: store.delete(db, row.id)) for row in rows)
+        gone = database.write_now(lambda db: _delete_all(db, rows))
         write_anew(database, gone)
     if as_json:
         emit_json({"deleted": [row.id for row in rows], "sessions": gone})
@@ -320,6 +320,14 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
         click.echo("Nothing that was deleted is left in the file.")
     else:
         click.echo(f"Deleted {gone} {'session' if gone == 1 else 'sessions'}.")
+
+
+def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
+    gone = 0
+    for row in rows:
+        with suppress(NotFound):  # it went with its parent, or is named twice
+            gone += store.delete(db, row.id)
+    return gone
 
 
 def write_anew(database: Database, gone: int) -> None:
