@@ -187,10 +187,11 @@ class App:
         """
         log = await SessionLog.open(self.database, session_id, self.clock)
         seat = await self._builder.seat(leaving, foreground=True)
-        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session_id))
+        prompt, tools_json, done = await self.database.read(
+            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, "todo"))
+        )
         if not prompt and not tools_json:  # it was made by another program
             prompt, tools_json = await self._freeze(session_id, seat)
-        done = await self.database.read(lambda db: arguments_of(db, session_id, "todo"))
         self.todo_lists.restore(session_id, done)
         stored = Stored(log, prompt, read_specs(tools_json.encode()))
         return await self._builder.build(stored, seat, leaving=leaving)

@@ -46,8 +46,8 @@ class Commander:
         if name == "start":  # what Telegram sends when somebody opens a bot
             name = "help"
         command = self._commands.get(name)
-        chat = await conversation.chat()
-        person = await conversation.person(chat)
+        chat = conversation.chat()
+        person = conversation.person(chat)
         if person is None:
             return
         if (own := self._own.get(command.name)) is not None:
@@ -76,7 +76,7 @@ class Commander:
                 await said.run(command, rest)
         if said.begins is not None:
             title, warm = said.begins
-            await conversation.begin_session(await conversation.chat(), title, warm)
+            await conversation.begin_session(conversation.chat(), title, warm)
         if said.lines:
             text = "\n".join(said.lines)
             await conversation.say(f"```\n{text}\n```" if _is_table(text) else text)
@@ -99,7 +99,7 @@ class Commander:
 
 
 async def _decide(conversation: Conversation, person: Person, mark: str) -> str:
-    place = (await conversation.chat()).place
+    place = conversation.chat().place
     return conversation.parts.asking.decide((place.channel, place.chat), mark, may=person.approves)
 
 

@@ -169,21 +169,21 @@ class Conversation:
 
     async def say(self, text: str, *, quiet: bool = False) -> None:
         """Queue text to the person, in as many messages as it takes."""
-        chat = await self.chat()
+        chat = self.chat()
         limit = self.parts.channels[chat.place.channel].limits.message_chars
         await self.post([Outgoing(piece, quiet=quiet) for piece in pieces(text, limit)])
 
-    async def chat(self) -> Chat:
+    def chat(self) -> Chat:
         """Give the conversation's row."""
-        return await self.parts.database.read(lambda db: chats.chat(db, self.chat_id))
+        return self.parts.database.read_now(lambda db: chats.chat(db, self.chat_id))
 
     async def session_id(self, chat: Chat) -> str:
         """Give the session that the conversation goes on in, begun where there is none, and where who talks
         here has another memory by now than the session has."""
         if not chat.session_id:
             return await self.begin_session(chat)
-        person = await self.person(chat)
-        has = await self.parts.database.read(lambda db: sessions.profile_of(db, chat.session_id))
+        person = self.person(chat)
+        has = self.parts.database.read_now(lambda db: sessions.profile_of(db, chat.session_id))
         if person is None or has == self.parts.router.profile(person, chat.place):
             return chat.session_id
         return await self.begin_session(msgspec.structs.replace(chat, session_id=""))
@@ -191,7 +191,7 @@ class Conversation:
     async def begin_session(self, chat: Chat, title: str = "", warm: str = "") -> str:
         """Begin a session for the conversation, after the one that it had."""
         parts, place = self.parts, chat.place
-        person = await self.person(chat)
+        person = self.person(chat)
         profile = parts.router.profile(person, place) if person else f"stranger-{chat.id}"
         leaving = chat.session_id
         session_id = await parts.hosted.new_session(
@@ -205,14 +205,14 @@ class Conversation:
         await parts.database.append(lambda db: chats.set_session(db, chat.id, session_id))
         return session_id
 
-    async def person(self, chat: Chat) -> Person | None:
+    def person(self, chat: Chat) -> Person | None:
         """Give who talks here; None for somebody who is not let in any more."""
-        return await self.parts.database.read(lambda db: self.parts.router.person(db, chat.place))
+        return self.parts.database.read_now(lambda db: self.parts.router.person(db, chat.place))
 
     async def stop(self) -> tuple[bool, int]:
         """Cancel the turn and drop what waits; gives whether one ran and how many messages were dropped."""
-        chat = await self.chat()
-        waiting = {row.id for row in await self._waiting()} | self._taken
+        chat = self.chat()
+        waiting = {row.id for row in self._waiting()} | self._taken
         ran = self.parts.hosted.cancel(chat.session_id)
         if self._turn is not None:
             if not ran:  # it waits for its session, or for room
@@ -229,7 +229,7 @@ class Conversation:
 
     async def _take_all(self) -> bool:
         took = holds = False
-        for row in await self._waiting():
+        for row in self._waiting():
             taken = await self._take(row, holds=holds)
             if taken == "again":
                 return True  # nothing that came later may overtake it
@@ -237,8 +237,8 @@ class Conversation:
             holds = holds or taken == "held"
         return took
 
-    async def _waiting(self) -> list[InRow]:
-        rows = await self.parts.database.read(lambda db: chats.waiting(db, self.chat_id, 500))
+    def _waiting(self) -> list[InRow]:
+        rows = self.parts.database.read_now(lambda db: chats.waiting(db, self.chat_id, 500))
         return [row for row in rows if row.id not in self._taken]
 
     async def _turn_or_wake(self) -> None:
@@ -287,7 +287,7 @@ class Conversation:
 
     async def _steered(self, row: InRow, text: str, images: Sequence[ImagePart]) -> bool:
         """Give a message to the turn that runs; False where that has ended meanwhile."""
-        hosted, session_id = self.parts.hosted, (await self.chat()).session_id
+        hosted, session_id = self.parts.hosted, self.chat().session_id
         while self._turn is not None and not hosted.is_running(session_id):
             if self._turn.done():
                 self._collect()
@@ -307,8 +307,8 @@ class Conversation:
             await self.say(_line(error))
 
     async def _read(self, update: Incoming) -> tuple[str, Sequence[ImagePart]]:
-        chat = await self.chat()
-        person = await self.person(chat)
+        chat = self.chat()
+        person = self.person(chat)
         profile = self.parts.router.profile(person, chat.place) if person else ""
         channel = self.parts.channels[chat.place.channel]
         text, images = await self.parts.files.receive(channel, update, profile)
@@ -318,8 +318,8 @@ class Conversation:
 
     async def _run_turn(self, row: InRow | None, text: str | None, images: Sequence[ImagePart]) -> None:
         """Run a turn to its end. Raises StoreError where it could not begin; then it is tried again."""
-        parts, chat = self.parts, await self.chat()
-        person = await self.person(chat)
+        parts, chat = self.parts, self.chat()
+        person = self.person(chat)
         if person is None:  # let in once, and not any more
             await self._mark_all(row)
             return
@@ -361,7 +361,7 @@ class Conversation:
     async def _approver(self) -> Desk | None:
         """Find who may decide for somebody who may not: in this group where they have talked here, else alone
         with them."""
-        mine = await self.chat()
+        mine = self.chat()
         place, approvers = mine.place, self.parts.router.approvers(mine.place.channel)
 
         def find(connection: apsw.Connection) -> Chat | None:
@@ -371,7 +371,7 @@ class Conversation:
             found = (chats.of_user(connection, channel, user) for channel, user in approvers)
             return next((chat for chat in found if chat is not None), None)
 
-        chat = await self.parts.database.read(find)
+        chat = self.parts.database.read_now(find)
         return None if chat is None else self._desk(chat)
 
     def _receipt(self, row: InRow | None, steered: str = "") -> Receipt:

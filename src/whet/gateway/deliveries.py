@@ -107,7 +107,7 @@ class Deliveries:
         for wait_s in itertools.chain((0.0, 0.0), itertools.repeat(_SWEEP_S)):
             while (task := self._tasks.get(chat_id)) is not None:
                 await asyncio.wait({task})
-            if not await self._database.read(lambda db: chats.has_out(db, chat_id)):
+            if not self._database.read_now(lambda db: chats.has_out(db, chat_id)):
                 return
             await asyncio.sleep(wait_s)
             self.wake(chat_id)
@@ -131,11 +131,11 @@ class Deliveries:
                 self.wake(chat_id)
 
     async def _work(self, chat_id: int) -> None:
-        chat = await self._database.read(lambda db: chats.chat(db, chat_id))
+        chat = self._database.read_now(lambda db: chats.chat(db, chat_id))
         name = chat.place.channel
         channel = self._channels.get(name)
         while channel is not None:
-            row = await self._database.read(lambda db: chats.next_out(db, name, chat_id))
+            row = self._database.read_now(lambda db: chats.next_out(db, name, chat_id))
             if row is None:
                 return
             await self._wait_until(row.run_after_ms / 1000 - self._clock.unix_ms() / 1000, name)
@@ -152,7 +152,7 @@ class Deliveries:
         message = _read(row)
         if is_draft := message.edits == DRAFT:
             await self._settled(chat.id)
-            draft = (await self._database.read(lambda db: chats.chat(db, chat.id))).draft
+            draft = self._database.read_now(lambda db: chats.chat(db, chat.id)).draft
             message = msgspec.structs.replace(message, edits=draft if draft != chats.SENDING else "")
         now_ms = self._clock.unix_ms()
         is_late = now_ms - message.since_ms >= channel.limits.idempotent_s * 1000

@@ -133,7 +133,7 @@ class Draft:
                 return ""
             self.is_shown = True
             # With nothing left to be sent, a draft that is known was this turn's before a restart.
-            ref = (await self._database.read(lambda db: chats.chat(db, self.chat.id))).draft
+            ref = self._database.read_now(lambda db: chats.chat(db, self.chat.id)).draft
         if ref and ref != chats.SENDING:
             await self._channel.edit(self.chat.place, ref, message)
             return ref

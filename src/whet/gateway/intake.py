@@ -42,7 +42,7 @@ class Intake:
         updates = [one for one in updates if parts.router.is_for_us(one)]
         if not updates:
             return
-        is_new = await parts.database.read(
+        is_new = parts.database.read_now(
             lambda db: [not chats.is_received(db, one.place.channel, one.update_id) for one in updates]
         )
         over = [
@@ -125,7 +125,7 @@ class Intake:
             same = (there.channel, there.chat) == (place.channel, place.chat)
             return same, person is not None, person is not None and person.approves
 
-        same, known, may = await parts.database.read(read)
+        same, known, may = parts.database.read_now(read)
         text = "This question is over."
         if not known:
             text = "You may not decide this."
