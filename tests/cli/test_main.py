@@ -100,6 +100,11 @@ def test_a_profile_is_its_own_home(home: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[-1] == "true"
 
 
+def test_an_argument_that_is_no_text_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "set", "agent.instructions", "caf\udce9"]) == 1
+    assert "is not UTF-8 text" in capsys.readouterr().err
+
+
 def test_version_as_json() -> None:
     facts = json.loads(CliRunner().invoke(version, ["--json"]).stdout)
     assert facts["whet"] == __version__ and facts["python"]

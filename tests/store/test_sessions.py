@@ -19,6 +19,13 @@ def ids(rows):
     return [row.id for row in rows]
 
 
+def test_a_title_of_what_is_no_text_can_be_stored(db):
+    make(db, NewSession(id="abc1", title=sessions.title_of("caf\ud83d now")))
+    assert "now" in db.read_now(lambda c: sessions.get(c, "abc1")).title
+    db.write_now(lambda c: sessions.rename(c, "abc1", "\udcff later"))
+    assert "later" in db.read_now(lambda c: sessions.get(c, "abc1")).title
+
+
 def test_a_session_is_found_by_id_beginning_and_title(db):
     make(db, NewSession(id="abc1", title="Fix the build"), NewSession(id="abd2", title="50%_off"))
 

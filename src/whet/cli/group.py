@@ -16,6 +16,7 @@ from whet.cli.wording import printable
 from whet.config.fields import nearest
 from whet.config.paths import Home, find_home
 from whet.contract.errors import NotFound, WhetError
+from whet.contract.texts import encodable
 from whet.log import mask
 
 COMPLETION_VARIABLE = "_WHET_COMPLETE"
@@ -142,6 +143,11 @@ def run(arguments: list[str]) -> int:
         return 130
     except WhetError as error:
         return fail(error.message, error.hint)
+    except UnicodeEncodeError:
+        odd = [text for argument in arguments if (text := encodable(argument)) != argument]
+        if not odd:
+            raise
+        return fail(f"the argument {odd[0]!r} is not UTF-8 text", "write it in UTF-8")
 
 
 def fail(message: str, hint: str = "") -> int:

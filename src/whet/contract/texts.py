@@ -20,3 +20,8 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [map_texts(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
     return value
+
+
+def encodable(text: str) -> str:
+    """Give the text with � for lone surrogates, which no encoding can hold."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")

@@ -11,7 +11,7 @@ import msgspec
 
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Part, Replay, Role, ToolCall, Usage
-from whet.contract.texts import map_texts
+from whet.contract.texts import encodable, map_texts
 from whet.sqlite.lane import Statement
 
 SEQ_BITS = 22
@@ -150,9 +150,5 @@ def storable(message: Message) -> Message:
     try:
         _encoder.encode(message)
     except UnicodeEncodeError:
-        return msgspec.convert(map_texts(msgspec.to_builtins(message), _without_surrogates), Message)
+        return msgspec.convert(map_texts(msgspec.to_builtins(message), encodable), Message)
     return message
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")

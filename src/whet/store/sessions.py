@@ -16,6 +16,7 @@ import msgspec
 
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
+from whet.contract.texts import encodable
 from whet.log import mask
 from whet.store import claims, purge, rows
 
@@ -285,13 +286,14 @@ def resolve(connection: apsw.Connection, name: str) -> str:
 
 def title_of(text: str) -> str:
     """Make a session's title from its first message: the first line, masked, at most 60 characters."""
-    line = mask(" ".join(next((row for row in text.splitlines() if row.strip()), "")[:4_000].split()))
+    first = next((row for row in text.splitlines() if row.strip()), "")[:4_000]
+    line = mask(encodable(" ".join(first.split())))
     return line if len(line) <= 60 else line[:59].rstrip() + "…"
 
 
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title. Raises NotFound."""
-    connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
+    connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (encodable(title), session_id))
     _must_have_changed(connection, session_id)
 
 
