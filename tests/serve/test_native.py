@@ -223,6 +223,14 @@ def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:
     assert "Ottilie" in seen["chat"] and "Ottilie" not in seen["guest"]
 
 
+@pytest.mark.parametrize("warm", ["auto", "deploys"])
+def test_a_guest_starts_with_nothing_of_the_owners_sessions(api: Api, warm: str) -> None:
+    with api.http(api.new_token(f"cold-{warm}", "guest")) as guest:
+        refused = guest.post("/api/sessions", json={"warm": warm})
+        assert refused.status_code == 400 and "owner's" in refused.json()["error"]["message"]
+        assert guest.post("/api/sessions", json={"warm": "off"}).status_code == 201
+
+
 def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
     api.say(Reply("slow", fault=Fault(stall_after=-1)))
     with api.http(api.new_token("lost")) as lost:

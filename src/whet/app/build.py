@@ -31,7 +31,7 @@ from whet.app.schedule_watch import ScheduleWatch
 from whet.app.session_builder import SessionBuilder, Shared, Start, Stored
 from whet.app.standing import Standing
 from whet.app.warm_tool import WarmActs
-from whet.app.warmth import Warmth
+from whet.app.warmth import OFF, Warmth
 from whet.app.whose import OWNERS, OWNERS_TOOLS, Whose
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
@@ -40,7 +40,7 @@ from whet.config.schema import ModelSettings, Settings
 from whet.context.prompt import system_prompt
 from whet.context.seat import Seat
 from whet.contract.context_engine import EngineOffer
-from whet.contract.errors import NotFound, WhetError
+from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
@@ -150,10 +150,12 @@ class App:
 
         After `leaving` it goes on in the same conversation (/new) and takes its context engine over. `warm`:
         a template's name, auto or off; empty for what the settings say. Its first message decides then.
-        Templates are mined from the owner's sessions, so another person's starts with one only by name.
+        Templates are mined from the owner's sessions, so another person's starts with none. Raises WhetError.
         """
         if self.mcp is not None and self.mcp.is_stale:
             self._take_remote()
+        if whose.profile and warm not in ("", OFF):
+            raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
         left_out = OWNERS_TOOLS if whose.profile else ()
         tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
         tools |= {tool.name: tool for tool in whose.tools}
@@ -166,7 +168,7 @@ class App:
             learned=start.part.text,
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
-        wanted = await self.warmth.wanted(warm or ("off" if whose.profile else ""), str(workspace))
+        wanted = await self.warmth.wanted(OFF if whose.profile else warm, str(workspace))
         new = Start(
             prompt,
             list(tools.values()),

@@ -54,7 +54,7 @@ class Questions:
     def answer(self, question_id: str, answer: str) -> Question:
         """Answer a question. Raises NotFound where it does not wait, ApiError for a wrong answer."""
         found = self._waiting.get(question_id)
-        if found is None:
+        if found is None or found[1].done():  # an answer that came second must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
         question, future = found
         if question.kind == "approval":
@@ -62,8 +62,7 @@ class Questions:
                 raise ApiError(400, f"answer must be one of {', '.join(_ANSWERS)}", param="answer")
             if answer in ("session", "always") and not question.grant:
                 raise ApiError(400, "this can only be allowed once", param="answer")
-        if not future.done():
-            future.set_result(answer[:_MOST_TEXT])
+        future.set_result(answer[:_MOST_TEXT])
         return question
 
     async def ask(self, question: Question) -> str | None:

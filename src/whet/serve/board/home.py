@@ -80,9 +80,10 @@ class Home:
         frame, since = self._frame, self._since(_DAYS)
         today = iso(frame.app.clock.now())[:10]
 
+        running_ids = frame.turns.hosted.running  # asked here: `read` is on another thread
+
         def read(db: apsw.Connection) -> tuple[list[Spending], list[SessionRow], Spent]:
-            running = [sessions.get(db, one) for one in frame.turns.hosted.running]
-            running_ids = {row.id for row in running}
+            running = [sessions.get(db, one) for one in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
             return costs.spent_by(db, "day", since), [*running, *latest][:8], reviews.spent_since(db, today)
 
@@ -95,7 +96,7 @@ class Home:
             problem=problem,
             questions=frame.turns.questions.pending(),
             latest=latest,
-            running=set(frame.turns.hosted.running),
+            running=set(running_ids),
             charts=self._charts(days, _DAYS),
             today=next((one for one in days if one.label == today), None),
             spent=spent,
