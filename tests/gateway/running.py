@@ -90,7 +90,7 @@ class GatewayProcess:
     def kill(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(30)
 
     def stop(self) -> int:
         assert self.process is not None

@@ -190,6 +190,8 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         file = {"url_private_download": f"{slack.url}/private/a.txt", "name": "a.txt", "size": 5}
         slack.write("look", subtype="file_share", files=[file])
         slack.wait_said("Got it.")
+        stumbled = (500, {"ok": False}, {"retry-after": "0"})
+        slack.fail_next("files.getUploadURLExternal", stumbled)  # nobody has seen anything: it is tried again
         slack.write("back please")
         slack.wait_said("Back.")
         slack.wait(lambda: slack.shared, "a shared file")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import apsw
 import msgspec
+import pytest
 
 from tests.support import FixedClock
 from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, Take
@@ -14,7 +15,7 @@ from whet.gateway.deliveries import Deliveries
 from whet.store import chats
 from whet.store.chats import Place
 from whet.store.database import Database
-from whet.vendors.http import SendFailed
+from whet.vendors.http import SendFailed, VendorAnswer, refused
 
 HERE = Place("board", "1", "", "7")
 
@@ -96,6 +97,16 @@ def lost(**more: object) -> SendFailed:
 
 def test_what_may_have_arrived_is_not_sent_again(tmp_path: Path) -> None:
     assert sent(tmp_path, [lost()])[1] == "unknown"
+
+
+@pytest.mark.parametrize("status", [200, 500, 502, 504, 520, 524])
+def test_a_server_that_stumbled_may_have_taken_it(status: int) -> None:
+    assert refused("Board", VendorAnswer(status, b"", None), "").maybe_sent
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 408, 429, 503])
+def test_a_server_that_refused_has_not_taken_it(status: int) -> None:
+    assert not refused("Board", VendorAnswer(status, b"", None), "").maybe_sent
 
 
 def test_where_repetitions_are_dropped_it_is_repeated_for_so_long_and_no_longer(tmp_path: Path) -> None:

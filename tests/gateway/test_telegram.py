@@ -283,11 +283,12 @@ def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> No
 
 def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -> None:
     text = "a long answer that grows word by word and takes its time " * 3
-    script = [Reply(text=text, pieces=12, fault=Fault(delay_s=0.25))]
+    script = [Reply(text=text, pieces=12, fault=Fault(stall_after=6))]
     with world(tmp_path, script, stream_after_s=0.3) as w:
         w.telegram.write("slowly please")
         first = w.telegram.wait_said("…")
         assert len(first) == 1 and len(first[0]) < len(text)
+        w.model.release()
         w.telegram.wait(
             lambda: [said.strip() for said in w.telegram.said()] == [text.strip()],
             "the whole answer in its place",

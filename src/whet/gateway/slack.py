@@ -182,6 +182,21 @@ class Slack:
         except OSError as error:
             raise SendFailed(f"{file.name}: {error.strerror}", is_final=True) from None
         name = message.file_name or file.name
+        try:
+            file_id = await self._upload(name, data)
+        except SendFailed as error:
+            if error.status:  # a refusal: nobody sees a file before it is completed
+                error.maybe_sent = False
+            raise
+        body: dict[str, Any] = {"files": [{"id": file_id, "title": name}], "channel_id": place.chat}
+        if place.thread:
+            body["thread_ts"] = place.thread
+        if message.text:
+            body["initial_comment"] = slack_mrkdwn(message.text)
+        await self._api.call("files.completeUploadExternal", body)
+        return file_id
+
+    async def _upload(self, name: str, data: bytes) -> str:
         slot = await self._api.call("files.getUploadURLExternal", {"filename": name, "length": len(data)})
         content, kind = form({}, "file", name, data)
         upload = VendorHttp("Slack", slot.upload_url)
@@ -191,12 +206,6 @@ class Slack:
             await upload.aclose()
         if answer.status != 200:
             raise refused("Slack", answer, "the upload was refused")
-        body: dict[str, Any] = {"files": [{"id": slot.file_id, "title": name}], "channel_id": place.chat}
-        if place.thread:
-            body["thread_ts"] = place.thread
-        if message.text:
-            body["initial_comment"] = slack_mrkdwn(message.text)
-        await self._api.call("files.completeUploadExternal", body)
         return slot.file_id
 
 

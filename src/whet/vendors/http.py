@@ -128,8 +128,8 @@ class VendorHttp:
 
 
 def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float | None = None) -> SendFailed:
-    """Say why the vendor did not take it. Final but for 429, 408 and its own trouble; behind a 502 or 504 of
-    something between it may have taken it."""
+    """Say why the vendor did not take it. Final but for 429, 408 and its own trouble. A server that stumbled,
+    or something before it, may have done it first; only 503 says that it has not begun."""
     status = answer.status
     is_final = 400 <= status < 500 and status not in (408, 429)
     after_s = retry_after_s if retry_after_s is not None else answer.retry_after_s
@@ -138,7 +138,7 @@ def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float
         f"{vendor} answered {status}: {text}",
         is_final=is_final,
         retry_after_s=after_s,
-        maybe_sent=status in (502, 504),
+        maybe_sent=status < 300 or (status >= 500 and status != 503),
         is_barred=status == 401,
         status=status,
     )

@@ -107,7 +107,7 @@ class Rounds:
                 self._strike()
         self._troubles.disarm()
         assert one.process is not None
-        one.process.wait(10)
+        one.process.wait(30)
         self._moments[moment] += 1
         if chance.random() < 0.5:
             self._write(chance.choice(self._platform.users))
