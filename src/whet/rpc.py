@@ -135,7 +135,10 @@ def _take(
         if task := running.get(off):
             task.cancel()
     elif message.get("id") is not None or message.get("method") is None:
-        key = key_of(message.get("id"))
+        key = key_of(call_id := message.get("id"))
+        if call_id is not None and key in running:  # else the first could not be called off any more
+            error = {"code": INVALID_REQUEST, "message": "a call with this id is under way"}
+            return _write(out, {"jsonrpc": "2.0", "id": call_id, "error": error})
         running[key] = task = group.create_task(_answer_on(out, message, answer))
         task.add_done_callback(lambda _done: running.pop(key, None))
 
