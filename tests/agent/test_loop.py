@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,30 @@ def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_pat
             assert "not started" in r.session.log.messages[3].text
             assert (await r.turn("and now?")).reason == "answered"
             assert r.trace() == ["wait"]
+
+    asyncio.run(main())
+
+
+def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("wait", "{}"), ("put", '{"what":"x"}')), ANSWER]) as r:
+            held, go_on = threading.Event(), threading.Event()
+
+            def emit(event: object) -> None:
+                if isinstance(event, ToolProgress):  # from here on the disk is slow
+                    r.database.submit(lambda _: (held.set(), go_on.wait(30)))
+                    assert held.wait(30)
+                    asyncio.get_running_loop().call_later(0.2, go_on.set)
+
+            task = asyncio.create_task(run_turn(r.session, Message(role="user", content="go"), emit))
+            while not held.is_set():
+                await asyncio.sleep(0.001)
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            assert roles(r.session.log.messages) == "u a t t"
+            assert (await r.turn("and now?")).reason == "answered"
+            assert roles(r.session.log.messages) == "u a t t u a"
 
     asyncio.run(main())
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
 async def shielded(work: Awaitable[T]) -> T:
-    """Finish `work` even if this task is cancelled meanwhile; the cancel is raised afterwards."""
+    """Finish `work` however often this task is cancelled meanwhile; the cancel is raised afterwards."""
     return await or_undone(work, None)
 
 
@@ -26,7 +27,9 @@ async def or_undone(work: Awaitable[T], undo: Callable[[T], Awaitable[object]] |
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        while not task.done():
+            with suppress(asyncio.CancelledError):  # half done, it would meet what comes next
+                await asyncio.wait([task])
         if undo is not None and not task.cancelled() and not task.exception():
             await shielded(undo(task.result()))
         raise
