@@ -177,6 +177,14 @@ def test_a_failed_run_says_why_and_the_next_time_stands(bench: Bench, server: Pr
     assert bench.next(made) == "2026-11-21T09:40:00.000Z"
 
 
+def test_a_run_without_a_model_says_what_to_do(bench: Bench) -> None:
+    bench.home.config.write_text("{}")
+    bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert run.result == "failed" and "is set; set model.provider" in run.note
+
+
 def test_a_run_is_cut_at_its_limit(bench: Bench, server: PracticeServer) -> None:
     server.install([says("slow", fault=Fault(stall_after=0))])
     bench.add(timeout_s=0.3)

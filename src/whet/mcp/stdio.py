@@ -177,8 +177,13 @@ class StdioTransport:
         if self._too_large:
             said.append(f"it sent a message of {self._too_large:,} bytes, which was dropped")
         if self._garbage:
-            lines = "a line" if self._garbage == 1 else f"{self._garbage:,} lines"
-            said.append(f"it printed {lines} that are no messages, the first: {self._first_garbage!r}")
+            one = self._garbage == 1
+            lines = (
+                "a line that is no message"
+                if one
+                else f"{self._garbage:,} lines that are no messages, the first"
+            )
+            said.append(f"it printed {lines}: {self._first_garbage!r}")
         if (last := self._stderr_line()) and not self._has_quoted:
             said.append(f"its last line on stderr: {last}")
         return "; ".join(said)

@@ -27,7 +27,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
-from whet.contract.errors import ConfigError, NotFound, StoreBusy
+from whet.contract.errors import ConfigError, NotFound, StoreBusy, WhetError
 from whet.contract.events import Event, TurnEnd
 from whet.log import mask
 from whet.schedules import timing
@@ -70,13 +70,13 @@ async def perform(home: Home, schedule: Schedule, run: Run) -> Came:
         secrets = load_secrets(home, os.environ)
         app = await App.start(home, settings, secrets, Nobody(), workspace, source=SOURCE)
     except (ConfigError, NotFound) as error:
-        return Came("failed", error.message)
+        return _refused(error)
     try:
         session = await _session(app, schedule, run)
         came = await _turn(app, session, schedule, run)
         return await _deliver(app, schedule, came)
     except (ConfigError, NotFound) as error:
-        return Came("failed", error.message)
+        return _refused(error)
     finally:
         await app.aclose()
 
@@ -145,6 +145,10 @@ async def _gone_on(app: App, session: Session, run: Run) -> Came:
             return Came(reason, error, text)
         case _:
             return Came("stopped", "its worker was stopped", text)
+
+
+def _refused(error: WhetError) -> Came:
+    return Came("failed", f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
 def _came(end: TurnEnd) -> Came:
