@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.responses import JSONResponse
 
 from tests.agent.rig import calls
@@ -252,3 +253,23 @@ def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
     assert [router.floods(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert [router.floods(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert router.floods(place, 5_100.0) == 0
+
+
+def test_a_turn_that_breaks_is_said_and_logged_and_what_waits_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = [Reply(text="One."), Reply(text="Two.", when="two")]
+    with TelegramChat() as telegram, PracticeServer(script=script) as model:
+        one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
+        with served(one):
+            telegram.write("one")
+            telegram.wait_said("One.")
+        with closing(Database.open(one.home / "state.db", SystemClock())) as database:
+            damage = "UPDATE messages SET extra = '{' WHERE role = 1"  # this session can't be opened any more
+            database.write_now(lambda db: db.execute(damage).fetchall())
+        telegram.write("and now")
+        telegram.write("/title")
+        telegram.write("and then")
+        with served(one):
+            telegram.wait(lambda: sum("the log has it" in text for text in telegram.said()) == 3, "all three")
+        assert "a turn broke" in caplog.text and "DecodeError" in caplog.text

@@ -39,6 +39,7 @@ from whet.store.transcript import Turn
 log = logging.getLogger("whet.gateway")
 _AGAIN_S = 5.0
 _MOST_TEXT = 100_000
+_BROKE = "something went wrong; the log has it"
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -305,6 +306,9 @@ class Conversation:
             raise
         except WhetError as error:
             await self.say(_line(error))
+        except Exception as error:  # as for a turn
+            log.error("conversation %d: /%s broke", self.chat_id, name, exc_info=error)
+            await self.say(f"⚠️ {_BROKE}")
 
     async def _read(self, update: Incoming) -> tuple[str, Sequence[ImagePart]]:
         chat = self.chat()
@@ -344,6 +348,10 @@ class Conversation:
         except WhetError as error:
             await self._mark_all(row)
             await self.say(_line(error))
+        except Exception as error:  # the conversation's boundary: what waits goes on
+            log.error("conversation %d: a turn broke", self.chat_id, exc_info=error)
+            if await self._mark_all(row):  # else the turn's end has said it
+                await self.say(f"⚠️ {_BROKE}")
         finally:
             await parts.drafts.end(self.chat_id)
             parts.deliveries.wake(self.chat_id)
@@ -415,13 +423,17 @@ class Conversation:
     async def _mark(self, row: InRow, state: chats.InState) -> None:
         await self.parts.database.append(lambda db: chats.mark(db, row.id, state))
 
-    async def _mark_all(self, row: InRow | None) -> None:
-        def work(connection: apsw.Connection) -> None:
-            chats.finish_begun(connection, self.chat_id)
+    async def _mark_all(self, row: InRow | None) -> bool:
+        """Cross off what a turn took in that can't be run; gives whether any of it was open still."""
+
+        def work(connection: apsw.Connection) -> bool:
+            waits = row is not None and chats.is_waiting(connection, row.id)
+            begun = chats.finish_begun(connection, self.chat_id)
             if row is not None:
                 chats.mark(connection, row.id, "dropped")
+            return waits or begun
 
-        await self.parts.database.append(work)
+        return await self.parts.database.append(work)
 
 
 def _answer(turn: Turn, reason: EndReason, text: str) -> str:
@@ -431,7 +443,7 @@ def _answer(turn: Turn, reason: EndReason, text: str) -> str:
     if reason == "cancelled":
         return "Stopped."
     why = mask(" ".join(turn.error.split()))[:400] or {"budget": "the turn reached its limit"}.get(
-        reason, "something went wrong; the log has it"
+        reason, _BROKE
     )
     return f"{text}\n\n⚠️ {why}".strip()
 

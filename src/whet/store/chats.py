@@ -184,12 +184,21 @@ def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: s
     return True
 
 
-def finish_begun(connection: apsw.Connection, chat_id: int) -> None:
-    """Cross off what the turn that ends now had taken in."""
+def is_waiting(connection: apsw.Connection, row_id: int) -> bool:
+    """Whether no turn has taken an update in yet."""
+    found = connection.execute(
+        "SELECT 1 FROM gateway_inbox WHERE id = ? AND state = 'waiting'", (row_id,)
+    ).fetchone()
+    return found is not None
+
+
+def finish_begun(connection: apsw.Connection, chat_id: int) -> bool:
+    """Cross off what the turn that ends now had taken in; False where that was nothing."""
     connection.execute(
         f"UPDATE gateway_inbox SET state = 'done' WHERE chat = ? AND {_IN_OPEN} AND state = 'begun'",
         (chat_id,),
     )
+    return connection.changes() > 0
 
 
 def drop_waiting(connection: apsw.Connection, chat_id: int, before: int) -> int:
