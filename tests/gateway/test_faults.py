@@ -65,6 +65,20 @@ def test_a_token_that_is_revoked_ends_the_channel(tmp_path: Path, caplog: pytest
     ends(telegram, TELEGRAM, tmp_path / "telegram", caplog)
 
 
+def test_a_channel_that_breaks_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    discord = DiscordChat()
+    with discord, PracticeServer(script=[Reply(text="One.")]) as model:
+        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
+        with served(one):
+            discord.wait_connected()
+            discord.write("one")
+            discord.wait_said("One.")
+        discord.fail_next("history", (200, [{"id": "no number", "channel_id": "500"}] * 2, {}))
+        with served(one):
+            logged(discord, caplog, "channel discord is off")
+        assert "ValueError" in caplog.text
+
+
 def test_slack_edits_and_deletions_count_while_they_wait(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [Reply(text="One.", fault=STALLED), Reply(text="Two.")]

@@ -114,11 +114,16 @@ class Gateway:
         self.app.schedules.start()
         await conversations.recover()
         chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._prune())]
-        listening = {asyncio.create_task(self._listen(seat.channel, intake)) for seat in self._seats}
+        listening = {
+            asyncio.create_task(self._listen(seat.channel, intake), name=seat.channel.name)
+            for seat in self._seats
+        }
         stopping = asyncio.create_task(stop.wait())
         try:
             while listening and not stop.is_set():
                 done, _ = await asyncio.wait({*listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                for task in listening & done:
+                    self._ended(task)
                 listening -= done
         finally:
             stopping.cancel()
@@ -130,6 +135,12 @@ class Gateway:
         for seat in self._seats:
             await seat.channel.aclose()
         return ended
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Say that a channel is off by a fault of ours; one that was refused for good has said so."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("channel %s is off", task.get_name(), exc_info=error)
+            self._say(f"{task.get_name()}: off, something went wrong; the log has it")
 
     async def _listen(self, channel: Channel, intake: Intake) -> None:
         """Listen on a channel; one that is refused for good ends, and only that one."""
