@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -116,6 +116,36 @@ def test_discord_what_was_missed_comes_in_order_however_long_it_takes(tmp_path: 
             bodies = [request.body.decode() for request in model.requests]
             assert ["word-one" in body for body in bodies] == [False, True, True] and "word-two" in bodies[2]
             assert not any("not for the bot" in body for body in bodies)
+
+
+class _OneBroken(DiscordChat):
+    """The history of channel 600 can't be had while `is_broken`."""
+
+    is_broken = True
+
+    async def _check(self, request: Request, method: str) -> Response | None:
+        if self.is_broken and method == "history" and request.path_params["chat"] == "600":
+            return JSONResponse({"message": "trouble"}, 500)
+        return await super()._check(request, method)
+
+
+def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: Path) -> None:
+    discord = _OneBroken()
+    script = [Reply(text=f"Answer {n}.") for n in range(4)]
+    with discord, PracticeServer(script=script) as model:
+        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
+        with served(one):
+            discord.wait_connected()
+            for number, chat in enumerate(("600", "601")):
+                discord.write(f"hello {chat}", chat=chat)
+                discord.wait_said(f"Answer {number}.", chat=chat)
+        for chat in ("600", "601"):
+            discord.write("missed", chat=chat)
+        with served(one):
+            discord.wait_said("Answer 2.", chat="601")
+            assert len(discord.said("600")) == 1
+            discord.is_broken = False
+            discord.wait_said("Answer 3.", chat="600")
 
 
 def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:

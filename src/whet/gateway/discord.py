@@ -253,33 +253,42 @@ class _Missed:
         while True:
             await self._work.wait()
             self._work.clear()
-            for channel in list(self._behind):
-                await self._fetch(channel)
-                while held := self._held.pop(channel, []):
-                    for message in held:
-                        await self._discord.said(message, self.take, self.memo)
-                self._behind.pop(channel, None)
+            wait_s = _RETRY_S
+            while waiting := list(self._behind):
+                caught_up = [channel for channel in waiting if await self._catch_up(channel)]
+                if len(caught_up) < len(waiting):  # those that failed: the others have not waited for them
+                    wait_s = _RETRY_S if caught_up else min(wait_s * 2, _LONGEST_RETRY_S)
+                    await asyncio.sleep(wait_s)
 
-    async def _fetch(self, channel: str) -> None:
-        wait_s = _RETRY_S
+    async def _catch_up(self, channel: str) -> bool:
+        """Take in what a channel has missed and what came meanwhile; False where that is to be tried again."""
+        if not await self._fetch(channel):
+            return False
+        while held := self._held.pop(channel, []):
+            for message in held:
+                await self._discord.said(message, self.take, self.memo)
+        self._behind.pop(channel, None)
+        return True
+
+    async def _fetch(self, channel: str) -> bool:
         while (chat := self._behind.get(channel)) is not None:
             try:
                 read_to = await self._discord.read_history(chat, self.take)
             except SendFailed as error:
+                name = self._discord.name
                 if error.is_final:
-                    _LOG.warning(
-                        "channel %s: %s can't be read: %s", self._discord.name, channel, error.reason
-                    )
-                    return
-                _LOG.warning("channel %s: what was missed comes later: %s", self._discord.name, error.reason)
-                await asyncio.sleep(wait_s if error.retry_after_s is None else error.retry_after_s)
-                wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
+                    _LOG.warning("channel %s: %s can't be read: %s", name, channel, error.reason)
+                    break
+                _LOG.warning("channel %s: what was missed comes later: %s", name, error.reason)
+                if error.retry_after_s is None:
+                    return False
+                await asyncio.sleep(error.retry_after_s)
                 continue
-            wait_s = _RETRY_S
             if read_to is None:
-                return
+                break
             await self.memo.set(read_to.text, channel)
             self._behind[channel] = read_to
+        return True
 
 
 def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Discord:
