@@ -42,7 +42,7 @@ def run(arguments: Sequence[str], folder: Path, given: bytes | None = None) -> t
 
 
 class Tty:
-    """`whet` at a terminal: what it prints is gathered, what is typed is sent."""
+    """`whet` at a terminal: what it prints is gathered, what is typed is sent. `under` starts it."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Tty:
         *,
         columns: int = 80,
         environ: Mapping[str, str] | None = None,
+        under: Sequence[str] = (),
     ) -> None:
         self.seen = ""
         self.code: int | None = None
@@ -59,7 +60,8 @@ class Tty:
         if self.pid == 0:
             os.chdir(folder)
             settings = {"TERM": "xterm-256color", "LANG": "C.UTF-8"} | dict(environ or {})
-            os.execve(sys.executable, [*WHET, *arguments], {**os.environ, **settings})
+            command = [*under, *WHET, *arguments]
+            os.execvpe(command[0], command, {**os.environ, **settings})
         self.resize(columns)
 
     def resize(self, columns: int) -> None:

@@ -86,3 +86,11 @@ def test_history_is_private_and_never_in_the_way(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     (tmp_path / "file").touch()
     assert isinstance(open_history(tmp_path / "file" / "history"), InMemoryHistory)
+
+
+def test_a_history_that_can_not_be_written_any_more_ends_nothing(tmp_path: Path) -> None:
+    history = open_history(tmp_path / "history")
+    (tmp_path / "history").unlink()
+    (tmp_path / "history").mkdir()
+    history.append_string("said")
+    assert history.get_strings() == ["said"]

@@ -98,6 +98,53 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
         assert tty.wait_for_end() == 0
 
 
+def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
+    shell = ["bash", "-c", 'set -m; "$@"; echo "shell has it"; read line; fg; echo "ended with $?"', "bash"]
+    with (
+        PracticeServer(script=[Reply("Back.")]) as server,
+        Tty(["chat", *flags(server)], folder, under=shell) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("half\x1a")
+        tty.wait_for("shell has it")
+        tty.type("on\n")
+        tty.wait_for("half")
+        tty.type(" typed\r")
+        tty.wait_for("Back.")
+        tty.wait_for("1 step")
+        tty.type("\x04")
+        tty.wait_for("ended with 0")
+        assert tty.wait_for_end() == 0
+        (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+    assert user["content"].startswith("half typed\n")
+
+
+def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) -> None:
+    with (
+        PracticeServer(script=[Reply("One."), Reply("Two.")]) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("first question\r")
+        tty.wait_for("1 step")
+        tty.type("\x12")
+        tty.wait_for("I-search")
+        tty.type("\x03\x12quest\r\x05 again\r")
+        tty.wait_for("Two.")
+        tty.wait_for("1 step")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+        users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+    assert [m["content"].split("\n")[0] for m in users] == ["first question", "first question again"]
+
+
+def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
+    with PracticeServer(script=[Reply("Seen.")]) as server, Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("a \x1b[31mred\x1b[0m word\r")
+        assert "Unhandled" not in tty.wait_for("Seen.")
+
+
 def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
     script = [Reply("", tool_calls=(terminal("echo up; read line < go"),)), Reply("Turned left.")]
     os.mkfifo(folder / "go")

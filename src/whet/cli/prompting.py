@@ -5,6 +5,7 @@ It knows prompt_toolkit's small interfaces, and nothing about turns or sessions.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -123,6 +124,15 @@ def open_input() -> Input:
     return found
 
 
+class _File(FileHistory):
+    """The history file; what can't be written to it any more (a full disk) is still known in this chat."""
+
+    def store_string(self, string: str) -> None:
+        """Append one entry, or leave it."""
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+
 def open_history(path: Path) -> History:
     """Open the history file, readable by its owner only; in memory where it can't be written."""
     try:
@@ -130,4 +140,4 @@ def open_history(path: Path) -> History:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError:
         return InMemoryHistory()
-    return FileHistory(path)
+    return _File(path)

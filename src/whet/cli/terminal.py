@@ -19,11 +19,12 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style
 
 from whet.cli import wording
@@ -48,6 +49,14 @@ def _size() -> Size:
 
 def _nothing(width: int, height: int) -> list[list[Fragment]]:
     return []
+
+
+def _suspend(event: KeyPressEvent) -> None:
+    event.app.suspend_to_background()
+
+
+def _leave(event: KeyPressEvent) -> None:
+    """Do nothing: nobody asked for the mouse, and colours that come as keys look like it to the library."""
 
 
 class _Question:
@@ -275,7 +284,7 @@ class Terminal:
         one_key = Condition(lambda: self._question is not None and bool(self._question.keys))
         empty = Condition(lambda: not self._prompt.default_buffer.text)
 
-        @keys.add("enter", filter=~one_key)
+        @keys.add("enter", filter=~one_key & ~is_searching)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end:
@@ -296,6 +305,9 @@ class Terminal:
         @keys.add("<sigint>", eager=True)
         def _(event: KeyPressEvent) -> None:
             self._interrupt(event)
+
+        keys.add("c-z", eager=True)(_suspend)
+        keys.add(Keys.Vt100MouseEvent)(_leave)
 
         @keys.add("c-d", filter=empty & ~asked)
         def _(event: KeyPressEvent) -> None:
@@ -341,6 +353,9 @@ class Terminal:
         buffer = event.current_buffer
         if self._question:
             self._question.give(None)
+        elif event.app.layout.is_searching:
+            stop_search()
+            return
         elif buffer.text and not self._live(1, 1):
             buffer.reset()
             return
