@@ -166,11 +166,12 @@ def test_a_signal_ends_cleanly(number: signal.Signals, code: int) -> None:
     assert "Traceback" not in stderr
 
 
-def test_a_reader_that_leaves_is_no_error(home: Path) -> None:
+@pytest.mark.parametrize("arguments", [["config", "list"], ["--version"]])
+def test_a_reader_that_leaves_is_no_error(home: Path, arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     result = subprocess.run(
-        [sys.executable, "-m", "whet", "config", "list"],
+        [sys.executable, "-m", "whet", *arguments],
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,
@@ -179,6 +180,21 @@ def test_a_reader_that_leaves_is_no_error(home: Path) -> None:
     )
     os.close(write)
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", [["--version"], ["chat", "--provider", "practice", "-q", "Hello."]])
+def test_streams_that_the_caller_closed_are_no_error(home: Path, closed: str, arguments: list[str]) -> None:
+    result = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "whet", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (result.stdout == "") == (">&-" in closed.split())
 
 
 def test_a_command_that_is_not_installed_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,10 +52,8 @@ DEFAULT_COMMAND = "chat"
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
+    _fill_closed_streams()
     arguments = sys.argv[1:]
-    if arguments in (["--version"], ["-V"], ["version"]):
-        sys.stdout.write(f"whet {__version__}\n")
-        sys.exit(0)
     # Imports make a hundred thousand objects that stay; looking through them is a tenth of a start.
     gc.set_threshold(200_000, 20, 50)
     # A file name or a page may hold what the terminal's encoding lacks; that must not end a run.
@@ -64,9 +62,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _stop)
     sys.excepthook = report_bug
     try:
-        from whet.cli.group import run
-
-        code = run(arguments)
+        code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         import warnings
@@ -81,6 +77,26 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments in (["--version"], ["-V"], ["version"]):
+        sys.stdout.write(f"whet {__version__}\n")
+        return 0
+    from whet.cli.group import run
+
+    return run(arguments)
+
+
+def _fill_closed_streams() -> None:
+    """Open what the caller closed (`<&-`, some supervisors) on nothing; Python has None there, which no code
+    expects, and the next file to be opened would take its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(fd, True)
+            setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
 
 
 def _stop(signum: int, frame: FrameType | None) -> NoReturn:
