@@ -12,7 +12,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
-from whet.memory import disk
+from whet.memory import disk, notes
 from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger, sessions
@@ -245,6 +245,70 @@ def test_undo_of_an_undo_and_what_stands_in_the_way(world: World) -> None:
     assert f"change {second}" in refused.value.hint
     with pytest.raises(NotFound):
         asyncio.run(world.desk.undo(999, HAND))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
+def test_a_chain_of_undos_says_of_each_whether_it_is_in_force(world: World, depth: int) -> None:
+    first = remember(world, "Tests run with tox").ledger_id
+    last = first
+    for _ in range(depth):
+        last = asyncio.run(world.desk.undo(last, HAND)).id
+    is_there = "tox" in memory_file(world).read_text("utf-8")
+    assert is_there is (depth % 2 == 0)
+    found = [(row.state, row.undone_by) for row in rows(world)]
+    ends = [("active", 0) if (depth - at) % 2 == 0 else ("undone", first + at + 1) for at in range(depth + 1)]
+    assert found == ends
+    if is_there:
+        asyncio.run(world.desk.undo(first, HAND))
+        assert "tox" not in memory_file(world).read_text("utf-8")
+
+
+@pytest.mark.parametrize("content", ["Deploys:\n    - on Tuesdays\n    - never alone", "Pitfall: a\n\tb"])
+def test_what_is_indented_can_be_taken_back(world: World, content: str) -> None:
+    first = remember(world, content).ledger_id
+    back = asyncio.run(world.desk.undo(first, HAND)).id
+    assert notes.entries(memory_file(world).read_text("utf-8")) == []
+    asyncio.run(world.desk.undo(back, HAND))
+    assert [entry.said for entry in notes.entries(memory_file(world).read_text("utf-8"))] == [
+        rows(world)[0].after
+    ]
+
+
+@pytest.mark.parametrize("own", ["word " * 200 + "end", "#123 is the ticket", "- a list in a list", "# big"])
+def test_a_persons_entry_comes_back_as_it_was_whatever_it_is(world: World, own: str) -> None:
+    remember(world, "Tests run with tox")
+    file = memory_file(world)
+    file.write_text(file.read_text("utf-8") + f"- {own}\n", "utf-8")
+    change = MemoryRequest("replace", content="Shorter", old_text=own)
+    replaced = asyncio.run(world.desk.memory(change, HAND)).ledger_id
+    asyncio.run(world.desk.undo(replaced, HAND))
+    gone = asyncio.run(world.desk.memory(MemoryRequest("remove", old_text=own), HAND)).ledger_id
+    asyncio.run(world.desk.undo(gone, HAND))
+    assert [entry.said for entry in notes.entries(file.read_text("utf-8"))] == ["Tests run with tox", own]
+
+
+def test_a_large_edit_by_hand_is_taken_back_whatever_the_file_ends_with(world: World) -> None:
+    file = memory_file(world)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("\n".join(f"- fact number {n}" for n in range(20)), "utf-8")
+    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
+    assert not file.exists() or notes.entries(file.read_text("utf-8")) == []
+
+
+def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World) -> None:
+    file = memory_file(world)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("# Memory\n\n## Pitfalls\n\n- one hangs\n", "utf-8")
+    asyncio.run(world.desk.notes())
+    text = file.read_text("utf-8")
+    file.write_text("# Memory\n\n- a fact\n", "utf-8")
+    asyncio.run(world.desk.notes())
+    file.write_text(text, "utf-8")
+    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
+    found = [entry.said for entry in notes.entries(file.read_text("utf-8"))]
+    assert found == ["a fact"]
 
 
 def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:

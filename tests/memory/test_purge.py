@@ -10,7 +10,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 
 from whet.contract.origin import Origin
 from whet.memory.purge import Purged
-from whet.memory.requests import MemoryRequest
+from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.memory.undo import CannotUndo
 from whet.store import ledger, outcomes, sessions
 from whet.store.purge import PURGED
@@ -93,3 +93,70 @@ def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
     purged(world, session)
     (row,) = world.database.read_now(lambda db: ledger.select(db))
     assert (row.state, row.after, row.evidence) == ("rejected", PURGED, ())
+
+
+@pytest.mark.parametrize(
+    "learned",
+    [
+        "Pitfall: `deployctl push` hangs on zebra-nine; use `deployctl sync` instead.",
+        "Deploys happen on zebra-nine.\nThey happen on Tuesdays.",
+        "Deploys happen on zebra-nine:\n    - on Tuesdays",
+    ],
+)
+def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learned: str) -> None:
+    said = learned.removeprefix("Pitfall: ")
+    session = asyncio.run(world.session([User(said), Say("Noted.")]))
+    ((_, state),) = asyncio.run(world.review(session, [add(learned, said)]))
+    assert state == "active"
+    asyncio.run(world.desk.memory(MemoryRequest("add", content="Tests run with tox"), HAND))
+    new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
+    world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
+    assert purged(world, session).prompts == ("later",)
+    for gone in (session, "later"):
+        world.database.write_now(lambda db, gone=gone: sessions.delete(db, gone))
+    purged(world, session)
+    assert b"zebra" not in disk(world) and b"tox" in disk(world)
+
+
+def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World, taught: str) -> None:
+    other = asyncio.run(world.session([User("Deploys need the flag --lynx."), Say("ok")]))
+    patch = SkillRequest(
+        "patch",
+        "deploying",
+        old_string="happen on Tuesdays only",
+        new_string="need the flag --lynx, happen on Tuesdays only",
+        evidence=("Deploys need the flag --lynx.",),
+    )
+    ((_, state),) = asyncio.run(world.review(other, [patch]))
+    assert state == "active"
+    purged(world, taught)
+    for session in (taught, other):
+        world.database.write_now(lambda db, gone=session: sessions.delete(db, gone))
+    purged(world, taught)
+    assert b"zebra" not in disk(world)
+
+
+def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World, taught: str) -> None:
+    (world.folder / "memories" / "MEMORY.md").unlink()
+    asyncio.run(world.desk.notes())
+    purged(world, taught)
+    world.database.write_now(lambda db: sessions.delete(db, taught))
+    purged(world, taught)
+    assert b"zebra" not in disk(world)
+
+
+def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world: World) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
+    skill = create(
+        "deploying", "Deploys on zebra-nine.example.net.", "Deploys happen on Tuesdays only.", SAID
+    )
+    ((_, state),) = asyncio.run(world.review(session, [skill]))
+    assert state == "active"
+    part = asyncio.run(world.desk.prompt_part(("skill_view",)))
+    items = [outcomes.ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
+    new = sessions.NewSession(id="later", system_prompt=part.text)
+    world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
+    world.database.write_now(lambda db: outcomes.record_items(db, "later", items))
+    assert purged(world, session).prompts == ("later",)
+    labels = world.database.read_now(lambda db: db.execute("SELECT label FROM context_items").fetchall())
+    assert labels == [("",)]

@@ -346,6 +346,12 @@ def test_rule_10_every_example_says_where_it_is_from_and_when_it_is_stale(
     assert example.session_id and example.message_seq and example.at and example.model == "practice"
     assert example.schema_hash == schema_hash(TOOLS["read_file"])
     assert staleness(example, TOOLS, clock.now()) == f"{example.arguments['path']} is gone"
+    for name in ("~$report.docx", "~nobody-of-this-name/notes.md", "~\0"):
+        moved = msgspec.structs.replace(example, arguments={"path": name})
+        assert staleness(moved, TOOLS, clock.now()) == f"{name} is gone"
+    (workspace / "~$report.docx").touch()
+    moved = msgspec.structs.replace(example, arguments={"path": "~$report.docx"})
+    assert staleness(moved, TOOLS, clock.now()) == ""
     (workspace / example.arguments["path"]).touch()
     assert staleness(example, TOOLS, clock.now()) == ""
     changed = TOOLS | {"read_file": ToolSpec("read_file", "Other.", TOOLS["read_file"].parameters)}

@@ -55,14 +55,14 @@ def with_piped(question: str, piped: str) -> str:
 
 def mentioned_images(text: str, folder: Path) -> list[Path]:
     """Give the image files that `text` names as @path, relative to `folder`."""
-    paths = (folder / Path(name).expanduser() for name in _IMAGE_MENTION.findall(text))
+    paths = (folder / os.path.expanduser(name) for name in _IMAGE_MENTION.findall(text))
     return [path for path in paths if path.is_file()]
 
 
 def load_image(path: Path) -> ImagePart:
     """Read an image file; its type is told from its bytes, not its name."""
     try:
-        data = path.expanduser().read_bytes()
+        data = Path(os.path.expanduser(path)).read_bytes()
     except OSError as error:
         raise NotFound(f"can't read the image {path}: {error.strerror}") from error
     if len(data) > IMAGE_CAP_BYTES:

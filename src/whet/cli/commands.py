@@ -6,8 +6,8 @@ the terminal works.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Protocol
 
 from whet.agent.session import Session
@@ -234,7 +234,7 @@ def _switch(text: str, otherwise: bool) -> bool:
 
 
 async def _export(chat: ChatControl, rest: str) -> None:
-    path = chat.app.workspace / Path(rest or f"{chat.session.id}.md").expanduser()
+    path = chat.app.workspace / os.path.expanduser(rest or f"{chat.session.id}.md")
     log = chat.session.log
     write = as_jsonl if path.suffix in (".jsonl", ".json") else as_markdown
     try:

@@ -55,16 +55,19 @@ def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str
 
 
 def step(text: str, target: Target, change: EntryChange) -> str:
-    """Make one change in `text`; one that is made already changes nothing. Raises Refused."""
-    there = {entry.said for entry in notes.entries(text)}
-    if change.after and change.after in there and (not change.before or change.before not in there):
+    """Make one change in `text`, word for word; one that is made already changes nothing. Raises Refused."""
+    there = {entry.said: entry for entry in notes.entries(text)}
+    entry = there.get(change.before) if change.before else None
+    if change.after in there and entry is None:
         return text
-    if change.before and change.before not in there:
+    if change.before and entry is None:
         if not change.after:
             return text
         raise Refused("The entry has changed since", hint="Look at it again.")
-    if not change.before:
-        return notes.add(text, target, change.after).text
+    if entry is None:
+        return notes.put(text, target, change.after)
     if not change.after:
-        return notes.remove(text, change.before).text
-    return notes.replace(text, change.before, change.after).text
+        return notes.without(text, entry)
+    if entry.is_pitfall and not change.after.startswith(notes.SAID_PITFALL):
+        return notes.put(notes.without(text, entry), target, change.after)
+    return notes.put_for(text, entry, change.after)

@@ -17,6 +17,7 @@ PITFALLS = "pitfalls"
 FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
 _TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
 _PITFALLS_LINE = "## Pitfalls"
+SAID_PITFALL = "Pitfall: "
 _PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
 _BULLET = re.compile(r"[-*+]\s+")
 _LONGEST_ENTRY = 700
@@ -38,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def said(self) -> str:
         """The entry as `add` takes it: a pitfall says that it is one."""
-        return f"Pitfall: {self.text}" if self.is_pitfall else self.text
+        return f"{SAID_PITFALL}{self.text}" if self.is_pitfall else self.text
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -86,6 +87,15 @@ def add(text: str, target: Target, content: str) -> Edit:
     """
     is_pitfall = target == "memory" and _PITFALL.match(content) is not None
     entry = clean(_PITFALL.sub("", content, count=1) if is_pitfall else content)
+    said = f"{SAID_PITFALL}{entry}" if is_pitfall else entry
+    return Edit(put(text, target, said), "", said)
+
+
+def put(text: str, target: Target, said: str) -> str:
+    """Give the text with an entry that says exactly this, at the end of its section. It is not checked: what
+    comes back stood there before, and a person's own entries have no limits."""
+    is_pitfall = target == "memory" and said.startswith(SAID_PITFALL)
+    entry = said.removeprefix(SAID_PITFALL) if is_pitfall else said
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
     section = PITFALLS if is_pitfall else ""
     if is_pitfall and not any(_is_pitfalls(line) for line in lines):
@@ -96,27 +106,37 @@ def add(text: str, target: Target, content: str) -> Edit:
         bullet = ["", *bullet]
     if place < len(lines) and lines[place].strip():
         bullet = [*bullet, ""]
-    said = f"Pitfall: {entry}" if is_pitfall else entry
-    return Edit(_joined([*lines[:place], *bullet, *lines[place:]]), "", said)
+    return _joined([*lines[:place], *bullet, *lines[place:]])
 
 
 def replace(text: str, old_text: str, content: str) -> Edit:
     """Put `content` in the place of the one entry that holds `old_text`. Raises Refused."""
     entry = only(text, old_text)
     new = clean(_PITFALL.sub("", content, count=1) if entry.is_pitfall else content)
+    said = f"{SAID_PITFALL}{new}" if entry.is_pitfall else new
+    return Edit(put_for(text, entry, said), entry.said, said)
+
+
+def put_for(text: str, entry: Entry, said: str) -> str:
+    """Give the text with an entry that says exactly this in the place of `entry`; it is not checked."""
     lines = text.split("\n")
-    whole = _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
-    return Edit(whole, entry.said, f"Pitfall: {new}" if entry.is_pitfall else new)
+    new = said.removeprefix(SAID_PITFALL) if entry.is_pitfall else said
+    return _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
 
 
 def remove(text: str, old_text: str) -> Edit:
     """Take the one entry out that holds `old_text`, with the last pitfall their heading. Raises Refused."""
     entry = only(text, old_text)
+    return Edit(without(text, entry), entry.said, "")
+
+
+def without(text: str, entry: Entry) -> str:
+    """Give the text without this entry, and with the last pitfall without their heading."""
     lines = text.split("\n")
     head, tail = lines[: entry.first], lines[entry.last + 1 :]
     if entry.is_pitfall:
         head = _without_empty_heading(head, tail)
-    return Edit(_joined([*head, *tail]), entry.said, "")
+    return _joined([*head, *tail])
 
 
 def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
@@ -162,8 +182,8 @@ def fold(text: str) -> str:
 
 
 def clean(content: str) -> str:
-    """Give an entry's text as it is kept: no bullet, no blank lines, no trailing blanks. Raises Refused."""
-    lines = [line.rstrip() for line in content.strip().splitlines() if line.strip()]
+    """Give an entry's text as it is kept: no bullet, no blank lines, no blanks around one. Raises Refused."""
+    lines = [line.strip() for line in content.strip().splitlines() if line.strip()]
     if lines:
         lines[0] = _BULLET.sub("", lines[0], count=1).lstrip()
     text = "\n".join(lines).strip()
@@ -213,7 +233,7 @@ def _is_pitfalls(line: str) -> bool:
 
 def _written(entry: str) -> list[str]:
     first, *rest = entry.split("\n")
-    return [f"- {first}", *(f"  {line.lstrip()}" for line in rest)]
+    return [f"- {first}", *(f"  {line}" for line in rest)]
 
 
 def _entry_text(lines: Sequence[str]) -> str:

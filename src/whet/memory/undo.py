@@ -49,8 +49,7 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
         hint = f"take back first: {', '.join(f'change {one.id}' for one in built)}" if built else error.hint
         raise CannotUndo(f"change {row.id} can't be taken back: {error.message}", hint=hint) from error
     ledger.set_state(connection, row.id, "undone", undone_by=back.id)
-    if row.undoes:
-        ledger.set_state(connection, row.undoes, "active")
+    _tell_chain(connection, row)
     return back
 
 
@@ -71,6 +70,16 @@ def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected 
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be rejected")
     ledger.set_state(connection, row.id, "rejected", reason=reason)
     return ledger.get(connection, row.id)
+
+
+def _tell_chain(connection: apsw.Connection, gone: LedgerRow) -> None:
+    """Note what follows from a taken back undo: the change that it took back is in force again, and if that
+    was an undo too, then what it had taken back is not."""
+    is_gone, by = False, 0
+    while gone.undoes:
+        ledger.set_state(connection, gone.undoes, "undone" if is_gone else "active", undone_by=by)
+        is_gone, by = not is_gone, 0 if is_gone else gone.undoes
+        gone = ledger.get(connection, gone.undoes)
 
 
 def _refuse_if_purged(connection: apsw.Connection, row: LedgerRow) -> None:
@@ -102,7 +111,7 @@ def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
     path = notes.FILES[target]
     wanted = learned.state(connection, back.profile, path).wanted
     text = learned.text(connection, wanted).decode("utf-8", "replace")
-    if _is_whole(back):
+    if _is_whole(connection, back):
         after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
         if lost:
             raise Refused("some of its entries have changed since")
@@ -114,9 +123,11 @@ def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
     learned.want(connection, back.profile, path, key)
 
 
-def _is_whole(row: LedgerRow) -> bool:
-    """Whether the row speaks of a whole file rather than of an entry: only edits by hand do."""
-    return any(text.startswith("#") or text.endswith("\n") for text in (row.before, row.after) if text)
+def _is_whole(connection: apsw.Connection, row: LedgerRow) -> bool:
+    """Whether the row speaks of a whole file rather than of an entry: only large edits by hand do."""
+    while row.undoes:
+        row = ledger.get(connection, row.undoes)
+    return row.action == "hand_edit"
 
 
 def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:

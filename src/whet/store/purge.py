@@ -7,7 +7,7 @@ they are used again, in the log until it is cut. `erase` sees to all three.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 import apsw
 
@@ -47,14 +47,15 @@ def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:
     return count
 
 
-def texts_with(connection: apsw.Connection, words: Collection[str]) -> list[str]:
-    """Give the hashes of kept files' texts in which one of these stands."""
+def texts_with(connection: apsw.Connection, texts: Iterable[Sequence[str]]) -> list[str]:
+    """Give the hashes of kept files' texts in which one of these stands; of each, all parts."""
     found: dict[str, None] = {}
-    for text in words:
+    for text in texts:
+        parts = [part.encode() for part in text]
         rows = connection.execute(
-            "SELECT hash FROM learned_texts WHERE instr(content, CAST(? AS BLOB))", (text,)
+            "SELECT hash, content FROM learned_texts WHERE instr(content, ?)", (max(parts, key=len),)
         )
-        found |= dict.fromkeys(row[0] for row in rows)
+        found |= dict.fromkeys(key for key, content in rows if all(part in content for part in parts))
     return list(found)
 
 

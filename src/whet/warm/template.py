@@ -278,10 +278,11 @@ def fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
 
 
 def _is_gone(workspace: str, path: str) -> bool:
-    folder = Path(workspace).expanduser()
     try:
-        return not (folder / Path(path).expanduser()).exists()
-    except (OSError, ValueError):
+        # os.path's `~nobody` is a name like any other; pathlib's raises RuntimeError.
+        place = os.path.join(os.path.expanduser(workspace), os.path.expanduser(path))
+        return not os.path.exists(place)
+    except ValueError:  # a NUL after the ~
         return True
 
 
