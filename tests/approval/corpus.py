@@ -125,6 +125,11 @@ sh -c "git status"
 xargs -n1 echo
 ls "$HOME"
 case "$1" in a) echo a;; *) echo b;; esac
+bash -euo pipefail -c 'ls -la'
+timeout --signal KILL 5 ls
+find . -name '*.py' -print0 | xargs -0n 1 basename
+find . -print0 | xargs -0 -I@ basename @
+env -uFOO ls
 """
 
 NORMAL = r"""
@@ -308,6 +313,15 @@ GIT_PAGER=less git log
 PATH=./bin:$PATH ls
 ls "${x@P}"
 coproc make
+uv run --with pytest pytest -q
+uv run --frozen ruff check .
+uv --quiet run pytest
+timeout --foreground 5 make
+bash -euo pipefail scripts/build.sh
+script -qc 'make test' /dev/null
+echo -delete | xargs -I@ find . @
+fd -tx foo
+npx -c 'tsc --noEmit'
 """
 
 DANGEROUS = r"""
@@ -644,6 +658,24 @@ EOF
 bash -c "$(cat x)"
 script -c 'rm -rf build'
 watch rm -rf build
+bash -eo pipefail -c 'rm -rf build'
+bash -co pipefail 'rm -rf build'
+bash -rcfile evil -i
+sh -c -e 'rm -rf build'
+fish --command='rm -rf build'
+echo rm | xargs -I X X -rf build
+xargs -0n 1 rm -rf
+xargs --max-ar 1 rm -rf
+xargs --unknown 1 rm -rf
+env '-iS/bin/touch x'
+env --split='touch x'
+env --s='touch x'
+uv run --with x rm -rf build
+uv --quiet run rm -rf build
+parallel --colsep , rm -rf ::: a b
+fd -Hx rm -rf
+fd --exec=rm x
+npx -c 'rm -rf build'
 """
 
 FORBIDDEN = r"""
@@ -714,6 +746,17 @@ ls | while read x; do rm -rf /; done
 trap 'rm -rf /' EXIT
 xargs sh -c 'rm -rf /' < x
 find . -exec sh -c 'rm -rf /' \;
+bash -euo pipefail -c 'rm -rf ~'
+timeout --signal KILL 5 rm -rf ~
+timeout --sig KILL 5 rm -rf ~
+nice --adjustment 5 rm -rf ~
+stdbuf --output L rm -rf ~
+env -iu FOO rm -rf ~
+env --uns FOO rm -rf ~
+script -qc 'rm -rf ~' /dev/null
+script --comm='rm -rf ~' /dev/null
+watch -tn 1 rm -rf ~
+xargs -0n 1 rm -rf /
 """
 
 

@@ -271,10 +271,22 @@ class _Judge:
         for command in inside.commands:
             inner = Invocation(command, [], cwd, invocation.piped_from, invocation.stdin)
             self.words(command, inner, nesting + 1)
+        self.guesses(inside, invocation, nesting)
         if inside.in_container:
             for at, piece in enumerate(self.pieces[start:], start):
                 if piece.level == "forbidden":
                     self.pieces[at] = msgspec.structs.replace(piece, level="dangerous")
+
+    def guesses(self, inside: Inside, invocation: Invocation, nesting: int) -> None:
+        """Judge what a wrapper may run, and take it into account only where it would be dangerous."""
+        for command in inside.maybe:
+            if _program_doubt(command[0]):
+                continue
+            other = _Judge(self.place)
+            other.words(command, Invocation(command, [], invocation.cwd, (), None), nesting + 1)
+            found = [piece for piece in other.pieces if rank(piece.level) >= rank("dangerous")]
+            self.pieces.extend(found)
+            self.wholes.extend(finding for finding in other.wholes if finding not in self.wholes)
 
     def findings(
         self, words: Sequence[Word], invocation: Invocation, inside: Inside | None
