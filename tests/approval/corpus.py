@@ -130,6 +130,14 @@ timeout --signal KILL 5 ls
 find . -name '*.py' -print0 | xargs -0n 1 basename
 find . -print0 | xargs -0 -I@ basename @
 env -uFOO ls
+sed 's/a\/b/c/g' f
+[[ -f a && -n $b ]] && ls
+[ $n -gt 5 ] && ls
+date -uIseconds
+grep -ie foo src/a.py
+git diff HEAD -- src
+git grep credentials
+cd ~/.ssh && cat known_hosts
 """
 
 NORMAL = r"""
@@ -322,6 +330,20 @@ script -qc 'make test' /dev/null
 echo -delete | xargs -I@ find . @
 fd -tx foo
 npx -c 'tsc --noEmit'
+[[ $n -gt 5 ]] && ls
+[ -v name ] || ls
+read x < in; [[ $x -eq 0 ]] && ls
+read x < in; [ -v "$x" ] && ls
+sed 's/a\/b/g;/w src/p' f
+date '-us2020-01-01'
+pip list --log out.txt
+pip list --outdated
+apt list -o Dir::Bin::dpkg=./x
+systemctl status -H host
+sort -*
+find . -d*
+file -f names.txt
+tree --fromfile names.txt
 """
 
 DANGEROUS = r"""
@@ -674,8 +696,28 @@ uv run --with x rm -rf build
 uv --quiet run rm -rf build
 parallel --colsep , rm -rf ::: a b
 fd -Hx rm -rf
-fd --exec=rm x
+fd --exec=rm -r
 npx -c 'rm -rf build'
+test -v 'a[0+$(make)]'
+wait -p 'a[0+$(make)]' -n
+let 'a[$(make)]'
+printf -v 'a[$(make)]' x
+[[ 'a[0+$(make)]' -eq 0 ]] && ls
+[[ -v 'a[0+$(make)]' ]] && ls
+[ -v 'a[0+$(make)]' ] && ls
+[ -v "a[\$(make)]" ] && ls
+[ -v $'a[\x24(make)]' ] && ls
+grep -eKEY .env
+cd ~/.ssh && cat mykey
+cd /etc && cat shadow
+cat /etc/../etc/shadow
+cat ~/.docker/./config.json
+join .env .env
+git diff --no-index /dev/null ~/.ssh/id_rsa
+git show HEAD:.env
+git grep KEY .env
+xargs -a ~/.ssh/id_rsa echo
+xargs --arg-file=.env echo
 """
 
 FORBIDDEN = r"""
