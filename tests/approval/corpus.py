@@ -125,6 +125,19 @@ sh -c "git status"
 xargs -n1 echo
 ls "$HOME"
 case "$1" in a) echo a;; *) echo b;; esac
+bash -euo pipefail -c 'ls -la'
+timeout --signal KILL 5 ls
+find . -name '*.py' -print0 | xargs -0n 1 basename
+find . -print0 | xargs -0 -I@ basename @
+env -uFOO ls
+sed 's/a\/b/c/g' f
+[[ -f a && -n $b ]] && ls
+[ $n -gt 5 ] && ls
+date -uIseconds
+grep -ie foo src/a.py
+git diff HEAD -- src
+git grep credentials
+cd ~/.ssh && cat known_hosts
 """
 
 NORMAL = r"""
@@ -308,6 +321,29 @@ GIT_PAGER=less git log
 PATH=./bin:$PATH ls
 ls "${x@P}"
 coproc make
+uv run --with pytest pytest -q
+uv run --frozen ruff check .
+uv --quiet run pytest
+timeout --foreground 5 make
+bash -euo pipefail scripts/build.sh
+script -qc 'make test' /dev/null
+echo -delete | xargs -I@ find . @
+fd -tx foo
+npx -c 'tsc --noEmit'
+[[ $n -gt 5 ]] && ls
+[ -v name ] || ls
+read x < in; [[ $x -eq 0 ]] && ls
+read x < in; [ -v "$x" ] && ls
+sed 's/a\/b/g;/w src/p' f
+date '-us2020-01-01'
+pip list --log out.txt
+pip list --outdated
+apt list -o Dir::Bin::dpkg=./x
+systemctl status -H host
+sort -*
+find . -d*
+file -f names.txt
+tree --fromfile names.txt
 """
 
 DANGEROUS = r"""
@@ -644,6 +680,44 @@ EOF
 bash -c "$(cat x)"
 script -c 'rm -rf build'
 watch rm -rf build
+bash -eo pipefail -c 'rm -rf build'
+bash -co pipefail 'rm -rf build'
+bash -rcfile evil -i
+sh -c -e 'rm -rf build'
+fish --command='rm -rf build'
+echo rm | xargs -I X X -rf build
+xargs -0n 1 rm -rf
+xargs --max-ar 1 rm -rf
+xargs --unknown 1 rm -rf
+env '-iS/bin/touch x'
+env --split='touch x'
+env --s='touch x'
+uv run --with x rm -rf build
+uv --quiet run rm -rf build
+parallel --colsep , rm -rf ::: a b
+fd -Hx rm -rf
+fd --exec=rm -r
+npx -c 'rm -rf build'
+test -v 'a[0+$(make)]'
+wait -p 'a[0+$(make)]' -n
+let 'a[$(make)]'
+printf -v 'a[$(make)]' x
+[[ 'a[0+$(make)]' -eq 0 ]] && ls
+[[ -v 'a[0+$(make)]' ]] && ls
+[ -v 'a[0+$(make)]' ] && ls
+[ -v "a[\$(make)]" ] && ls
+[ -v $'a[\x24(make)]' ] && ls
+grep -eKEY .env
+cd ~/.ssh && cat mykey
+cd /etc && cat shadow
+cat /etc/../etc/shadow
+cat ~/.docker/./config.json
+join .env .env
+git diff --no-index /dev/null ~/.ssh/id_rsa
+git show HEAD:.env
+git grep KEY .env
+xargs -a ~/.ssh/id_rsa echo
+xargs --arg-file=.env echo
 """
 
 FORBIDDEN = r"""
@@ -714,6 +788,17 @@ ls | while read x; do rm -rf /; done
 trap 'rm -rf /' EXIT
 xargs sh -c 'rm -rf /' < x
 find . -exec sh -c 'rm -rf /' \;
+bash -euo pipefail -c 'rm -rf ~'
+timeout --signal KILL 5 rm -rf ~
+timeout --sig KILL 5 rm -rf ~
+nice --adjustment 5 rm -rf ~
+stdbuf --output L rm -rf ~
+env -iu FOO rm -rf ~
+env --uns FOO rm -rf ~
+script -qc 'rm -rf ~' /dev/null
+script --comm='rm -rf ~' /dev/null
+watch -tn 1 rm -rf ~
+xargs -0n 1 rm -rf /
 """
 
 

@@ -68,6 +68,22 @@ def test_input_given_to_a_shell_is_looked_at() -> None:
     assert judge("cat", "rm -rf /").level in ("safe", "normal")
 
 
+def test_a_pattern_or_a_link_that_leads_to_secrets_is_seen_through(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1")
+    (tmp_path / "notes").symlink_to(tmp_path / ".env")
+    place = Place(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
+
+    def level(command: str) -> str:
+        return analyse(command, str(tmp_path), place).level
+
+    assert level("cat .en*") == "dangerous"
+    assert level("cat ./.[e]nv") == "dangerous"
+    assert level("cat notes") == "dangerous"
+    assert level("cat *") == "dangerous"  # by the link
+    (tmp_path / "notes").unlink()
+    assert level("cat *") == "safe"
+
+
 def test_a_link_out_of_the_workspace_is_seen_through(tmp_path: Path) -> None:
     workspace, outside = tmp_path / "proj", tmp_path / "other"
     workspace.mkdir()

@@ -6,9 +6,12 @@ No finding means that the rule has nothing against it, not that the command is h
 
 from __future__ import annotations
 
+import fnmatch
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from whet.approval.paths import absolute, is_secret, is_vital, within, writing, zone_of
 from whet.approval.readonly import has_option, operands
@@ -233,23 +236,65 @@ def _tar(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             )
 
 
-def reads_secret(name: str, words: Sequence[Word]) -> str:
+def reads_secret(name: str, words: Sequence[Word], setting: Setting) -> str:
     """Give the first word that names a file of keys or passwords and that `name` would read, else ""."""
-    if name not in _READERS:
-        return ""
-    candidates = list(words)
-    if name in _PATTERN_FIRST and len(candidates) > 1:
-        first = next((w for w in candidates if not w.text.startswith("-")), None)
-        candidates = [w for w in candidates if w is not first]
-    if name in ("cp", "mv", "ln"):
-        candidates = candidates[:-1]
-    for word in candidates:
-        text = re.sub(r"^(--?[\w-]+=|[\w-]+=@|@)", "", word.text)
+    for word in _read_by(name, words):
+        text = re.sub(r"^(--?[\w-]+=|[\w-]+=@|@|-[a-zA-Z](?=[\w.~/]))", "", word.text)
+        if name == "git":
+            text = re.sub(r"^[^/:]*:", "", text)
         if is_secret(text) or (word.glob and re.search(r"/\.(ssh|aws|gnupg)/", text)):
+            return word.plain
+        full = None if word.dynamic or word.text.startswith("-") else absolute(text, setting.cwd)
+        if full is not None and (_leads_to_secret(full) or (word.glob and _matches_secret(full))):
             return word.plain
     return ""
 
 
+def _read_by(name: str, words: Sequence[Word]) -> list[Word]:
+    """Give the words that may name files whose contents `name` shows or copies."""
+    if name == "git":
+        found = operands(words)
+        return found[_GIT_SHOWS.get(found[0].text, len(found)) :] if found else []
+    if name in ("xargs", "gxargs"):
+        at = next((at for at, w in enumerate(words) if re.match(r"-[a-zA-Z0]*a|--arg", w.text)), len(words))
+        return list(words[at : at + 2])
+    if name not in _READERS:
+        return []
+    candidates = list(words)
+    is_pattern_given = any(re.match(r"-[a-zA-Z]*[ef]|--(regexp|file|expression|from)", w.text) for w in words)
+    if name in _PATTERN_FIRST and len(candidates) > 1 and not is_pattern_given:
+        first = next((w for w in candidates if not w.text.startswith("-")), None)
+        candidates = [w for w in candidates if w is not first]
+    return candidates[:-1] if name in ("cp", "mv", "ln") else candidates
+
+
+# verb: from which operand on they name what is shown; grep's first is its pattern
+_GIT_SHOWS = {"diff": 1, "show": 1, "blame": 1, "annotate": 1, "cat-file": 1, "grep": 2}
+
+
+def _leads_to_secret(full: str) -> bool:
+    try:
+        return is_secret(full) or is_secret(os.path.realpath(full))
+    except (OSError, ValueError):
+        return False
+
+
+def _matches_secret(full: str) -> bool:
+    """Whether a pattern in the path's last part matches such a file that is there."""
+    folder, pattern = os.path.split(full)
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                is_secret(entry.path) or (entry.is_symlink() and _leads_to_secret(entry.path))
+                for entry in islice(entries, _MOST_ENTRIES)
+                if fnmatch.fnmatchcase(entry.name, pattern)
+                and (not entry.name.startswith(".") or pattern.startswith((".", "[")))
+            )
+    except (OSError, ValueError):
+        return False
+
+
+_MOST_ENTRIES = 5_000
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "gsed", "jq", "yq"))
 _READERS = _PATTERN_FIRST | frozenset(
     (
@@ -315,6 +360,8 @@ _READERS = _PATTERN_FIRST | frozenset(
             "expand",
             "view",
             "batcat",
+            "join",
+            "unexpand",
         ),
     )
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from whet.approval.shell_words import Word
 from whet.approval.wrappers import name_of
@@ -26,7 +27,6 @@ _ALWAYS = frozenset(
             "fgrep",
             "wc",
             "stat",
-            "du",
             "df",
             "pwd",
             "echo",
@@ -69,14 +69,12 @@ _ALWAYS = frozenset(
             "true",
             "false",
             ":",
-            "test",
-            "[",
             "numfmt",
             "expr",
             "pgrep",
             "cal",
         ),
-        *("printenv", "users", "who", "w", "lsmod", "lsusb", "lspci", "cd", "pushd", "popd", "dirs", "wait"),
+        *("printenv", "users", "who", "w", "lsmod", "lsusb", "lspci", "cd", "pushd", "popd", "dirs"),
         *("exit", "return", "break", "continue", "shift", "shasum", "md5", "vmstat", "iostat"),
     )
 )
@@ -213,9 +211,10 @@ def _find(words: Sequence[Word]) -> bool:
     return not any(risky.fullmatch(word.text) for word in words)
 
 
+_SED_ADDRESS = r"(\d+|\$|/(?:\\.|[^/;\\])*/I?)"
 _SED_SCRIPT = re.compile(
-    r"\s*(\d+|\$|/[^/;]*/I?)?(,\s*(\+?\d+|\$|/[^/;]*/I?))?\s*!?\s*(p|d|q\d*|=|N|n|G|s/[^/\n]*/[^/\n]*/[gpI0-9]*"
-    r"|s\|[^|\n]*\|[^|\n]*\|[gpI0-9]*|s,[^,\n]*,[^,\n]*,[gpI0-9]*|s#[^#\n]*#[^#\n]*#[gpI0-9]*)?\s*"
+    rf"\s*{_SED_ADDRESS}?(,\s*(\+?\d+|{_SED_ADDRESS}))?\s*!?\s*(p|d|q\d*|=|N|n|G"
+    r"|s(?P<d>[/|,#])(\\.|(?!(?P=d))[^\n\\])*(?P=d)(\\.|(?!(?P=d))[^\n\\])*(?P=d)[gpI0-9]*)?\s*"
 )
 
 
@@ -264,6 +263,12 @@ def _uniq(words: Sequence[Word]) -> bool:
     return len(operands(words, "fsw")) < 2
 
 
+def _test(words: Sequence[Word]) -> bool:
+    """`-v` looks a variable up by its name, whose subscript bash runs."""
+    texts = [word.text for word in words]
+    return all(re.fullmatch(r"\w+", b) for a, b in pairwise(texts) if a in ("-v", "-R"))
+
+
 def _xxd(words: Sequence[Word]) -> bool:
     return not has_option(words, "r", "revert") and len(operands(words, "clgso")) < 2
 
@@ -287,7 +292,7 @@ def _date(words: Sequence[Word]) -> bool:
         text = words[at].text
         if text in ("-d", "-r", "--date", "--reference"):
             at += 1
-        elif not re.match(r"\+|-[uRI]|-d.|--(date=|utc|iso-8601|rfc)", text):
+        elif not re.match(r"\+|-[uR]+$|-u?I[a-z]*$|-d.|--(date=|utc|iso-8601|rfc)", text):
             return False
         at += 1
     return True
@@ -311,7 +316,7 @@ def _jq(words: Sequence[Word]) -> bool:
 
 
 def _tree(words: Sequence[Word]) -> bool:
-    return not has_option(words, "oRT")
+    return not has_option(words, "oRT", "fromfile", "fromtabfile")
 
 
 def _declare(words: Sequence[Word]) -> bool:
@@ -347,6 +352,10 @@ def _git_tag(words: Sequence[Word]) -> bool:
 
 def _first(*verbs: str) -> Callable[[Sequence[Word]], bool]:
     return lambda words: bool(words) and words[0].text in verbs
+
+
+def _lists(verbs: Sequence[str], short: str, *long: str) -> Callable[[Sequence[Word]], bool]:
+    return lambda words: bool(words) and words[0].text in verbs and not has_option(words, short, *long)
 
 
 def _none_or_first(*verbs: str) -> Callable[[Sequence[Word]], bool]:
@@ -435,7 +444,11 @@ _CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = {
     "sort": _without("oT", "output", "compress-program", "temporary-directory"),
     "uniq": _uniq,
     "diff": _without("", "output"),
-    "file": _without("Cm", "compile", "magic-file"),
+    "file": _without("Cmf", "compile", "magic-file", "files-from"),
+    "du": _without("", "files0-from"),
+    "test": _test,
+    "[": _test,
+    "wait": _without("p"),
     "xxd": _xxd,
     "sed": _sed,
     "gsed": _sed,
@@ -457,17 +470,17 @@ _CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = {
     "export": _declare,
     "set": _set,
     "git": _git,
-    "pip": _first("list", "show", "freeze", "check"),
-    "pip3": _first("list", "show", "freeze", "check"),
+    "pip": _lists(("list", "show", "freeze", "check"), "ou", "log", "outdated", "uptodate"),
+    "pip3": _lists(("list", "show", "freeze", "check"), "ou", "log", "outdated", "uptodate"),
     "go": _first("version"),
     "jobs": _without("x"),
     "arch": _none,
     "docker": _first("ps", "images", "version"),
     "brew": _first("list"),
-    "apt": _first("list", "show"),
+    "apt": _lists(("list", "show"), "oc", "option", "config-file"),
     "dpkg": lambda words: bool(words) and words[0].text in ("-l", "-L", "-s", "-S", "--list"),
     "npm": _first("ls", "list"),
-    "systemctl": _first("status", "is-active", "is-enabled"),
+    "systemctl": _lists(("status", "is-active", "is-enabled"), "HM", "host", "machine"),
     "kill": lambda words: [w.text for w in words] == ["-l"],
     "ulimit": lambda words: [w.text for w in words] in ([], ["-a"], ["-n"]),
     "umask": _none,

@@ -36,6 +36,7 @@ _ONE_LINE = frozenset(
 )
 # A lone `-` before `<<` is in no node of the tree.
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
+_COMPUTES = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
     ("if_statement", "while_statement", "for_statement", "case_statement", "c_style_for_statement")
@@ -216,6 +217,8 @@ class _Walker:
             self.script.everyday = False
         if kind in ("arithmetic_expansion", "postfix_expression", "subscript"):
             self.script.arithmetic = True
+        if kind == "test_command":
+            self.comparison(self.text_of(node))
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, node, depth)
@@ -223,6 +226,13 @@ class _Walker:
             self.scoped(node, depth)
         else:
             self.children(node.children, depth)
+
+    def comparison(self, text: str) -> None:
+        """`[[ a -eq b ]]` and `-v name` run the commands in a subscript, also in one out of a variable."""
+        if re.search(_COMPUTES, text):
+            self.script.everyday = False
+            if re.search(r"\w\[.*(\$\(|`|\\)", text, re.DOTALL):
+                self.doubt("a subscript may hold a command")
 
     def stands_on_one_line(self, node: Node) -> bool:
         """Whether only blanks and escaped line breaks part a command's words; the grammar joins some lines

@@ -119,6 +119,14 @@ _HIJACKING = re.compile(
     r"|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR)|PERL5(OPT|DB|LIB)|RUBYOPT"
     r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
 )
+# Names given to these may have a subscript, in which bash runs commands even if it is quoted.
+_SUBSCRIPTED = frozenset(
+    (
+        *("test", "[", "let", "declare", "typeset", "local", "export", "readonly", "read", "unset", "printf"),
+        *("wait", "mapfile", "readarray", "getopts"),
+    )
+)
+_SUBSCRIPT = re.compile(r"\w\[.*(\$\(|`)", re.DOTALL)
 _HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
 _SECRET_VARIABLE = re.compile(
     r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
@@ -271,10 +279,22 @@ class _Judge:
         for command in inside.commands:
             inner = Invocation(command, [], cwd, invocation.piped_from, invocation.stdin)
             self.words(command, inner, nesting + 1)
+        self.guesses(inside, invocation, nesting)
         if inside.in_container:
             for at, piece in enumerate(self.pieces[start:], start):
                 if piece.level == "forbidden":
                     self.pieces[at] = msgspec.structs.replace(piece, level="dangerous")
+
+    def guesses(self, inside: Inside, invocation: Invocation, nesting: int) -> None:
+        """Judge what a wrapper may run, and take it into account only where it would be dangerous."""
+        for command in inside.maybe:
+            if _program_doubt(command[0]):
+                continue
+            other = _Judge(self.place)
+            other.words(command, Invocation(command, [], invocation.cwd, (), None), nesting + 1)
+            found = [piece for piece in other.pieces if rank(piece.level) >= rank("dangerous")]
+            self.pieces.extend(found)
+            self.wholes.extend(finding for finding in other.wholes if finding not in self.wholes)
 
     def findings(
         self, words: Sequence[Word], invocation: Invocation, inside: Inside | None
@@ -285,7 +305,10 @@ class _Judge:
         if name in FILE_RULES:
             yield from FILE_RULES[name](rest, setting)
         yield from reach(name, rest, setting)
-        secret = reads_secret(name, rest)
+        names = name in _SUBSCRIPTED and (name != "printf" or any(w.text.startswith("-v") for w in rest))
+        if names and any(_SUBSCRIPT.search(word.text) for word in rest):
+            yield "dangerous", "bash runs what stands in a subscript"
+        secret = reads_secret(name, rest, setting)
         if secret:
             self.secret = True
             yield "dangerous", f"reads a file that holds secrets: {secret}"

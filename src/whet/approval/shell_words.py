@@ -68,7 +68,7 @@ class Word:
         """Whether it can turn out to be an option when the command runs."""
         if self.dynamic:
             return not self.prefix or self.loose or self.prefix.startswith("-")
-        return self.glob and self.text[:1] in "*?["
+        return self.glob and self.text[:1] in "*?[-+"
 
     @property
     def shown(self) -> str:

@@ -21,9 +21,11 @@ class Inside:
     """What a command runs. `vanishes`: the wrapper itself needs no rule. `fed`: its shell reads its input.
 
     `doubts`: why it can't be told what runs. `assigns`: variables that are set for the inner command.
+    `maybe`: what runs if an option that isn't known takes the word after it.
     """
 
     commands: list[list[Word]] = field(default_factory=list[list[Word]])
+    maybe: list[list[Word]] = field(default_factory=list[list[Word]])
     texts: list[Word] = field(default_factory=list[Word])
     assigns: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
     doubts: list[str] = field(default_factory=list[str])
@@ -55,6 +57,9 @@ def unwrap(words: Sequence[Word]) -> Inside | None:
     verbs = _RUN_VERBS.get(name)
     if verbs is not None and len(words) > 2 and words[1].text in verbs:
         return _prefix(words[1:], _VALUES_AFTER_RUN, vanishes=False)
+    if verbs is not None and words[1:] and words[1].text.startswith("-"):
+        at = next((at for at, word in enumerate(words) if word.text in verbs), len(words))
+        return Inside(maybe=[list(words[at + 1 :])] if words[at + 1 :] else [])
     return None
 
 
@@ -123,11 +128,25 @@ _RUN_VERBS: dict[str, frozenset[str]] = {
 }
 
 
+_LONG_WITH_VALUE = frozenset(
+    ("signal", "kill-after", "adjustment", "output", "error", "input", "class", "classdata", "format")
+)
+_MOST_GUESSES = 6
+
+
+def _takes_next(option: str, short: str) -> bool:
+    """Whether an option wants the next word: `-x`, also as the last of a cluster, or a known long one."""
+    if option.startswith("--"):
+        return option[2:] in _LONG_WITH_VALUE
+    found = next((at for at, letter in enumerate(option) if letter in short), None)
+    return found == len(option) - 1 if found else False
+
+
 def _prefix(words: Sequence[Word], takes: tuple[str, int], *, vanishes: bool) -> Inside:
     """Skip options, their values and operands; the rest is the command."""
     short, operands = takes
     inside = Inside(vanishes=vanishes)
-    at = 1
+    at, unsure = 1, 0
     while at < len(words):
         word = words[at]
         if word.may_be_flag and word.dynamic:
@@ -141,11 +160,19 @@ def _prefix(words: Sequence[Word], takes: tuple[str, int], *, vanishes: bool) ->
                 break
             name, _, value = word.text.partition("=")
             inside.assigns.append((name, literal(value)))
-        elif len(word.text) == 2 and word.text[1] in short:
+        elif _takes_next(word.text, short):
             at += 1
+        elif "=" not in word.text:
+            unsure += 1
         at += 1
     _add(inside, words[at + operands :])
+    _guess(inside, words[at + operands + 1 :], unsure)
     return inside
+
+
+def _guess(inside: Inside, words: Sequence[Word], unsure: int) -> None:
+    """Note what runs if some of the `unsure` options before take a value of their own."""
+    inside.maybe.extend(list(words[at:]) for at in range(min(unsure, _MOST_GUESSES, len(words))))
 
 
 def _add(inside: Inside, words: Sequence[Word]) -> None:
@@ -153,37 +180,51 @@ def _add(inside: Inside, words: Sequence[Word]) -> None:
         inside.commands.append(list(words))
 
 
+_SHELL_LONG = frozenset(
+    ("norc", "noprofile", "login", "posix", "verbose", "restricted", "noediting", "debugger", "debug")
+)
+
+
 def _shell(words: Sequence[Word]) -> Inside:
     """sh, bash and kin: `-c TEXT`, a script, or whatever comes in."""
     inside = Inside()
-    at = 1
+    at, has_text = 1, False
     while at < len(words):
         text = words[at].text
-        if words[at].may_be_flag and words[at].dynamic:
+        name = text.lstrip("-").split("=")[0]
+        at += 1
+        if words[at - 1].may_be_flag and words[at - 1].dynamic:
             inside.doubts.append("can't tell what it runs")
-            return inside
-        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", text):
-            rest = [w for w in words[at + 1 :] if not re.fullmatch(r"[-+][a-zA-Z]+", w.text)]
-            inside.texts.extend(rest[:1])
-            inside.vanishes = True
-            return inside
-        if text in ("--rcfile", "--init-file"):
-            inside.doubts.append("it names a start-up file")
             return inside
         if text in ("--version", "--help"):
             return inside
-        if text in ("-s", "-") or re.fullmatch(r"-[a-zA-Z]*s[a-zA-Z]*", text):
-            inside.fed = True
+        if text[:1] == "-" and name in ("rcfile", "init-file", "command", "init-command"):
+            inside.doubts.append("it names a start-up file or a command in a way of its own")
             return inside
-        if text in ("-O", "+O", "-o", "+o"):
-            at += 1
-        elif not text.startswith(("-", "+")):
-            if words[at].runs:
-                inside.doubts.append("it runs a script made at run time")
-            inside.fed = text in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-            return inside
-        at += 1
-    inside.fed = True
+        if text in ("--", "-"):
+            inside.fed = inside.fed or text == "-"
+            break
+        if text[:1] not in ("-", "+"):
+            at -= 1
+            break
+        if text.startswith("--") or name in _SHELL_LONG:
+            continue
+        has_text = has_text or (text[0] == "-" and "c" in text)
+        inside.fed = inside.fed or (text[0] == "-" and "s" in text)
+        at += sum(letter in "oO" for letter in text)
+    return _what_a_shell_runs(inside, words[at:], has_text)
+
+
+def _what_a_shell_runs(inside: Inside, operands: Sequence[Word], has_text: bool) -> Inside:
+    if has_text:
+        inside.texts.extend(operands[:1])
+        inside.vanishes, inside.fed = True, False
+    elif not operands:
+        inside.fed = True
+    elif not inside.fed:
+        if operands[0].runs:
+            inside.doubts.append("it runs a script made at run time")
+        inside.fed = operands[0].text in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
     return inside
 
 
@@ -193,22 +234,24 @@ def _env(words: Sequence[Word]) -> Inside:
     while at < len(words):
         word = words[at]
         text = word.text
-        if text.startswith("-S") or text.startswith("--split-string"):
+        name = text[2:].split("=")[0] if text.startswith("--") else ""
+        if re.match(r"-[iv0]*S", text) or (name and "split-string".startswith(name)):
             inside.doubts.append("env -S makes a command out of text")
             return inside
         if word.dynamic and not re.match(r"\w+=", word.prefix):
             break
         if re.match(r"[^=-][^=]*=", text):
-            name, _, value = text.partition("=")
-            inside.assigns.append((name, literal(value)))
-        elif text in ("-u", "-C", "--unset", "--chdir", "--argv0", "-a"):
-            inside.elsewhere = inside.elsewhere or text in ("-C", "--chdir")
+            variable, _, value = text.partition("=")
+            inside.assigns.append((variable, literal(value)))
+        elif text == "--":
             at += 1
-        elif text.startswith("--chdir="):
-            inside.elsewhere = True
+            break
         elif not text.startswith("-"):
             break
-        at += 1
+        moves = re.match(r"-[iv0]*C", text) or (name and "chdir".startswith(name))
+        inside.elsewhere = inside.elsewhere or bool(moves)
+        valued = name and any(option.startswith(name) for option in ("unset", "chdir", "argv0"))
+        at += 2 if re.fullmatch(r"-[iv0]*[uCa]", text) or (valued and "=" not in text) else 1
     _add(inside, words[at:])
     if not inside.commands:
         inside.vanishes = False
@@ -222,30 +265,68 @@ def _command(words: Sequence[Word]) -> Inside | None:
     return _prefix(words, ("", 0), vanishes=True)
 
 
+_XARGS_VALUED = "IJnNPLRSsdaE"
+# long option: whether it takes the next word
+_XARGS_LONG = {
+    **dict.fromkeys(
+        ("arg-file", "delimiter", "max-args", "max-procs", "max-chars", "process-slot-var"), True
+    ),
+    **dict.fromkeys(("eof", "replace", "max-lines", "open-tty", "interactive", "no-run-if-empty"), False),
+    **dict.fromkeys(("verbose", "show-limits", "exit", "null", "help", "version"), False),
+}
+
+
 def _xargs(words: Sequence[Word]) -> Inside:
+    """The command after xargs' own options; a word that its input replaces is known at run time only."""
     inside = Inside(vanishes=True)
-    at, replaces = 1, False
+    at, marks = 1, set[str]()
     while at < len(words) and words[at].text.startswith("-"):
-        text = words[at].text
-        replaces = replaces or text.startswith(("-I", "-i", "-J", "--replace"))
-        if re.fullmatch(
-            r"-[IJnNPLRSsdaE]|--(max-args|max-procs|max-lines|max-chars|delimiter|arg-file|eof)", text
-        ):
-            at += 1
+        text, following = words[at].text, words[at + 1].text if at + 1 < len(words) else ""
         at += 1
+        if text == "--":
+            break
+        option = _xargs_long(text) if text.startswith("--") else _xargs_short(text, following)
+        if option is None or words[at - 1].dynamic:
+            inside.doubts.append("xargs has an option that isn't known")
+            return inside
+        mark, takes_next = option
+        at += takes_next
+        if mark:
+            marks |= {mark, "{}", "%"}
     command = list(words[at:]) or [literal("echo")]
-    inside.commands.append(command if replaces else [*command, unknown("{}")])
-    if replaces:
-        inside.commands[0] = [unknown(w.text) if "{}" in w.text or w.text == "%" else w for w in command]
+    if marks:
+        inside.commands.append([unknown(w.text) if any(m in w.text for m in marks) else w for w in command])
+    else:
+        inside.commands.append([*command, unknown("{}")])
     return inside
+
+
+def _xargs_long(text: str) -> tuple[str, bool] | None:
+    """Give what a long option makes xargs replace, and whether it takes the next word; None if not known."""
+    name, equals, value = text[2:].partition("=")
+    known = [name] if name in _XARGS_LONG else [long for long in _XARGS_LONG if long.startswith(name)]
+    if len(known) != 1:
+        return None
+    return (value or "{}") if known == ["replace"] else "", not equals and _XARGS_LONG[known[0]]
+
+
+def _xargs_short(text: str, following: str) -> tuple[str, bool]:
+    found = re.match(rf"-[^{_XARGS_VALUED}ile]*([{_XARGS_VALUED}ile])(.*)", text, re.DOTALL)
+    if found is None:
+        return "", False
+    takes_next = found[1] in _XARGS_VALUED and not found[2]
+    mark = (following if takes_next else found[2]) or "{}"
+    return mark if found[1] in "IJi" else "", takes_next
 
 
 def _parallel(words: Sequence[Word]) -> Inside:
     """GNU parallel: the command up to `:::`, its arguments known only at run time."""
     inside = Inside()
-    at = 1
+    at, unsure = 1, 0
     while at < len(words) and words[at].text.startswith("-"):
-        at += 2 if words[at].text in ("-j", "--jobs", "-a", "--arg-file", "-n", "-S", "--joblog", "-I") else 1
+        valued = words[at].text in ("-j", "--jobs", "-a", "--arg-file", "-n", "-S", "--joblog", "-I")
+        unsure += not valued and "=" not in words[at].text
+        at += 2 if valued else 1
     end = at
     while end < len(words) and not words[end].text.startswith(":::"):
         end += 1
@@ -253,6 +334,7 @@ def _parallel(words: Sequence[Word]) -> Inside:
         inside.doubts.append("parallel runs what it reads")
     else:
         _add(inside, [*words[at:end], unknown("{}")])
+        _guess(inside, [*words[at + 1 : end], unknown("{}")], unsure)
     return inside
 
 
@@ -280,6 +362,11 @@ def _fd(words: Sequence[Word]) -> Inside | None:
             inside = Inside()
             _add(inside, [*words[at + 1 :], unknown("{}", "./")])
             return inside
+        found = re.match(r"(?:-[a-zA-Z0-9]*?[xX]|--exec(?:-batch)?=)(.*)", word.text, re.DOTALL)
+        if found:
+            return Inside(
+                maybe=[[*map(literal, filter(None, [found[1]])), *words[at + 1 :], unknown("{}", "./")]]
+            )
     return None
 
 
@@ -289,7 +376,7 @@ def _text_of_rest(words: Sequence[Word]) -> Inside:
     rest = [w for w in words[1:] if w.text != "--"]
     if name_of(words[0]) == "watch":
         while rest and rest[0].text.startswith("-"):
-            rest = rest[2 if rest[0].text in ("-n", "--interval") else 1 :]
+            rest = rest[2 if re.fullmatch(r"-[a-zA-Z]*[nqs]|--(int|equ|shot)[a-z]*", rest[0].text) else 1 :]
     inside.texts.extend(joined(rest))
     return inside
 
@@ -307,11 +394,16 @@ def _trap(words: Sequence[Word]) -> Inside | None:
     return Inside(texts=rest[:1]) if len(rest) > 1 and rest[0].text not in ("", "-") else None
 
 
-def _su(words: Sequence[Word]) -> Inside:
-    for at, word in enumerate(words):
-        if word.text in ("-c", "--command") and at + 1 < len(words):
-            return Inside(texts=[words[at + 1]])
-    return Inside()
+def _given_text(words: Sequence[Word]) -> Inside | None:
+    """script, su and npx: the text after -c, which may stand in a cluster or hang on its option."""
+    for at, word in enumerate(words[1:], 1):
+        found = re.match(r"(?:-[a-zA-Z]*?c|--(?:com?m?a?n?d?|call)(?:=|$))(.*)", word.text, re.DOTALL)
+        if found is None:
+            continue
+        if found[1]:
+            return Inside(texts=[unknown(found[1]) if word.dynamic else literal(found[1])])
+        return Inside(texts=list(words[at + 1 : at + 2]))
+    return None
 
 
 def _container(words: Sequence[Word]) -> Inside | None:
@@ -343,13 +435,6 @@ def _git(words: Sequence[Word]) -> Inside | None:
     return None
 
 
-def _script_tool(words: Sequence[Word]) -> Inside | None:
-    for at, word in enumerate(words[:-1]):
-        if word.text in ("-c", "--command"):
-            return Inside(texts=[words[at + 1]])
-    return None
-
-
 _HANDLERS: dict[str, Callable[[Sequence[Word]], Inside | None]] = {
     "env": _env,
     "command": _command,
@@ -363,9 +448,10 @@ _HANDLERS: dict[str, Callable[[Sequence[Word]], Inside | None]] = {
     "eval": _text_of_rest,
     "watch": _text_of_rest,
     "trap": _trap,
-    "su": _su,
-    "runuser": _su,
-    "script": _script_tool,
+    "su": _given_text,
+    "runuser": _given_text,
+    "script": _given_text,
+    "npx": _given_text,
     "docker": _container,
     "podman": _container,
     "docker-compose": _container,
