@@ -17,9 +17,11 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
+from whet.memory import notes
 from whet.memory.desk import Desk
+from whet.memory.prompt_part import entry_id
 from whet.memory.requests import MemoryRequest
-from whet.store import sessions
+from whet.store import ledger, sessions
 from whet.store.database import Database
 
 GROUPS = {"memory": memory, "skills": skills, "undo": undo, "forget": forget}
@@ -117,5 +119,35 @@ def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Pat
     assert "whet sessions delete talk" in said
     assert "zebra" not in whet("memory log 1").output and "(purged)" in whet("memory log 1").output
     assert "gone for good" in str(whet("undo 2").exception)
+
+
+def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Path) -> None:
+    for number in range(17):  # of 17 ids two begin with the same of 16 digits
+        whet(f"memory add Line {number} runs {number * 7} trains")
+    assert "no session was named" in str(whet("forget --purge --yes --session", "").exception)
+    assert "there is no note" in str(whet("memory retire", "").exception)
+    firsts = [entry_id(one)[0] for one in notes.entries((home / "memories/MEMORY.md").read_text("utf-8"))]
+    twice = next(first for first in firsts if firsts.count(first) > 1)
+    assert "give more of the id" in whet("memory retire", twice).exception.hint
+    assert json.loads(whet("memory show --json").output)["files"][0]["entries"] == 17
+    assert "there is no change" in str(whet(f"undo {10**30}").exception)
+
+
+def test_forget_reaches_what_a_guest_taught(whet: Any, home: Path) -> None:
+    whet("memory add We deploy on Tuesdays")
+    database = Database.open(home / "state.db", SystemClock())
+    owner = Desk(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    guest = owner.for_person("ann", home / "people" / "ann")
+    change = MemoryRequest("add", "user", "Ann's door code is in zebra street")
+    asyncio.run(guest.memory(change, Origin("user", session_id="anns")))
+    database.close()
+    assert "would take back change 2" in whet("forget --session anns --dry-run").output
+    assert "took back change 2" in whet("forget --session anns --purge --yes").output
+    assert "zebra" not in (home / "people/ann/memories/USER.md").read_text("utf-8")
+    database = Database.open(home / "state.db", SystemClock())
+    rows = database.read_now(lambda db: ledger.select(db))
+    database.close()
+    assert not any("zebra" in f"{row.before}{row.after}" for row in rows)
+    assert "Tuesdays" in whet("memory show").output
     again = json.loads(whet("forget --session talk --purge --yes --json").output)
     assert again["steps"] == [] and again["purged"]["texts"] == 0

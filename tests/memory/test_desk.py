@@ -357,3 +357,34 @@ def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
     load = asyncio.run(world.desk.skill_view("commit", "", Origin("foreground", "s", "t", "c")))
     (use,) = world.database.read_now(lambda db: learned.uses(db, name="commit"))
     assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)
+
+
+def test_forgetting_a_session_brings_back_what_it_removed(world: World) -> None:
+    remember(world, "Tests run with tox")
+    session = reviewed(world)
+    removed = MemoryRequest("remove", old_text="tox")
+    origin = Origin("foreground", session_id=session, tool_call_id="c")
+    assert asyncio.run(world.desk.memory(removed, origin)).ok
+    remember(world, "Deploys go out on Mondays")
+    steps = asyncio.run(world.desk.forget(session, HAND, dry_run=False))
+    assert [step.what for step in steps] == ["take back"]
+    assert "tox" in asyncio.run(world.prompt())
+
+
+def test_no_session_is_not_every_session(world: World) -> None:
+    remember(world, "Tests run with tox")
+    assert asyncio.run(world.desk.forget("", HAND, dry_run=False)) == []
+    asyncio.run(world.desk.undo(rows(world)[0].id, HAND))
+    assert asyncio.run(world.desk.purge("")).rows == ()
+
+
+def test_a_mark_at_a_files_beginning_is_no_entry(world: World) -> None:
+    file = memory_file(world)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"\xef\xbb\xbf# Memory\r\n\r\n- Tests run with tox\r\n")
+    assert asyncio.run(world.desk.notes())[0].entries == 1
+    assert "# Memory" not in asyncio.run(world.prompt())
+    remember(world, "Deploys go out on Mondays")
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    asyncio.run(world.desk.notes())
+    assert [row.action for row in rows(world)] == ["add", "add"]

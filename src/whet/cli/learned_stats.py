@@ -73,12 +73,17 @@ def proposals(found: Sequence[Effect]) -> list[Effect]:
 
 async def _retire_note(desk: Desk, item_id: str) -> Outcome:
     await desk.apply()  # a hand edit is entered before it is built upon
-    for target, path in notes.FILES.items():
-        for entry in notes.entries(desk.journal.text(path)):
-            if entry_id(entry).startswith(item_id):
-                request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
-                return await desk.memory(request, _BY_HAND)
-    raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
+    found = [
+        MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
+        for target, path in notes.FILES.items()
+        for entry in notes.entries(desk.journal.text(path))
+        if item_id and entry_id(entry).startswith(item_id)
+    ]
+    if len(found) > 1:
+        raise NotFound(f"{item_id} fits {len(found)} notes", hint="give more of the id")
+    if not found:
+        raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
+    return await desk.memory(found[0], _BY_HAND)
 
 
 def _tell(outcome: Outcome, as_json: bool) -> None:

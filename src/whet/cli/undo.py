@@ -17,7 +17,7 @@ from whet.memory.desk import Desk
 from whet.memory.forget import Step
 from whet.memory.purge import Purged
 from whet.memory.wording import summary
-from whet.store import sessions
+from whet.store import ledger, sessions
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _BY_HAND = Origin("user", execution_context="command line")
@@ -56,12 +56,9 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
         _ask(session_id)
 
     async def work(desk: Desk) -> tuple[list[Step], Purged | None]:
-        try:
-            found = await desk.database.read(lambda db: sessions.resolve(db, session_id))
-        except NotFound:
-            found = session_id  # deleted since; what was learned from it is still known by its id
-        steps = await desk.forget(found, _BY_HAND, dry_run=dry_run)
-        return steps, await desk.purge(found) if purge else None
+        whose, found = await _whose(home, desk, session_id)
+        steps = await whose.forget(found, _BY_HAND, dry_run=dry_run)
+        return steps, await whose.purge(found) if purge else None
 
     steps, purged = with_desk(home, work)
     if as_json:
@@ -81,6 +78,22 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
         click.echo(_line(step, dry_run=dry_run, purged=purge))
     if purged:
         _say(purged, session_id)
+
+
+async def _whose(home: Home, desk: Desk, session_id: str) -> tuple[Desk, str]:
+    """Give the desk of whoever a session taught something about, the owner's or a guest's, and its whole id.
+
+    Raises NotFound where none is named.
+    """
+    try:
+        found = await desk.database.read(lambda db: sessions.resolve(db, session_id))
+    except NotFound:
+        if not session_id.strip():
+            raise
+        found = session_id  # deleted since; what was learned from it is still known by its id
+    rows = await desk.database.read(lambda db: ledger.select(db, 1, session_id=found))
+    profile = rows[0].profile if rows else ""
+    return (desk.for_person(profile, home.people / profile) if profile else desk), found
 
 
 def _ask(session_id: str) -> None:

@@ -30,7 +30,8 @@ class Step(msgspec.Struct, frozen=True):
 
 def plan(connection: apsw.Connection, profile: str, session_id: str) -> list[Step]:
     """Give the steps that forgetting a session takes, the newest change first."""
-    own = ledger.select(connection, profile=profile, session_id=session_id)
+    # Without a session the filter would let everything through.
+    own = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
     steps: dict[int, Step] = {}
     for row in own:
         if row.state in WAITING:

@@ -64,7 +64,7 @@ class Journal:
         def work(connection: apsw.Connection) -> bytes:
             return learned.text(connection, learned.state(connection, self.profile, path).wanted)
 
-        return self.database.read_now(work).decode("utf-8", "replace")
+        return notes.decoded(self.database.read_now(work))
 
     def _notes_changed(self) -> bool:
         """Whether a notes file is not what was last seen; cheap, for the start of every session."""
@@ -140,8 +140,8 @@ class Journal:
     def _enter_notes(
         self, connection: apsw.Connection, seen: FileState, target: Target, there: bytes | None
     ) -> str:
-        before = learned.text(connection, seen.written).decode("utf-8", "replace")
-        after = (there or b"").decode("utf-8-sig")
+        before = notes.decoded(learned.text(connection, seen.written))
+        after = notes.decoded(there or b"")
         rows = merging.changes(before, after)
         if len(rows) > _MOST_ROWS or (there is None and rows):
             self._insert(connection, NewRow("memory", target, "hand_edit", "active", _HAND, before, after))
@@ -151,7 +151,7 @@ class Journal:
                 self._insert(connection, new)
         if seen.wanted == seen.written:
             return digest(there) if there is not None else ""
-        ours = learned.text(connection, seen.wanted).decode("utf-8", "replace")
+        ours = notes.decoded(learned.text(connection, seen.wanted))
         merged, lost = merging.carry(after, target, merging.changes(before, ours))
         for change in lost:
             self._overtaken(connection, target, change.after)

@@ -50,6 +50,11 @@ class Edit(msgspec.Struct, frozen=True):
     after: str
 
 
+def decoded(raw: bytes) -> str:
+    """Give the text of a notes file; the mark that some editors begin a file with is none of it."""
+    return raw.decode("utf-8-sig", "replace")
+
+
 def entries(text: str) -> list[Entry]:
     """Give the entries of a file, in order."""
     found: list[Entry] = []

@@ -17,7 +17,7 @@ from whet.store import learned, ledger
 def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
     """Give a notes file as the writer sees it."""
     wanted = learned.state(connection, profile, notes.FILES[target]).wanted
-    text = learned.text(connection, wanted).decode("utf-8", "replace")
+    text = notes.decoded(learned.text(connection, wanted))
     for row in ledger.of_task(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("memory", target, profile):
             try:

@@ -36,7 +36,9 @@ def carry_out(connection: apsw.Connection, profile: str, session_id: str) -> Pur
     own = [
         row
         for row in ledger.select(connection, profile=profile, session_id=session_id)
-        if row.after not in standing and (row.after != purge.PURGED or row.evidence or row.reason)
+        if session_id
+        and row.after not in standing
+        and (row.after != purge.PURGED or row.evidence or row.reason)
     ]
     words = {row.after for row in own if not row.undoes} - {"", purge.PURGED}
     said = {row.after for row in own if row.kind == "memory"} & words
@@ -67,7 +69,7 @@ def _standing(connection: apsw.Connection, profile: str, everything: list[Ledger
     found = {row.after for row in made if row.kind == "skill"} - {""}
     for path in notes.FILES.values():
         wanted = learned.state(connection, profile, path).wanted
-        text = learned.text(connection, wanted).decode("utf-8", "replace")
+        text = notes.decoded(learned.text(connection, wanted))
         found |= {entry.said for entry in notes.entries(text)}
     return found
 

@@ -67,7 +67,7 @@ class Settling:
         path = notes.FILES[target]
         limit = self._limits.memory_chars if target == "memory" else self._limits.user_chars
         wanted = learned.state(connection, self._profile, path).wanted
-        before = learned.text(connection, wanted).decode("utf-8", "replace")
+        before = notes.decoded(learned.text(connection, wanted))
         after = merging.step(before, target, EntryChange(row.before, row.after))
         if row.after:
             note_changes.check_room(before, Edit(after, row.before, row.after), target, limit)

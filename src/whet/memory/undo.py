@@ -110,7 +110,7 @@ def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
     target: Target = "user" if back.item == "user" else "memory"
     path = notes.FILES[target]
     wanted = learned.state(connection, back.profile, path).wanted
-    text = learned.text(connection, wanted).decode("utf-8", "replace")
+    text = notes.decoded(learned.text(connection, wanted))
     if _is_whole(connection, back):
         after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
         if lost:
@@ -137,5 +137,6 @@ def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
     return [
         one
         for one in rows
-        if one.id > row.id and (one.before == row.after or touched & {change.path for change in one.changes})
+        if one.id > row.id
+        and ((row.after and one.before == row.after) or touched & {change.path for change in one.changes})
     ]

@@ -98,6 +98,7 @@ class Filter(TypedDict, total=False):
     task_id: str
 
 
+_LARGEST_ID = 2**63 - 1
 _ORIGIN = Origin.__struct_fields__
 _PLAIN = ("profile", "kind", "item", "action", "state", "before", "after", "base_hash", "hash", "trust")
 _GIVEN = (*_PLAIN, "reason", "undoes")
@@ -128,7 +129,8 @@ def insert(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
 
 def get(connection: apsw.Connection, row_id: int, profile: str | None = None) -> LedgerRow:
     """Give a row. Raises NotFound, also for another profile's."""
-    found = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (row_id,)).fetchone()
+    known = min(row_id, _LARGEST_ID)
+    found = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (known,)).fetchone()
     if found is None or (profile is not None and found[1] != profile):
         raise NotFound(
             f"there is no change {row_id}", hint="`whet memory log` and `whet skills log` list them"
