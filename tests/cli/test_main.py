@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -210,3 +211,22 @@ def test_the_table_names_only_what_click_can_list() -> None:
     assert whet.list_commands(whet.make_context("whet", ["version"], resilient_parsing=True)) == list(
         COMMANDS
     )
+
+
+def test_every_option_says_what_it_does() -> None:
+    silent: list[str] = []
+
+    def look(command: click.Command, path: str) -> None:
+        silent.extend(
+            f"{path} --{option.name}"
+            for option in command.params
+            if isinstance(option, click.Option) and not option.help
+        )
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                if found := command.get_command(context, name):
+                    look(found, f"{path} {name}")
+
+    look(whet, "whet")
+    assert silent == []

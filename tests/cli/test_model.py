@@ -61,3 +61,9 @@ def test_set_saves_and_warns_about_the_environment(home: Path) -> None:
     assert load(Home(home), environ={}).settings.model.model == "some/model:free"
     error = run(home, "set", "x", "--provider", "openay").exception
     assert isinstance(error, ConfigError) and "openai" in error.hint
+
+
+def test_a_model_without_a_name_is_refused(home: Path) -> None:
+    error = run(home, "set", " ").exception
+    assert isinstance(error, ConfigError) and "a model has a name" in error.message
+    assert not (home / "config.yaml").exists()

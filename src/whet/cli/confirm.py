@@ -55,7 +55,13 @@ for command in (token, policy, audit, prune):
 
 
 @confirm.command()
-@click.option("--host", envvar="CONFIRMATION_HOST", default="127.0.0.1", show_default=True)
+@click.option(
+    "--host",
+    envvar="CONFIRMATION_HOST",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen at.",
+)
 @click.option(
     "--port", envvar="CONFIRMATION_PORT", default=6000, show_default=True, help="The API; 0 takes any."
 )
@@ -136,8 +142,14 @@ def serve(home: Home, **options: Any) -> None:
 
 
 @confirm.command("list")
-@click.option("--status", type=click.Choice([*_STATUSES, "all"]), default="pending", show_default=True)
-@click.option("-n", "--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--status",
+    type=click.Choice([*_STATUSES, "all"]),
+    default="pending",
+    show_default=True,
+    help="Only these.",
+)
+@click.option("-n", "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="How many.")
 @_url
 @_json
 def list_(status: str, limit: int, url: str, as_json: bool) -> None:

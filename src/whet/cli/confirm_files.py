@@ -90,7 +90,7 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
 @click.option("--name", required=True, metavar="PRINCIPAL", help="Who holds it; recorded with what it does.")
 @click.option(
     "--for", "valid_s", type=Age(), metavar="TIME", help="How long it holds, e.g. 30d; else until revoked."
@@ -237,11 +237,11 @@ def check(path: Path, as_json: bool) -> None:
 
 @policy.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--action", required=True)
-@click.option("--details", default="{}", metavar="JSON")
-@click.option("--requester", default="agent", show_default=True)
-@click.option("--principal", default="agent", show_default=True)
-@click.option("--session", default="")
+@click.option("--action", required=True, help="What would be done.")
+@click.option("--details", default="{}", metavar="JSON", help="What it would be done with, an object.")
+@click.option("--requester", default="agent", show_default=True, help="The program that asks.")
+@click.option("--principal", default="agent", show_default=True, help="Whose token it has.")
+@click.option("--session", default="", help="The session it is in.")
 @_json
 def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> None:
     """Try a policy out on a request that is not made.

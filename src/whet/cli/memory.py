@@ -101,7 +101,7 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
 @click.argument("change", type=int, required=False)
 @click.option("--session", "session_id", default="", metavar="ID", help="Only what rests on this session.")
 @click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
-@click.option("--limit", type=click.IntRange(1), default=30, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
 @_as_json
 @click.pass_obj
 def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:

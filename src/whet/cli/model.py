@@ -103,6 +103,8 @@ async def _ask(provider: Provider) -> list[str]:
 @click.pass_obj
 def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
     """Choose the model for new requests; NAME as the server knows it."""
+    if not name.strip():
+        raise ConfigError("a model has a name", hint="whet model list shows those of the server")
     loaded = _load(home)
     if provider and provider not in SERVERS and not loaded.settings.model.base_url:
         raise ConfigError(f"provider {provider!r} is not known", hint=f"one of {', '.join(SERVERS)}")

@@ -191,7 +191,14 @@ def _marked(snippet: str) -> str:
 @sessions.command("export")
 @click.argument("names", metavar="[SESSION]...", nargs=-1, shell_complete=complete_session)
 @click.option("--all", "everything", is_flag=True, help="Every chat that is not private.")
-@click.option("--format", "kind", type=click.Choice(list(_FORMATS)), default="md", show_default=True)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(list(_FORMATS)),
+    default="md",
+    show_default=True,
+    help="Of the file.",
+)
 @click.option("-o", "--output", "target", default="-", metavar="FILE", help="Where to; - is standard output.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on what was written to FILE.")

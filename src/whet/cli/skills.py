@@ -108,7 +108,7 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 @skills.command("log")
 @click.argument("name", required=False)
 @click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
-@click.option("--limit", type=click.IntRange(1), default=30, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
 @_as_json
 @click.pass_obj
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
