@@ -33,8 +33,13 @@ _protected: set[str] = set()
 
 
 def protect(values: Iterable[str]) -> None:
-    """Mask these values wherever they turn up from now on; shorter than 8 characters are left alone."""
-    _protected.update(value for value in values if len(value) >= 8)
+    """Mask these values wherever they turn up from now on, also as JSON writes them, and as JSON within JSON
+    does (a call's arguments in an export); shorter than 8 characters are left alone.
+    """
+    for value in values:
+        if len(value) >= 8:
+            once = json.dumps(value, ensure_ascii=False)[1:-1]
+            _protected.update((value, once, json.dumps(once, ensure_ascii=False)[1:-1]))
 
 
 def forget_protected() -> None:

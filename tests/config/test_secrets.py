@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from whet.config.paths import Home
 from whet.config.secrets import env_warnings, is_secret_name, load_secrets, parse_env, read_env, set_secret
 from whet.contract.errors import ConfigError
-from whet.log import mask
+from whet.log import MASK, mask
 
 FILE = """\
 # keys
@@ -72,6 +73,17 @@ def test_names_that_say_secret() -> None:
         assert is_secret_name(name), name
     for name in ("PATH", "PWD", "KEYBOARD", "MONKEY", "OPENAI_BASE_URL", "TOKENIZERS_PARALLELISM"):
         assert not is_secret_name(name), name
+
+
+def test_a_value_is_masked_as_json_writes_it_too(home: Path) -> None:
+    value = 'pa"ss\\word\nin two lines'
+    load_secrets(Home(home), {"DB_PASSWORD": value})
+    once = json.dumps({"message": value})
+    twice = json.dumps({"arguments": json.dumps({"command": f"login {value}"})})
+    for text in (value, once, twice):
+        assert "two lines" not in mask(text)
+        assert MASK in mask(text)
+    assert json.loads(mask(once)) == {"message": MASK}
 
 
 def test_setting_a_secret_keeps_other_lines_and_closes_the_file(home: Path) -> None:

@@ -349,6 +349,10 @@ def test_secrets_of_the_environment_are_withheld() -> None:
             for name in ("PGPASSWORD", "MYSQL_PWD", "TOKEN", "my_app_secret", "STRIPE_KEY", "GH_PAT")
         },
         **{
+            name: "secret"
+            for name in ("OPENAI_API_KEY_2", "GEMINI_API_KEYS", "AZURE_CREDENTIALS", "GH_TOKEN2", "SECRETS")
+        },
+        **{
             name: "plain"
             for name in ("PATH", "HOME", "PWD", "OLDPWD", "MAX_TOKENS", "KEYBOARD", "SSH_AUTH_SOCK")
         },

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from whet.approval.danger_files import Finding, Setting
 from whet.approval.shell_words import Word
@@ -78,9 +79,15 @@ def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
     if flags is None:
         return None
     found: list[Word] = []
+    hanging, valued = _HANGING.get(stem, ""), _VALUED.get(stem, ())
     for at, word in enumerate(words):
         text = word.text
-        if re.fullmatch(flags, text):
+        hangs = re.match(hanging, text) if hanging else None
+        if hangs is not None and hangs.end() < len(text):
+            found.append(replace(word, text=text[hangs.end() :]))
+        elif at and words[at - 1].text in valued:
+            continue
+        elif re.fullmatch(flags, text):
             found.extend(words[at + 1 : at + 2])
         elif text.startswith(("--eval=", "--print=")):
             found.append(word)
@@ -93,6 +100,27 @@ def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
     return found
 
 
+# The same where the code hangs on its option: `perl -e'...'`.
+_HANGING = {
+    "python": r"-[bBdEhiIOqsSuvxP]*c",
+    "pypy": r"-[bBdEhiIOqsSuvxP]*c",
+    "perl": r"-[lnpaswtTuUWX0-9]*[eE]",
+    "ruby": r"-[lnpaswvW0-9]*e",
+    "php": r"-r",
+    "lua": r"-e",
+    "bun": r"-e",
+    "osascript": r"-e",
+}
+# Options that take the next word, which is no script then.
+_VALUED = {
+    "python": ("-W", "-X"),
+    "pypy": ("-W", "-X"),
+    "perl": ("-I",),
+    "ruby": ("-I", "-r", "-C", "-E"),
+    "node": ("-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions"),
+    "php": ("-d", "-c", "-z"),
+    "lua": ("-l",),
+}
 _CODE_FLAGS = {
     "python": r"-[bBdEhiIOqsSuvx]*c",
     "pypy": r"-[bBdEhiIOqsSuvx]*c",

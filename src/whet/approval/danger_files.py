@@ -220,20 +220,39 @@ def _awk(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield "dangerous", "awk runs other programs"
 
 
+_TAR_PROGRAMS = (
+    *("to-command", "checkpoint-action", "use-compress-program", "info-script", "new-volume-script"),
+    *("rsh-command", "rmt-command"),
+)
+
+
 def _tar(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    bundle = words[0].text if words else ""
+    if has_option(words, "", *_TAR_PROGRAMS) or re.fullmatch(r"[a-zA-Z]*[IF][a-zA-Z]*", bundle):
+        yield "dangerous", "tar runs other programs"
     for at, word in enumerate(words):
-        if re.match(
-            r"--(to-command|checkpoint-action|use-compress|info-script|new-volume|rsh|rmt)|-[IF]", word.text
-        ):
+        if re.match(r"-[a-eg-zABDEGHJ-Z]*[IF]", word.text):
             yield "dangerous", "tar runs other programs"
         elif word.text in ("-P", "--absolute-names"):
             yield "dangerous", "unpacks to any place that the archive names"
         elif word.text in ("-C", "--directory", "-d") and at + 1 < len(words):
             yield writes_to(words[at + 1], setting)
-        elif word.text.startswith("--directory="):
-            yield writes_to(
-                Word(word.text[12:], word.plain[12:], word.dynamic, prefix=word.prefix[12:]), setting
-            )
+
+
+def _second_written(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """uniq and xxd: the second operand."""
+    for word in operands(words, "fswclgo")[1:2]:
+        yield writes_to(word, setting)
+
+
+def _ln(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """A link to a start-up file is a way to write it that can't be seen before the link is there."""
+    yield from _last_written(words, setting)
+    found = operands(words, "tS")
+    for word in found[:-1] or found:
+        zone = "unknown" if word.dynamic else zone_of(word.text, setting.cwd, setting.place)
+        if zone in ("startup", "hooks", "whet", "root", "disk"):
+            yield "dangerous", f"makes a link to {word.plain}, through which it can be changed"
 
 
 def reads_secret(name: str, words: Sequence[Word], setting: Setting) -> str:
@@ -391,7 +410,9 @@ FILE_RULES: dict[str, Rule] = {
     "setfacl": _mode,
     "cp": _last_written,
     "install": _last_written,
-    "ln": _last_written,
+    "ln": _ln,
+    "uniq": _second_written,
+    "xxd": _second_written,
     "mv": _mv,
     "tee": _all_written,
     "touch": _all_written,

@@ -45,6 +45,7 @@ _GIT_RISKS: dict[str, tuple[str, tuple[str, ...], str]] = {
 _GIT_PROGRAMS = re.compile(
     r"(alias\.|core\.(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|worktree|attributesfile)"
     r"|diff\..*\.?(external|command|textconv)|(merge|filter|difftool|mergetool|pager|gpg|sequence|browser|man)\."
+    r"|interactive\.|trailer\.|tar\.|submodule\..*\.update|core\.alternaterefs|guitool|sendemail"
     r"|credential|include|url\.|http\.proxy|protocol|uploadpack|receive\.|remote\..*\.(uploadpack|receivepack|vcs))",
     re.IGNORECASE,
 )
@@ -63,10 +64,7 @@ def git(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
     if verb.dynamic:
         yield "dangerous", "can't tell what git does"
         return
-    if any("ext::" in w.text for w in rest) or (
-        has_option(rest, "", "upload-pack", "receive-pack")
-        and verb.text in ("clone", "fetch", "pull", "ls-remote", "push")
-    ):
+    if _runs_another(verb.text, rest):
         yield "dangerous", "git is told to run another program"
     if verb.text == "push":
         yield "dangerous", f"git push: {_git_push(rest)}"
@@ -76,6 +74,18 @@ def git(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         if (not (short or long) or has_option(rest, short, *long)) and not only_shown:
             yield "dangerous", f"git {verb.text}: {reason}"
     yield from _git_undo(verb.text, [w.text for w in rest])
+
+
+def _runs_another(verb: str, rest: Sequence[Word]) -> bool:
+    """Whether a verb's own options or address make git run a program."""
+    if any("ext::" in word.text for word in rest):
+        return True
+    is_remote = verb in ("clone", "fetch", "pull", "ls-remote", "push", "archive")
+    if is_remote and has_option(rest, "u" if verb == "clone" else "", "upload-pack", "receive-pack", "exec"):
+        return True
+    return verb == "clone" and any(
+        _GIT_PROGRAMS.match(word.text.removeprefix("--config=").removeprefix("-c")) for word in rest
+    )
 
 
 _GIT_VALUED = ("-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env")

@@ -33,6 +33,32 @@ def reach(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Findin
         yield from rule(words, setting)
 
 
+def writes_by_option(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    """Judge the file after -o or --output, and one that hangs on its option: `-o/etc/x`, `--output=x`."""
+    letters = _WRITING_LETTERS.get(name, "")
+    short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
+    for at, word in enumerate(words):
+        found = re.match(rf"{short}(?=[/~.])|--(?:{_WRITING_OPTIONS})=", word.text)
+        if found is not None:
+            end = found.end()
+            yield writes_to(
+                Word(word.text[end:], word.plain, word.dynamic, prefix=word.prefix[end:]), setting
+            )
+        elif word.text in ("-o", "--output") and words[at + 1 :] and words[at + 1].text[:1] in "/~.$":
+            yield writes_to(words[at + 1], setting)
+
+
+_WRITING_OPTIONS = "output|output-document|output-dir|directory-prefix|target-directory|directory"
+_WRITING_LETTERS = {
+    **dict.fromkeys(("tar", "bsdtar"), "C"),
+    **dict.fromkeys(("cp", "mv", "ln", "install"), "t"),
+    "unzip": "d",
+    "sort": "o",
+    "curl": "ocD",
+    "wget": "OPoa",
+}
+
+
 def _asks_version(words: Sequence[Word]) -> bool:
     return len(words) == 1 and words[0].text in ("--version", "-V", "--help", "version")
 
@@ -224,6 +250,11 @@ def _enable(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield "dangerous", "loads code into the shell"
 
 
+def _mapfile(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+    if has_option(words, "C"):
+        yield "dangerous", "runs text as a command"
+
+
 def _keys(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
     if any(re.match(r"--(export-secret|delete|gen|import)", w.text) for w in words):
         yield "dangerous", "reads or changes keys"
@@ -263,6 +294,8 @@ _RULES: dict[str, Rule] = {
     "alias": _shell_settings,
     "hash": _shell_settings,
     "enable": _enable,
+    "mapfile": _mapfile,
+    "readarray": _mapfile,
     "gpg": _keys,
     "vim": _editor,
     "vi": _editor,

@@ -65,7 +65,7 @@ ALWAYS: dict[str, str] = {
     **dict.fromkeys(("mail", "mailx", "sendmail", "mutt", "msmtp", "swaks"), "sends mail"),
     **dict.fromkeys(("dropdb", "dropuser"), "deletes a database or its user"),
     **dict.fromkeys(("twine",), "publishes a package"),
-    **dict.fromkeys(("eval",), "runs text as a command"),
+    **dict.fromkeys(("eval", "compgen"), "runs text as a command"),
     **dict.fromkeys(("osascript", "security", "xdotool", "xhost", "gdb"), "controls other programs or keys"),
     **dict.fromkeys(("ngrok", "cloudflared", "localtunnel", "lt"), "opens this machine to the network"),
 }

@@ -16,7 +16,7 @@ import msgspec
 
 from whet.approval.danger_code import DATABASES, code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, Finding, Setting, reads_secret, writes_to
-from whet.approval.danger_reach import reach
+from whet.approval.danger_reach import reach, writes_by_option
 from whet.approval.paths import is_secret
 from whet.approval.readonly import only_reads
 from whet.approval.risk import Level, Piece, Place, ShellRisk, rank, worst
@@ -305,6 +305,8 @@ class _Judge:
         if name in FILE_RULES:
             yield from FILE_RULES[name](rest, setting)
         yield from reach(name, rest, setting)
+        if not only_reads(words):
+            yield from writes_by_option(name, rest, setting)
         names = name in _SUBSCRIPTED and (name != "printf" or any(w.text.startswith("-v") for w in rest))
         if names and any(_SUBSCRIPT.search(word.text) for word in rest):
             yield "dangerous", "bash runs what stands in a subscript"

@@ -26,12 +26,13 @@ from whet.tools.signature import tool
 
 MAX_TIMEOUT_S = 3600.0
 _SECRET_NAMES = re.compile(
-    r"(?:PASSWORD|PASSWD|PASSPHRASE|(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PAT|PWD|CREDENTIAL|AUTH|AUTH_CONFIG))$"
+    r"(?:PASSWORD|PASSWD|PASSPHRASE"
+    r"|(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRETS?|PAT|PWD|CREDENTIALS?|AUTH|AUTH_CONFIG))(?:_?\d+)?$"
     r"|(?:^|_)SECRET_",
     re.IGNORECASE,
 )
-# MYSQL_PWD is a password, these two are folders.
-_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
+# MYSQL_PWD is a password; these are two folders and a file.
+_NO_SECRETS = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
 _QUIET = {
     "PAGER": "cat",
     "MANPAGER": "cat",
