@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -78,11 +79,14 @@ class Host:
             self.changed.notify_all()
 
     def wait(self, condition: Callable[[], Any], what: str, timeout_s: float = 40.0) -> Any:
-        """Wait until `condition` gives something true, and give it."""
+        """Wait until `condition` gives something true, and give it; it may be of what nobody notes here."""
+        until_s = time.monotonic() + timeout_s
         with self.changed:
-            if not self.changed.wait_for(condition, timeout_s):
-                raise TimeoutError(f"never saw: {what}")
-            return condition()
+            while not (found := condition()):
+                if time.monotonic() > until_s:
+                    raise TimeoutError(f"never saw: {what}")
+                self.changed.wait(0.1)
+            return found
 
     def call(self, coroutine: Any) -> Any:
         """Run a coroutine on the server's loop."""
