@@ -74,14 +74,19 @@ def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
         assert max(map(len, discord.said())) <= 2000 and discord.typing
 
 
+def answered_and_stopped(discord: DiscordChat, one: GatewayProcess) -> None:
+    """Serve until a first message has its answer."""
+    with served(one):
+        discord.wait_connected()
+        discord.write("first")
+        discord.wait_said("Answer 0.")
+
+
 def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> None:
     discord = DiscordChat()
     with discord, PracticeServer(script=[Reply(text=f"Answer {n}.") for n in range(4)]) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
-        with served(one):
-            discord.wait_connected()
-            discord.write("first")
-            discord.wait_said("Answer 0.")
+        answered_and_stopped(discord, one)
         discord.write("while nobody was there")
         discord.write("and this")
         discord.fail_next("post", too_many(0.2), (503, {"message": "unavailable"}, {}))

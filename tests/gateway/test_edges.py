@@ -15,7 +15,7 @@ from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram import too_many
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
-from tests.gateway.test_channels import DISCORD, SLACK, on
+from tests.gateway.test_channels import DISCORD, SLACK, answered_and_stopped, on
 from tests.gateway.test_telegram import BEN, STALLED, world
 from whet.clock import SystemClock
 from whet.gateway.router import Router
@@ -215,10 +215,7 @@ def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Pa
     discord = DiscordChat()
     with discord, PracticeServer(script=[Reply(text=f"Answer {n}.") for n in range(3)]) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
-        with served(one):
-            discord.wait_connected()
-            discord.write("first")
-            discord.wait_said("Answer 0.")
+        answered_and_stopped(discord, one)
         discord.write("while nobody was there")
         discord.fail_next("history", (503, {"message": "unavailable"}, {"retry-after": "0.1"}))
         with served(one):
