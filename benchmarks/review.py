@@ -23,11 +23,11 @@ from benchmarks.table import Row
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.events import Event, ReviewQueued
 from whet.contract.messages import Usage
+from whet.contract.protocols import NobodyPresent
 from whet.practice.ask import Call
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
@@ -82,7 +82,7 @@ async def _program(
         "review.worker": "off",
         **(settings or {}),
     }
-    app = await App.start(home, load(home, flags, environ={}).settings, {}, Nobody(), work)
+    app = await App.start(home, load(home, flags, environ={}).settings, {}, NobodyPresent(), work)
     try:
         yield app
     finally:

@@ -24,12 +24,12 @@ from benchmarks.measure import ROOT, clean_environment
 from benchmarks.table import Row
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.redact import redact, secrets_masked
 from whet.config.schema import Settings
+from whet.contract.protocols import NobodyPresent
 from whet.evals.warm_trials import report
 from whet.evals.warm_world import run_seeds
 from whet.practice.server import PracticeServer
@@ -185,14 +185,14 @@ import asyncio, sys, time
 from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.config.load import load
 from whet.config.paths import Home
+from whet.contract.protocols import NobodyPresent
 home = Home(Path(sys.argv[1]))
 flags = {"model.provider": "practice", "model.model": "practice-echo", "model.base_url": sys.argv[2]}
 settings = load(home, flags, environ={}).settings
 async def main():
-    app = await App.start(home, settings, {}, Nobody(), Path(sys.argv[1]))
+    app = await App.start(home, settings, {}, NobodyPresent(), Path(sys.argv[1]))
     session = await app.new_session(warm=sys.argv[3])
     await run_turn(session, session.user_message("look for topic7 in the records"), lambda event: None)
     await app.aclose()
@@ -229,7 +229,7 @@ async def _cached(folder: Path, settings: Settings) -> tuple[float, float, float
     """Give the hit ratio of a second request cold and warm, and of a second session's first request."""
     home = Home(folder / "home")
     save(home, _template(7))
-    app = await App.start(home, settings, {}, Nobody(), folder)
+    app = await App.start(home, settings, {}, NobodyPresent(), folder)
     ratios: list[float] = []
     for mode in ("off", "t7", "t7"):
         session = await app.new_session(warm=mode)

@@ -17,19 +17,9 @@ from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.schema import AgentSettings, ModelSettings, Settings
 from whet.contract.events import Event
-from whet.contract.protocols import ApprovalRequest
+from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
 from whet.tools.signature import tool
-
-
-class Nobody:
-    """No person is there."""
-
-    async def approve(self, request: ApprovalRequest) -> None:
-        return None
-
-    async def clarify(self, question: str, choices: object) -> None:
-        return None
 
 
 @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True)
@@ -43,7 +33,7 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
         model=ModelSettings(provider="practice", base_url=base_url, model=f"practice-steps-{steps}"),
         agent=AgentSettings(max_steps=steps + 10),
     )
-    app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
+    app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder)
     app.tools.add(noop)
     await app.models.provider.list_models()  # connect and load what is loaded late
     gc.freeze()  # as the program does once it has started (cli/launch.py)

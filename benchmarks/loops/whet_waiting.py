@@ -12,17 +12,17 @@ import time
 from pathlib import Path
 
 from benchmarks.loops.peak import peak_mb
-from benchmarks.loops.whet_loop import Nobody
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.contract.events import Event
+from whet.contract.protocols import NobodyPresent
 
 
 async def main(base_url: str, count: int, folder: Path) -> None:
     settings = Settings(model=ModelSettings(provider="practice", base_url=base_url, model="practice-echo"))
-    app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
+    app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder)
     ended: list[float] = []
     began = time.perf_counter()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whet.agent.loop import run_turn
+from whet.agent.observers import TurnObserver
 from whet.agent.session import Limits, Session
 from whet.clock import Clock, SystemClock
 from whet.config.schema import FallbackSettings, ModelSettings
@@ -20,7 +21,7 @@ from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import BadInput
 from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import Message
-from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
+from whet.contract.protocols import Decision, GateCall, NobodyPresent, Person
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.practice.ask import Call
 from whet.practice.script import Reply
@@ -30,16 +31,6 @@ from whet.store.database import Database
 from whet.store.sessions import NewSession
 from whet.store.transcript import SessionLog
 from whet.tools.signature import tool
-
-
-class Nobody:
-    """An interface without a person."""
-
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        return None
-
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        return None
 
 
 @dataclass
@@ -164,6 +155,8 @@ async def rig(
     deadlines: Deadlines = Deadlines(),  # noqa: B008 frozen
     spare: ContextEngine | None = None,
     window: int = 0,
+    observers: Sequence[TurnObserver] = (),
+    person: Person = NobodyPresent(),  # noqa: B008 it has no state
 ) -> AsyncIterator[Rig]:
     """Open a session, new or `session_id`'s, in `folder`; closes everything it opened."""
     clock = clock or SystemClock()
@@ -199,10 +192,11 @@ async def rig(
         context=host,
         tools={one.name: one for one in tools},
         gate=gate,
-        person=Nobody(),
+        person=person,
         limits=limits or Limits(steps=90, turn_s=60),
         clock=clock,
         workspace=folder,
+        observers=observers,
     )
     await host.begin()
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.agent.rig import Nobody, calls
+from tests.agent.rig import calls
 from tests.context.engines import RecordingEngine
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
@@ -22,6 +22,7 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ContextSettings, ModelSettings, Settings
 from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.events import Compaction, Event, Notice
+from whet.contract.protocols import NobodyPresent
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 
@@ -37,7 +38,7 @@ async def opened(
         approval=ApprovalSettings(mode="auto"),
         context=ContextSettings(engine=engine),
     )
-    app = await App.start(Home(folder / "home"), settings, {}, Nobody(), folder)
+    app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder)
     app.contexts.engines.update({offer.name: offer for offer in offers})
     try:
         yield app

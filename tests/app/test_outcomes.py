@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.review.rig import Bench, bench, says
-from whet.app.outcomes import Outcomes
+from whet.app.learning import Outcomes
 from whet.contract.origin import Origin
 from whet.memory.effects import of_desk
 from whet.memory.requests import MemoryRequest, SkillRequest
@@ -38,7 +38,7 @@ def recorded(b: Bench) -> list[ItemUse]:
 
 
 def with_chance(b: Bench, share: float, chance: Callable[[], float]) -> None:
-    b.app.outcomes = Outcomes(b.app.learning, b.app.database, share, chance)
+    b.app.sessions.outcomes = Outcomes(b.app.learning, b.app.database, share, chance)
 
 
 def alternating() -> Iterator[float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.rig import Nobody, calls
+from tests.agent.rig import calls
 from tests.plugins.rig import write
 from whet.agent.loop import run_turn
 from whet.app.build import App
@@ -18,7 +18,7 @@ from whet.app.facade import Agent
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, NotifySettings, PluginSettings, Settings
 from whet.contract.errors import PluginError
-from whet.contract.protocols import Answer, ApprovalRequest
+from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
 
@@ -110,7 +110,7 @@ def test_hooks_of_a_life_and_which_session_is_served(home: Path, tmp_path: Path)
         settings = Settings(
             model=model, plugins=PluginSettings(enabled=("life",)), approval=ApprovalSettings(mode="auto")
         )
-        app = await App.start(Home(home), settings, {}, Nobody(), tmp_path)
+        app = await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)
         try:
             session = await app.new_session()
             await run_turn(session, session.user_message("go"), lambda event: None)
@@ -166,7 +166,7 @@ def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
     async def main(provider: str, where: str) -> str:
         model = ModelSettings(provider=provider, model="practice-echo")
         settings = Settings(model=model, plugins=PluginSettings(enabled=("company",)))
-        app = await App.start(Home(home), settings, {"WHERE": where}, Nobody(), tmp_path)
+        app = await App.start(Home(home), settings, {"WHERE": where}, NobodyPresent(), tmp_path)
         try:
             assert any("openai is refused" in line for line in app.plugins.take_news())  # type: ignore[union-attr]
             session = await app.new_session()
@@ -181,7 +181,7 @@ def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
                 asyncio.run(main(name, server.base_url))
 
 
-class Yes(Nobody):
+class Yes(NobodyPresent):
     async def approve(self, request: ApprovalRequest) -> Answer | None:
         return "once"
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from whet.cli.person import NoPerson, answer_of, chosen
-from whet.contract.protocols import ApprovalRequest
+from whet.cli.person import answer_of, chosen
+from whet.contract.protocols import ApprovalRequest, NobodyPresent
 
 
 def asked(grant: str = "") -> ApprovalRequest:
@@ -33,5 +33,5 @@ def test_a_number_picks_a_choice() -> None:
 
 
 def test_nobody_answers_nothing() -> None:
-    assert asyncio.run(NoPerson().approve(asked())) is None
-    assert asyncio.run(NoPerson().clarify("which?", ["a"])) is None
+    assert asyncio.run(NobodyPresent().approve(asked())) is None
+    assert asyncio.run(NobodyPresent().clarify("which?", ["a"])) is None

@@ -20,7 +20,7 @@ from tests.agent.rig import calls, rig
 from tests.context.talk import BODY, Model, Talk, assert_valid, engine, full, summary_of
 from tests.context.test_host import LONG, compactions, host_of, notices, stored_roles
 from tests.support import FixedClock
-from whet.app.summaries import Summariser
+from whet.app.models import Summariser
 from whet.config.schema import ModelSettings
 from whet.context import chat_dicts as chat
 from whet.context import summary

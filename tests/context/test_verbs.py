@@ -12,8 +12,12 @@ import pytest
 
 from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
-from tests.context.test_host import LONG, compactions, host_of, last_two, notices, stored_roles
+from tests.context.test_host import LONG, compactions, last_two, notices, stored_roles
+from whet.agent.observers import TurnObserver
+from whet.agent.session import Session
+from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows
+from whet.contract.events import TurnEnd
 from whet.contract.messages import Usage
 from whet.practice.script import Reply
 
@@ -60,13 +64,20 @@ class Newer(RecordingEngine):
         messages.clear()
 
 
+class Telling(TurnObserver):
+    """Tells the engine of each turn's end."""
+
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        assert isinstance(session.context, EngineHost)
+        await session.context.turn_ended(end)
+
+
 def run(tmp_path: Path, script: list[Reply], act: Callable[[Rig, Newer], Any], window: int = 0) -> list[str]:
     trace: list[str] = []
 
     async def main() -> None:
         engine = Newer(trace)
-        async with rig(tmp_path, script, engine=engine, window=window) as one:
-            one.session.after_turn = host_of(one).turn_ended
+        async with rig(tmp_path, script, engine=engine, window=window, observers=[Telling()]) as one:
             await act(one, engine)
 
     asyncio.run(main())

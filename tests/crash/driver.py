@@ -21,6 +21,8 @@ import apsw
 
 from tests.agent.rig import rig
 from whet.agent.loop import run_turn
+from whet.agent.observers import TurnObserver
+from whet.agent.session import Session
 from whet.clock import SystemClock
 from whet.contract.errors import NotFound
 from whet.contract.events import EndReason
@@ -67,17 +69,21 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def one_job(turn: Turn, reason: EndReason) -> AtEnd:
-    job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
-    return lambda connection: [Queued(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
+class OneJob(TurnObserver):
+    """Queues a job at each turn's end."""
+
+    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+        job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
+        return lambda connection: [Queued(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
 
 
 async def turn(folder: Path, base_url: str, session_id: str, at: int, when: str) -> dict[str, Any]:
     """Run or resume the turn; with `at` it does not return."""
     database = KillingDatabase.open(folder / "state.db", SystemClock())
-    async with rig(folder, server=Address(base_url), session_id=session_id, database=database) as r:  # type: ignore[arg-type]
+    server: Any = Address(base_url)
+    observers = [OneJob()]
+    async with rig(folder, server=server, session_id=session_id, database=database, observers=observers) as r:
         (folder / "session").write_text(r.session.id)
-        r.session.jobs_at_end = one_job
         assert isinstance(database, KillingDatabase)
         database.count, database.at, database.when = 0, at, when
         message = None if session_id else Message(role="user", content="go")

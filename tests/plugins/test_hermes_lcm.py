@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.agent.rig import Nobody, calls
+from tests.agent.rig import calls
 from tests.plugins.rig import loading
 from tests.support import within
 from whet.agent.loop import run_turn
@@ -29,6 +29,7 @@ from whet.app.build import App
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.events import Event, Notice
+from whet.contract.protocols import NobodyPresent
 from whet.plugins.load import PluginHost
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
@@ -175,7 +176,7 @@ def test_it_is_active_in_subagents_with_a_conversation_of_their_own(installed: P
     async def main(server: PracticeServer) -> list[str]:
         (installed / "config.yaml").write_text(CONFIG.format(url=server.base_url))
         loaded = load(Home(installed), environ={})
-        app = await App.start(Home(installed), loaded.settings, {}, Nobody(), installed)
+        app = await App.start(Home(installed), loaded.settings, {}, NobodyPresent(), installed)
         events: list[Event] = []
         try:
             session = await app.new_session()

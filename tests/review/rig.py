@@ -13,11 +13,11 @@ from typing import Any
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.events import Event, ReviewFinished, ReviewQueued, TurnEnd
+from whet.contract.protocols import NobodyPresent
 from whet.practice.ask import Call
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
@@ -107,7 +107,9 @@ async def bench(
         **(settings or {}),
     }
     loaded = load(home, flags, environ=os.environ).settings
-    app = await App.start(home, loaded, load_secrets(home, {**os.environ, **(environ or {})}), Nobody(), work)
+    app = await App.start(
+        home, loaded, load_secrets(home, {**os.environ, **(environ or {})}), NobodyPresent(), work
+    )
     try:
         session = await (app.open_session(session_id) if session_id else app.new_session())
         yield Bench(app, session, server, home.root)

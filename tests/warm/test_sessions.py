@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.app.warm_desk import WarmDesk
 from whet.cli.eval_warm import warm as eval_warm
 from whet.clock import SystemClock
@@ -25,6 +24,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.events import Event, Notice, TurnEnd
+from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
 from whet.evals.warm_trials import report
 from whet.evals.warm_world import NAME, Depot, furnish, live, run_seeds, templates
@@ -71,7 +71,7 @@ def settings(server: PracticeServer, wire: str = "chat_completions", **flags: ob
 
 
 async def opened(depot: Depot, home: Home, chosen) -> App:
-    return await App.start(home, chosen, {}, Nobody(), depot.place)
+    return await App.start(home, chosen, {}, NobodyPresent(), depot.place)
 
 
 async def say(session: Session, text: str) -> tuple[TurnEnd, list[str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from whet.agent.interruption import TurnClock
 from whet.agent.session import Session
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished, ToolProgress, ToolStarted
@@ -32,17 +33,28 @@ INTERRUPTED = (
 )
 
 
-class _Planned(msgspec.Struct):
-    """A call with what will happen to it: a tool to run, or an output that is already known."""
+class RunnableCall(msgspec.Struct, frozen=True):
+    """A call that the gate allowed; the tool runs with the arguments of `question`."""
 
     open_call: OpenCall
-    arguments: dict[str, Any]
-    tool: Tool | None
+    question: GateCall
     decided_by: str
-    known: ToolOutput | None = None
 
 
-async def dispatch(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> None:
+class AnsweredCall(msgspec.Struct, frozen=True):
+    """A call whose output is known without a run. `question` is what the gate was asked or would have been;
+    None for a call that names no tool or whose arguments can't be read."""
+
+    open_call: OpenCall
+    output: ToolOutput
+    question: GateCall | None = None
+    decided_by: str = "rule"
+
+
+PlannedCall = RunnableCall | AnsweredCall
+
+
+async def dispatch(session: Session, turn: Turn, emit: Emit, clock: TurnClock) -> None:
     """Give every open call of the last reply exactly one stored result; without open calls do nothing.
 
     Calls that the tool allows to overlap run together; results are handed back in the model's order.
@@ -50,23 +62,23 @@ async def dispatch(session: Session, turn: Turn, emit: Emit, deadline: asyncio.T
     open_calls = session.log.open_calls(turn)
     if not open_calls:
         return
-    planned = [await _plan(session, turn, open_call, emit, deadline) for open_call in open_calls]
+    planned = [await _plan(session, turn, open_call, emit, clock) for open_call in open_calls]
     for batch in _batches(planned):
         try:
             async with asyncio.TaskGroup() as group:
                 for item in batch:
-                    group.create_task(_run_one(session, turn, item, emit, deadline))
+                    group.create_task(_run_one(session, turn, item, emit, clock))
         except* StoreError as errors:
             raise errors.exceptions[0] from None
     session.log.settle(turn)
 
 
-def _batches(planned: Sequence[_Planned]) -> list[list[_Planned]]:
+def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
     """Split in the model's order: neighbours that may overlap together, every other call alone."""
-    batches: list[list[_Planned]] = []
+    batches: list[list[PlannedCall]] = []
     overlapping = False
     for item in planned:
-        parallel = item.tool is None or item.known is not None or item.tool.parallel
+        parallel = isinstance(item, AnsweredCall) or item.question.tool.parallel
         if not (batches and overlapping and parallel):
             batches.append([])
         batches[-1].append(item)
@@ -75,14 +87,14 @@ def _batches(planned: Sequence[_Planned]) -> list[list[_Planned]]:
 
 
 async def _plan(
-    session: Session, turn: Turn, open_call: OpenCall, emit: Emit, deadline: asyncio.Timeout
-) -> _Planned:
+    session: Session, turn: Turn, open_call: OpenCall, emit: Emit, clock: TurnClock
+) -> PlannedCall:
     call = open_call.call
     tool = session.tools.get(call.name)
-    planned = _Planned(open_call, {}, tool, "rule")
     if tool is None:
-        planned.known = ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
-        return planned
+        return AnsweredCall(
+            open_call, ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
+        )
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
         if not isinstance(arguments, dict):
@@ -90,25 +102,23 @@ async def _plan(
     except NOT_JSON as error:
         written = clip(call.arguments, 300)
         text = f"The arguments are not a JSON object ({error}). Nothing was run. You wrote: {written}"
-        planned.known = ToolOutput(text, error_kind="bad_input")
-        return planned
-    planned.arguments = arguments  # pyright: ignore[reportUnknownMemberType]
+        return AnsweredCall(open_call, ToolOutput(text, error_kind="bad_input"))
+    key = f"{turn.number}.{open_call.step}.{open_call.index}"
+    question = GateCall(session.id, call, tool, arguments, str(session.workspace), key)  # pyright: ignore[reportUnknownArgumentType]
     if open_call.started and not tool.repeatable:
-        planned.known = ToolOutput(INTERRUPTED, error_kind="interrupted")
-        return planned
+        return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
     if _fails_repeatedly(session.log.messages, call.name, call.arguments):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
-        planned.known = ToolOutput(text, error_kind="failed")
-        return planned
-    decision = await _decide(session, _question(session, turn, planned, tool), emit, deadline)
-    planned.decided_by = decision.decided_by
+        return AnsweredCall(open_call, ToolOutput(text, error_kind="failed"), question)
+    decision = await _decide(session, question, emit, clock)
     if decision.verdict != "allow":
-        planned.known = ToolOutput(decision.reason or "Denied.", error_kind="denied")
-    return planned
+        denied = ToolOutput(decision.reason or "Denied.", error_kind="denied")
+        return AnsweredCall(open_call, denied, question, decision.decided_by)
+    return RunnableCall(open_call, question, decision.decided_by)
 
 
-async def _decide(session: Session, question: GateCall, emit: Emit, deadline: asyncio.Timeout) -> Decision:
-    with _Paused(deadline):
+async def _decide(session: Session, question: GateCall, emit: Emit, clock: TurnClock) -> Decision:
+    with clock.paused():
         try:
             return await session.gate.decide(question, emit)
         except Exception as error:
@@ -116,25 +126,18 @@ async def _decide(session: Session, question: GateCall, emit: Emit, deadline: as
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
 
 
-def _question(session: Session, turn: Turn, item: _Planned, tool: Tool) -> GateCall:
-    asked = item.open_call
-    key = f"{turn.number}.{asked.step}.{asked.index}"
-    return GateCall(session.id, asked.call, tool, item.arguments, str(session.workspace), key)
-
-
-async def _run_one(
-    session: Session, turn: Turn, item: _Planned, emit: Emit, deadline: asyncio.Timeout
-) -> None:
-    call = item.open_call.call
-    if item.known is not None or item.tool is None:
-        output, duration_s = item.known or ToolOutput("", error_kind="failed"), 0.0
+async def _run_one(session: Session, turn: Turn, item: PlannedCall, emit: Emit, clock: TurnClock) -> None:
+    call, question = item.open_call.call, item.question
+    if isinstance(item, AnsweredCall):
+        output, duration_s = item.output, 0.0
     else:
         await session.log.call_started(turn, item.open_call, item.decided_by)
         emit(ToolStarted(call.id, call.name, call.arguments))
         began_s = session.clock.monotonic_s()
-        output = await _run_tool(item.tool, item.arguments, _context(session, turn, item, emit, deadline))
+        context = _context(session, turn, call.id, emit, clock)
+        output = await _run_tool(item.question.tool, item.question.arguments, context)
         duration_s = session.clock.monotonic_s() - began_s
-    text = clip(output.text, item.tool.output_cap_chars if item.tool else 2_000)
+    text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
     content = (TextPart(text), *output.images) if output.images else text
     result = Message(
         role="tool",
@@ -144,11 +147,11 @@ async def _run_one(
         is_error=output.is_error,
     )
     await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
-    if item.tool is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
-        await session.gate.report(_question(session, turn, item, item.tool), output, emit)
+    if question is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
+        await session.gate.report(question, output, emit)
     # A command that failed says why at its end; everything else begins with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
-    asked = "" if item.known is None else call.arguments
+    asked = call.arguments if isinstance(item, AnsweredCall) else ""
     emit(ToolFinished(call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked))
 
 
@@ -169,19 +172,17 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         return ToolOutput(f"{tool.name} crashed: {type(error).__name__}: {error}", error_kind="crashed")
 
 
-def _context(
-    session: Session, turn: Turn, item: _Planned, emit: Emit, deadline: asyncio.Timeout
-) -> ToolContext:
-    call_id = item.open_call.call.id
-
+def _context(session: Session, turn: Turn, call_id: str, emit: Emit, clock: TurnClock) -> ToolContext:
     async def ask(question: str, choices: Sequence[str]) -> str | None:
-        with _Paused(deadline):
+        with clock.paused():
             return await session.person.clarify(question, choices)
 
     def show(text: str) -> None:
         emit(ToolProgress(call_id, text))
 
-    return ToolContext(session.id, turn.id, call_id, session.workspace, show, ask, session.buffers)
+    return ToolContext(
+        session.id, turn.id, call_id, session.workspace, show, ask, session.buffers, clock.paused
+    )
 
 
 async def close_open_calls(session: Session, turn: Turn, reason: EndReason) -> None:
@@ -199,24 +200,6 @@ async def close_open_calls(session: Session, turn: Turn, reason: EndReason) -> N
         )
         await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
     session.log.settle(turn)
-
-
-class _Paused:
-    """Stop the turn's time limit while a person is being asked."""
-
-    def __init__(self, deadline: asyncio.Timeout) -> None:
-        self._deadline = deadline
-        self._left_s = 0.0
-
-    def __enter__(self) -> None:
-        when = self._deadline.when()
-        self._left_s = -1.0 if when is None else when - asyncio.get_running_loop().time()
-        if self._left_s > 0:
-            self._deadline.reschedule(None)
-
-    def __exit__(self, *_: object) -> None:
-        if self._left_s > 0 and not self._deadline.expired():
-            self._deadline.reschedule(asyncio.get_running_loop().time() + self._left_s)
 
 
 def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) -> bool:

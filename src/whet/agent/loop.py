@@ -9,41 +9,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from whet.agent.dispatch import close_open_calls, dispatch
+from whet.agent.interruption import Pause, TurnClock, or_undone, shielded
 from whet.agent.model_call import ask_model
-from whet.agent.session import Session
-from whet.agent.shield import or_undone, shielded
+from whet.agent.observers import at_end_of
+from whet.agent.session import InboxEntry, Session
 from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderError, StoreError, WhetError
-from whet.contract.events import (
-    Emit,
-    EndReason,
-    Notice,
-    ReviewQueued,
-    Steered,
-    StepFinished,
-    TurnEnd,
-)
+from whet.contract.events import Emit, EndReason, Notice, ReviewQueued, Steered, StepFinished, TurnEnd
 from whet.contract.messages import Message
-from whet.store.jobs import Queued
+from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import Turn
 
 
-async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
+async def run_turn(
+    session: Session,
+    incoming: Message | None,
+    emit: Emit,
+    *,
+    receipt: AtEnd = nothing,
+    around: Pause = nullcontext,
+) -> TurnEnd:
     """Run one turn to its end and give its end marker, which is stored.
 
     `incoming` None resumes an unfinished turn (NotFound where there is none). Where a crash left a turn
-    unfinished, `incoming` joins it after its open calls have got their results. Raises CancelledError,
-    StoreError where the turn could not even begin, and bugs; each leaves an end marker behind.
+    unfinished, `incoming` joins it after its open calls have got their results. The transaction that stores
+    it does `receipt` too. `around` stops the clock of the turn that this one is a part of. Raises
+    CancelledError, StoreError where the turn could not even begin, and bugs; each leaves an end marker.
     """
     started_s = session.clock.monotonic_s()
-    turn = await _begin(session, incoming)
+    turn = await _begin(session, None if incoming is None else InboxEntry(incoming, receipt))
     reason: EndReason = "crashed"  # what a bug leaves behind
     error: WhetError | None = None
     queued: Sequence[Queued] = ()
     try:
-        async with asyncio.timeout(session.limits.turn_s) as deadline:
-            reason = await _steps(session, turn, emit, deadline)
+        async with TurnClock(session.limits.turn_s, around) as clock:
+            reason = await _steps(session, turn, emit, clock)
     except asyncio.CancelledError:
         reason = "cancelled"
         raise
@@ -64,21 +66,22 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
         session_id=session.id,
         turn_id=turn.id,
         reason=reason,
-        text=_last_text(session),
+        text=session.last_answer,
         steps=turn.steps,
         usage=turn.usage,
         duration_s=session.clock.monotonic_s() - started_s,
         error=error.message if error else "",
         hint=error.hint if error else "",
     )
-    await session.after_turn(end)
+    for observer in session.observers:
+        await observer.ended(session, end)
     for job in queued:
         emit(ReviewQueued(job.job_id, job.kinds))
     emit(end)
     return end
 
 
-async def _begin(session: Session, incoming: Message | None) -> Turn:
+async def _begin(session: Session, incoming: InboxEntry | None) -> Turn:
     async def end(turn: Turn | None) -> None:
         """End a turn that is stored although a cancel came: nobody else may go on with it."""
         if turn is not None:
@@ -89,19 +92,21 @@ async def _begin(session: Session, incoming: Message | None) -> Turn:
         last = session.log.messages[-1]
         if incoming is None or not last.is_final:
             if incoming is not None:
-                session.inbox.append(incoming)
+                session.inbox.put(incoming.message, incoming.receipt)
             return unfinished
-        await session.log.end_turn(unfinished, "answered", "", session.jobs_at_end(unfinished, "answered"))
+        await session.log.end_turn(unfinished, "answered", "", at_end_of(session, unfinished, "answered"))
     if incoming is None:
         raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
-    message = await session.before_turn(incoming)
-    return await or_undone(session.log.begin_turn(message), end)
+    message = incoming.message
+    for observer in session.observers:
+        message = await observer.before(session, message)
+    return await or_undone(session.log.begin_turn(message, incoming.receipt), end)
 
 
-async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> EndReason:
+async def _steps(session: Session, turn: Turn, emit: Emit, clock: TurnClock) -> EndReason:
     budget = turn.steps + session.limits.steps
     while True:
-        await dispatch(session, turn, emit, deadline)  # none open: no-op. This line is also resume.
+        await dispatch(session, turn, emit, clock)  # none open: no-op. This line is also resume.
         steered = await _read_inbox(session, turn, emit)
         if session.log.messages[-1].is_final and not steered:
             return "answered"
@@ -120,9 +125,9 @@ async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Tim
 async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
     steered = bool(session.inbox)
     while session.inbox:
-        message = session.inbox.popleft()  # before the write: a cancel does not undo that
-        await session.log.append_user(turn, message)
-        emit(Steered(message.text))
+        entry = session.inbox.take()  # before the write: a cancel does not undo that
+        await session.log.append_user(turn, entry.message, entry.receipt)
+        emit(Steered(entry.message.text))
     return steered
 
 
@@ -132,10 +137,4 @@ async def _finish(
     await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     turn.error = error.message if error else ""
-    jobs = session.jobs_at_end(turn, reason)
-    return await session.log.end_turn(turn, reason, turn.error, jobs)
-
-
-def _last_text(session: Session) -> str:
-    last = session.log.messages[-1]
-    return last.text if last.role == "assistant" else ""
+    return await session.log.end_turn(turn, reason, turn.error, at_end_of(session, turn, reason))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from whet.agent.interruption import shielded
 from whet.agent.session import Session
-from whet.agent.shield import shielded
 from whet.contract.errors import ContextOverflow, ProviderError
 from whet.contract.events import Emit, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage

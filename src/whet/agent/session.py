@@ -1,52 +1,70 @@
-"""One open conversation: its log, its model link, its tools and limits.
+"""One open conversation: its log, its model link, its tools and limits, and who takes part in its turns.
 
-Built only by `app/session_builder.py`. A session is used by one task at a time; `steer` is the one thing that
-may be touched while a turn runs. It knows the store and contracts, nothing concrete else.
+Made by `app/session_builder.py` and, for reviews, by `review/fork.py`. A session never changes and is used by
+one task at a time; only its inbox may be touched while a turn runs. It knows the store and contracts,
+nothing concrete else.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from whet.agent.observers import TurnObserver
 from whet.clock import Clock
-from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Buffers, Tool
 from whet.store.jobs import AtEnd, nothing
-from whet.store.transcript import SessionLog, Turn
+from whet.store.transcript import SessionLog
 
 
 class Limits(msgspec.Struct, frozen=True):
     """What one turn may spend: model calls, and seconds without those a person was asked in."""
 
     steps: int
-    turn_s: float
+    turn_s: float | None
 
 
-def no_jobs(turn: Turn, reason: EndReason) -> AtEnd:
-    """Enqueue nothing when a turn ends."""
-    return nothing
+class InboxEntry(msgspec.Struct, frozen=True):
+    """A message that waits, and what the transaction that stores it does besides."""
+
+    message: Message
+    receipt: AtEnd = nothing
 
 
-async def unchanged(message: Message) -> Message:
-    """Give a person's message as it is."""
-    return message
+class Inbox:
+    """What was said to a session while its turn runs; the turn reads it before its next step."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[InboxEntry] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._waiting)
+
+    def put(self, message: Message, receipt: AtEnd = nothing) -> None:
+        """Add a message behind all others."""
+        self._waiting.append(InboxEntry(message, receipt))
+
+    def take(self) -> InboxEntry:
+        """Take out what has waited longest. Raises IndexError where nothing waits."""
+        return self._waiting.popleft()
+
+    def take_back(self) -> list[Message]:
+        """Take out everything: the messages that no turn has read."""
+        left = [entry.message for entry in self._waiting]
+        self._waiting.clear()
+        return left
 
 
-async def nothing_more(end: TurnEnd) -> None:
-    """Do nothing after a turn."""
-
-
-class Session(msgspec.Struct):
-    """An open conversation. `jobs_at_end` gives what the turn's end transaction does besides: it queues jobs;
-    `note` gives what is added to a person's message when it is made (time, folder). `before_turn` may add to
-    a message before it is stored, `after_turn` sees each end; neither raises. `buffers`: what the person's
-    editor holds of files."""
+class Session(msgspec.Struct, frozen=True):
+    """An open conversation. `note` gives what is added to a person's message when it is made (time, folder),
+    `observers` take part in its turns in this order, `buffers` is what the person's editor holds of files.
+    """
 
     log: SessionLog
     link: ModelLink
@@ -58,11 +76,9 @@ class Session(msgspec.Struct):
     clock: Clock
     workspace: Path
     note: Callable[[], str] = str
-    jobs_at_end: Callable[[Turn, EndReason], AtEnd] = no_jobs
-    before_turn: Callable[[Message], Awaitable[Message]] = unchanged
-    after_turn: Callable[[TurnEnd], Awaitable[None]] = nothing_more
+    observers: Sequence[TurnObserver] = ()
     buffers: Buffers | None = None
-    inbox: deque[Message] = msgspec.field(default_factory=deque[Message])
+    inbox: Inbox = msgspec.field(default_factory=Inbox)
 
     @property
     def id(self) -> str:
@@ -79,16 +95,17 @@ class Session(msgspec.Struct):
         """Everything this session has spent, stored turns and the running one."""
         return self.log.session.usage
 
+    @property
+    def last_answer(self) -> str:
+        """The text of the last message where the model said it, else nothing."""
+        last = self.log.messages[-1]
+        return last.text if last.role == "assistant" else ""
+
     def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
         """Make a person's message with the note that belongs to it."""
         content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
         return Message(role="user", content=content, note=self.note())
 
-    def leave(self) -> None:
-        """Drop what was hung on its turns. Those functions know the session, and it would stay in memory with
-        its transcript until the collector comes by."""
-        self.note, self.jobs_at_end, self.before_turn, self.after_turn = str, no_jobs, unchanged, nothing_more
-
     def steer(self, text: str) -> None:
         """Queue text typed during a turn; it is stored and read before the next step."""
-        self.inbox.append(Message(role="user", content=text))
+        self.inbox.put(Message(role="user", content=text))

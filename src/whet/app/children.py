@@ -1,12 +1,12 @@
 """Child sessions: a delegated task with its own transcript, under the parent's gate.
 
 A child gets the parent's model and tools without those that need the person or would delegate again. What
-it does is shown as the parent call's live output. It does not know the tool that asks for it.
+it does is shown as the parent call's live output, and where its person is asked, the clocks of its parents
+stand still too. It does not know the tool that asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from whet.agent.loop import run_turn
@@ -15,7 +15,8 @@ from whet.contract.events import Event, Notice, ToolFinished, ToolStarted, TurnE
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext, ToolOutput
 
-OpenChild = Callable[[str, str], Awaitable[Session]]
+LEFT_OUT = frozenset({"clarify", "delegate_task", "memory", "skill_manage", "warm_session"})
+"""The tools that a child does not have."""
 
 
 class Watcher(Protocol):
@@ -30,44 +31,37 @@ class Watcher(Protocol):
         ...
 
 
-class Children:
-    """Runs child sessions; `open_child` makes one from (parent session id, title), `watcher` gives who is
-    told of each, if anybody."""
+def title_of_task(task: str) -> str:
+    """Give the title of the session that does a task."""
+    return task.strip().splitlines()[0][:60] if task.strip() else ""
 
-    def __init__(self, open_child: OpenChild, watcher: Callable[[], Watcher | None] = lambda: None) -> None:
-        self._open_child = open_child
-        self._watcher = watcher
 
-    async def __call__(self, parent: ToolContext, task: str, background: str) -> ToolOutput:
-        """Run `task` in a child session; its whole transcript is stored under the id that is named."""
-        child = await self._open_child(
-            parent.session_id, task.strip().splitlines()[0][:60] if task.strip() else ""
-        )
-        child.buffers = parent.buffers
-        watcher, ended = self._watcher(), None
+async def run_child(
+    child: Session, parent: ToolContext, task: str, background: str, watcher: Watcher | None
+) -> ToolOutput:
+    """Run `task` in a child session; its whole transcript is stored under the id that is named."""
+    if watcher is not None:
+        await watcher.child_began(parent.session_id, child.id, task)
+    ended: TurnEnd | None = None
+    text = f"{task}\n\nContext:\n{background}" if background.strip() else task
+
+    def show(event: Event) -> None:
+        if isinstance(event, ToolStarted):
+            parent.output(f"{event.name} {event.arguments[:120]}\n")
+        elif isinstance(event, ToolFinished) and not event.ok:
+            parent.output(f"  {event.error_kind}: {event.preview.splitlines()[0] if event.preview else ''}\n")
+        elif isinstance(event, Notice):
+            parent.output(f"{event.text}\n")
+
+    try:
+        message = Message(role="user", content=text)
+        ended = end = await run_turn(child, message, show, around=parent.paused)
+    finally:
+        await child.context.aclose()
         if watcher is not None:
-            await watcher.child_began(parent.session_id, child.id, task)
-        text = f"{task}\n\nContext:\n{background}" if background.strip() else task
-
-        def show(event: Event) -> None:
-            if isinstance(event, ToolStarted):
-                parent.output(f"{event.name} {event.arguments[:120]}\n")
-            elif isinstance(event, ToolFinished) and not event.ok:
-                parent.output(
-                    f"  {event.error_kind}: {event.preview.splitlines()[0] if event.preview else ''}\n"
-                )
-            elif isinstance(event, Notice):
-                parent.output(f"{event.text}\n")
-
-        try:
-            ended = end = await run_turn(child, Message(role="user", content=text), show)
-        finally:
-            await child.context.aclose()
-            if watcher is not None:
-                await watcher.child_ended(parent.session_id, child.id, ended)
-            await child.log.end_session("completed")
-            child.leave()
-        footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
-        if end.reason == "answered":
-            return ToolOutput(f"{end.text}\n\n{footer}")
-        return ToolOutput(f"{end.text}\n\n{end.error} {footer}".strip(), error_kind="failed")
+            await watcher.child_ended(parent.session_id, child.id, ended)
+        await child.log.end_session("completed")
+    footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
+    if end.reason == "answered":
+        return ToolOutput(f"{end.text}\n\n{footer}")
+    return ToolOutput(f"{end.text}\n\n{end.error} {footer}".strip(), error_kind="failed")

@@ -13,6 +13,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from whet.approval.gate import PolicyGate, Service
+from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
 from whet.config.files import read_small
 from whet.config.paths import Home
@@ -184,6 +186,15 @@ def _failure(error: Failed | Unreachable | ConfirmationRefused) -> str:
     if isinstance(error, Unreachable):
         return visible(f"This needs a human's decision, and {message}, so nothing was run.")
     return visible(f"The confirmation service refused this ({message}), so nothing was run.")
+
+
+def attach(
+    gate: PolicyGate, settings: ConfirmSettings, secrets: Mapping[str, str], home: Home, clock: Clock
+) -> Confirmations:
+    """Have the service decide on what is high-risk from now on. Raises ConfigError."""
+    confirmer = Confirmations(settings, secrets, home, clock)
+    gate.service = Service(HighRisk(settings.actions, defaults=settings.default_actions), confirmer)
+    return confirmer
 
 
 def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) -> str:

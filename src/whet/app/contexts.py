@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
+from whet.agent.observers import TurnObserver
+from whet.agent.session import Session
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.context.engine_tools import engine_tools
@@ -19,11 +21,23 @@ from whet.context.host import EngineHost
 from whet.context.seat import Deadlines, HostFacts, Scope, Seat, no_scope
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import EngineOffer
+from whet.contract.events import TurnEnd
 from whet.contract.protocols import Context, ContextStatus, ModelInfo
 from whet.contract.tools import Tool
 from whet.store.transcript import SessionLog
 
 _LOOK_AT = 16
+
+
+class EngineObserver(TurnObserver):
+    """Tells a session's context engine that a turn is over."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self._contexts = contexts
+
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """Tell the engine, where it wants to know."""
+        await self._contexts.host(session.context).turn_ended(end)
 
 
 class Contexts:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -22,21 +22,9 @@ from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import WhetError
 from whet.contract.events import Event, TurnEnd
-from whet.contract.protocols import Answer, ApprovalRequest, Person
+from whet.contract.protocols import NobodyPresent, Person
 
 T = TypeVar("T")
-
-
-class Nobody:
-    """A program has no person to ask: every question is a denial, and the model is told so."""
-
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        """Nobody answers."""
-        return None
-
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Nobody answers."""
-        return None
 
 
 class Agent:
@@ -67,7 +55,7 @@ class Agent:
                 _open(
                     Home(home) if home else find_home(),
                     settings or {},
-                    person or Nobody(),
+                    person or NobodyPresent(),
                     (workspace or Path.cwd()).absolute(),
                     session_id,
                 )

@@ -1,33 +1,33 @@
 """Many conversations in one process: each opened when it is spoken to, one turn at a time, let go when idle.
 
-For interfaces that serve several people or programs at once. A conversation that nobody has spoken to for a
-while costs nothing in memory: it is read again from the store. It does not know where messages come from,
-nor where answers go.
+For interfaces that serve several people or programs at once. It does not know where messages come from, nor
+where answers go.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from whet.agent.loop import run_turn
-from whet.agent.session import Session
+from whet.agent.observers import TurnObserver
+from whet.agent.session import InboxEntry, Session
 from whet.app.build import App
 from whet.app.people import Switchboard
-from whet.app.whose import Whose
+from whet.app.session_parts import NO_EXTRAS, SessionExtras, Whose
+from whet.app.session_pool import SessionPool, SessionSlot
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import sessions
-from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.jobs import AtEnd, nothing
 from whet.store.transcript import Turn
 
 Busy = Literal["steer", "queue", "refuse"]
@@ -49,32 +49,31 @@ class Receipt(msgspec.Struct, frozen=True):
     ended: Callable[[Turn, EndReason, str], AtEnd] = no_end
 
 
-_NO_RECEIPT = Receipt()
+NO_RECEIPT = Receipt()
 
 
-def as_is(session: Session) -> None:
-    """Leave an opened session as it is."""
+def plain(session_id: str) -> SessionExtras:
+    """Give nothing more to a session."""
+    return NO_EXTRAS
 
 
-class _Slot:
-    """One conversation's place: its session while it is open, and who waits for it."""
+class ReceiptObserver(TurnObserver):
+    """Does what the submitter of a turn wants done in the transaction that ends it."""
 
-    def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
-        self.lock = asyncio.Lock()  # whoever holds it has the session to himself
-        self.users = 0
-        self.session: Session | None = None
-        self.turn: asyncio.Task[TurnEnd] | None = None
-        self.receipt = _NO_RECEIPT
-        self.expiry: asyncio.TimerHandle | None = None
+    def __init__(self) -> None:
+        self.by_session: dict[str, Receipt] = {}
+
+    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+        """Give what the receipt of the session's turn says."""
+        return self.by_session.get(session.id, NO_RECEIPT).ended(turn, reason, session.last_answer)
 
 
 class Hosted:
     """The conversations of one app. `people` is the Person that the app was started with.
 
     At most `max_turns` turns run at a time and `max_open` sessions are open; what comes more waits. A
-    session is let go `idle_after_s` after its last use. `furnish` is called with each session that is opened,
-    new or again, before anything is done with it. Used on one event loop.
+    session is let go `idle_after_s` after its last use. `furnish` gives what each session gets of its
+    interface when it is opened, new or again. Used on one event loop.
     """
 
     def __init__(
@@ -85,28 +84,28 @@ class Hosted:
         idle_after_s: float = 60.0,
         max_open: int = 200,
         max_turns: int = 200,
-        furnish: Callable[[Session], None] = as_is,
+        furnish: Callable[[str], SessionExtras] = plain,
     ) -> None:
         self.app = app
         self._furnish = furnish
         self._people = people
         people.root_of = app.gate.root_of
-        self._idle_after_s = idle_after_s
-        self._max_open = max(max_open, max_turns)
         self._turns = asyncio.Semaphore(max_turns)
-        self._slots: dict[str, _Slot] = {}
-        self._chores: set[asyncio.Task[None]] = set()
+        self._receipts = ReceiptObserver()
+        self._pool = SessionPool(
+            app, self._extras, idle_after_s=idle_after_s, max_open=max(max_open, max_turns)
+        )
         self._closing = False
 
     @property
     def open_count(self) -> int:
         """How many sessions are in memory."""
-        return sum(slot.session is not None for slot in self._slots.values())
+        return sum(slot.session is not None for slot in self._pool)
 
     @property
     def running(self) -> list[str]:
         """The sessions whose turn runs now."""
-        return [slot.session_id for slot in self._slots.values() if slot.turn is not None]
+        return [slot.session_id for slot in self._pool if slot.turn is not None]
 
     async def new_session(  # noqa: PLR0913 - each is a fact of a session's own
         self,
@@ -119,23 +118,29 @@ class Hosted:
         profile: str = "",
         workspace: Path | None = None,
         tools: Sequence[Tool] = (),
+        session_id: str = "",
     ) -> str:
         """Store a new session and give its id; after `leaving` (an id) it is of the same conversation, takes
         its context engine over, and the old one is let go. `profile` is whose memory it reads and writes, ""
-        the owner's; `source` the interface; `tools` what it has besides the process's. Raises WhetError."""
+        the owner's; `source` the interface; `tools` what it has besides the process's,
+        `session_id` a new id that the interface has made. Raises WhetError."""
         self._refuse_if_closing()
         whose = Whose(profile, source, workspace, tools)
+        extras = self._extras(session_id or self.app.clock.new_id())
         if not leaving:
-            await self._make_room()
-            session = await self.app.new_session(title=title, private=private, warm=warm, whose=whose)
-            self._keep(session)
-            return session.id
-        async with self.using(leaving) as old:
+            await self._pool.make_room()
             session = await self.app.new_session(
-                title=title, private=private, warm=warm, whose=whose, leaving=old
+                title=title, private=private, warm=warm, whose=whose, extras=extras
             )
-            await self._let_go(self._slots[leaving])
-        self._keep(session)
+            self._pool.keep(session)
+            return session.id
+        async with self._pool.held(leaving) as slot:
+            old = await self._pool.opened(slot)
+            session = await self.app.new_session(
+                title=title, private=private, warm=warm, whose=whose, leaving=old, extras=extras
+            )
+            await self._pool.let_go(slot)
+        self._pool.keep(session)
         chosen = old.log.session
         if chosen.model_chosen and chosen.provider == session.model.provider:
             async with self.using(session.id) as session:
@@ -151,7 +156,7 @@ class Hosted:
         emit: Emit,
         person: Person | None = None,
         busy: Busy = "queue",
-        receipt: Receipt = _NO_RECEIPT,
+        receipt: Receipt = NO_RECEIPT,
     ) -> TurnEnd | None:
         """Run a turn and give its end; None where the text was taken by the turn that runs already.
 
@@ -162,43 +167,44 @@ class Hosted:
         unfinished; WhetError where a turn runs and `busy` is refuse; StoreError.
         """
         self._refuse_if_closing()
-        slot = self._slots.get(session_id)
+        slot = self._pool.get(session_id)
         if slot is not None and slot.turn is not None and busy != "queue":
             if busy == "refuse" or text is None or slot.session is None:
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
-            slot.session.inbox.append(_message(slot.session, text, images))
-            slot.session.log.receipts.append(receipt.stored)
+            slot.session.inbox.put(_message(slot.session, text, images), receipt.stored)
             return None
-        async with self._held(session_id) as slot, self._turns:
+        async with self._pool.held(session_id) as slot, self._turns:
             self._refuse_if_closing()
-            session = await self._opened(slot)
+            session = await self._pool.opened(slot)
             self._people.connect(session_id, person)
-            slot.receipt = receipt
+            self._receipts.by_session[session_id] = receipt
             try:
-                incoming = None if text is None else session.user_message(text, images)
+                incoming = None
+                if text is not None:
+                    incoming = InboxEntry(session.user_message(text, images), receipt.stored)
                 if text and not session.log.session.title:
                     await session.log.set_title(sessions.title_of(text))
                 return await self._run(slot, session, incoming, emit)
             finally:
-                slot.receipt = _NO_RECEIPT
+                del self._receipts.by_session[session_id]
                 self._people.connect(session_id, None)
                 self.app.reviews.kick()
 
     def cancel(self, session_id: str) -> bool:
         """Cancel the turn that runs, with what it had been given and not read yet; False without one."""
-        slot = self._slots.get(session_id)
+        slot = self._pool.get(session_id)
         if slot is None or slot.turn is None:
             return False
         return slot.turn.cancel()
 
     def is_running(self, session_id: str) -> bool:
         """Whether a turn of this session runs now."""
-        slot = self._slots.get(session_id)
+        slot = self._pool.get(session_id)
         return slot is not None and slot.turn is not None
 
     def opened(self, session_id: str) -> Session | None:
         """Give a session as it is in memory, None where it is not; its turn may run."""
-        slot = self._slots.get(session_id)
+        slot = self._pool.get(session_id)
         return slot.session if slot is not None else None
 
     async def switch_model(self, session: Session, model: str) -> None:
@@ -217,8 +223,14 @@ class Hosted:
     @asynccontextmanager
     async def using(self, session_id: str) -> AsyncGenerator[Session]:
         """Have a session to oneself between its turns, for work such as a compaction. Raises NotFound."""
-        async with self._held(session_id) as slot:
-            yield await self._opened(slot)
+        async with self._pool.held(session_id) as slot:
+            yield await self._pool.opened(slot)
+
+    async def let_go(self, session_id: str) -> None:
+        """Let a session go that is in memory: its next use opens it anew. Waits for a turn that runs."""
+        if self._pool.get(session_id) is not None:
+            async with self._pool.held(session_id) as slot:
+                await self._pool.let_go(slot)
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Take nothing more, give running turns `drain_s` to end, cancel what is left, let every session go.
@@ -226,40 +238,34 @@ class Hosted:
         The app stays open.
         """
         self._closing = True
-        turns = [slot.turn for slot in self._slots.values() if slot.turn is not None]
+        turns = [slot.turn for slot in self._pool if slot.turn is not None]
         if turns and drain_s > 0:
             await asyncio.wait(turns, timeout=drain_s)
         for turn in turns:
             turn.cancel()
         if turns:
             await asyncio.wait(turns)
-        for slot in [*self._slots.values()]:
-            if slot.expiry is not None:
-                slot.expiry.cancel()
-            async with slot.lock:
-                await self._let_go(slot)
-        self._slots.clear()
-        if self._chores:
-            await asyncio.wait(self._chores)
+        await self._pool.aclose()
 
-    async def _run(self, slot: _Slot, session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
+    async def _run(
+        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
+    ) -> TurnEnd:
         """Run a turn, and further ones for what was given to it too late."""
-        receipts = session.log.receipts
-        if incoming is not None:
-            receipts.append(slot.receipt.stored)
         try:
             while True:
                 end = await self._turn(slot, session, incoming, emit)
                 if end.reason == "cancelled" or not session.inbox:
                     return end
-                incoming = session.inbox.popleft()
+                incoming = session.inbox.take()
         finally:
-            session.inbox.clear()
-            receipts.clear()
+            session.inbox.take_back()
 
-    async def _turn(self, slot: _Slot, session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
+    async def _turn(
+        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
+    ) -> TurnEnd:
         began_s = self.app.clock.monotonic_s()
-        turn = slot.turn = asyncio.create_task(run_turn(session, incoming, emit))
+        message, receipt = (None, nothing) if incoming is None else (incoming.message, incoming.receipt)
+        turn = slot.turn = asyncio.create_task(run_turn(session, message, emit, receipt=receipt))
         try:
             await asyncio.wait({turn})
         except asyncio.CancelledError:
@@ -275,98 +281,15 @@ class Hosted:
         emit(end)
         return end
 
-    @asynccontextmanager
-    async def _held(self, session_id: str) -> AsyncGenerator[_Slot]:
-        """Give a session's slot, held; when nobody uses it any more it expires."""
-        slot = self._slots.setdefault(session_id, _Slot(session_id))
-        slot.users += 1
-        if slot.expiry is not None:
-            slot.expiry.cancel()
-            slot.expiry = None
-        try:
-            async with slot.lock:
-                yield slot
-        finally:
-            slot.users -= 1
-            self._rest(slot)
-
-    def _rest(self, slot: _Slot) -> None:
-        if slot.users or self._closing:
-            return
-        if slot.session is None:
-            self._slots.pop(slot.session_id, None)
-            return
-        loop = asyncio.get_running_loop()
-        slot.expiry = loop.call_later(self._idle_after_s, self._expire, slot)
-        self._slots[slot.session_id] = self._slots.pop(slot.session_id)  # the one longest at rest is first
-
-    def _expire(self, slot: _Slot) -> None:
-        slot.expiry = None
-        self._do(self._let_go_if_unused(slot))
-
-    async def _let_go_if_unused(self, slot: _Slot) -> None:
-        async with slot.lock:
-            if slot.users or self._closing:
-                return
-            if slot.expiry is not None:
-                slot.expiry.cancel()
-                slot.expiry = None
-            await self._let_go(slot)
-            if not slot.users and self._slots.get(slot.session_id) is slot:
-                del self._slots[slot.session_id]
-
-    async def _let_go(self, slot: _Slot) -> None:
-        if slot.session is not None:
-            try:
-                await self.app.let_go(slot.session)
-            finally:
-                slot.session = None
-
-    async def _opened(self, slot: _Slot) -> Session:
-        if slot.session is None:
-            await self._make_room()
-            session = self._fitted(slot, await self.app.open_session(slot.session_id))
-            chosen = session.log.session
-            if chosen.model_chosen and chosen.provider == session.model.provider:
-                await self.app.answer_with(session, chosen.model)
-            slot.session = session
-        return slot.session
-
-    async def _make_room(self) -> None:
-        resting = (slot for slot in self._slots.values() if not slot.users and slot.session is not None)
-        for slot in [*islice(resting, max(0, self.open_count + 1 - self._max_open))]:
-            await self._let_go_if_unused(slot)
-
-    def _keep(self, session: Session) -> None:
-        slot = self._slots[session.id] = _Slot(session.id)
-        slot.session = self._fitted(slot, session)
-        self._rest(slot)
-
-    def _fitted(self, slot: _Slot, session: Session) -> Session:
+    def _extras(self, session_id: str) -> SessionExtras:
         """Have a session's questions go to whoever is there, and its turns' ends do what was asked for."""
-        self._furnish(session)
-        session.person = self._people.at(session.id)
-        jobs = session.jobs_at_end
-
-        def at_end(turn: Turn, reason: EndReason) -> AtEnd:
-            last = session.log.messages[-1]
-            text = last.text if last.role == "assistant" else ""
-            queue, also = jobs(turn, reason), slot.receipt.ended(turn, reason, text)
-
-            def work(connection: Any) -> Sequence[Queued]:
-                queued = queue(connection)
-                also(connection)
-                return queued
-
-            return work
-
-        session.jobs_at_end = at_end
-        return session
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
+        given = self._furnish(session_id)
+        return msgspec.structs.replace(
+            given,
+            session_id=session_id,
+            person=self._people.at(session_id),
+            observers=(*given.observers, self._receipts),
+        )
 
     def _refuse_if_closing(self) -> None:
         if self._closing:

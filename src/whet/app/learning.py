@@ -1,12 +1,14 @@
 """Learning in a running program: the desk of each session, its tools, and what a new session reads of it.
 
 A session writes to the home's own desk unless it was bound to another (a person's, in a gateway) or to the
-review that it is. It does not know the gate, nor how files are written.
+review that it is. What it began with is recorded with it, and what chance kept from it. It does not know the
+gate, nor how files are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -20,7 +22,9 @@ from whet.memory.builtin import add_builtin
 from whet.memory.claim import LOCAL
 from whet.memory.desk import Desk
 from whet.memory.prompt_part import Item, PromptPart
+from whet.store import outcomes
 from whet.store.database import Database
+from whet.store.outcomes import ContextItem
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools
 
@@ -98,3 +102,52 @@ class Learning:
         if not {"memory", "skill_view"} & set(tools):
             return PromptPart()
         return await (desk or self.desk).prompt_part(tools, without)
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What a session is begun with: its part of the prompt, and the items that chance left out of it."""
+
+    part: PromptPart
+    held_out: tuple[Item, ...] = ()
+    randomised: bool = False
+
+
+class Outcomes:
+    """What sessions begin with, and its record. `chance` gives numbers in [0, 1): the hold-out is drawn per
+    item and session, so that "with" and "without" differ by chance alone."""
+
+    def __init__(
+        self,
+        learning: Learning,
+        database: Database,
+        holdout_share: float,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._learning = learning
+        self._database = database
+        self._share = holdout_share
+        self._chance = chance
+
+    async def start(self, tools: Collection[str], profile: str = "") -> Start:
+        """Give what a person's new session with these tools reads, less what the hold-out takes away."""
+        desk = self._learning.desk_of(profile)
+        part = await self._learning.prompt_part(tools, desk)
+        if not self._share or not part.items:
+            return Start(part)
+        held = tuple(item for item in part.items if self._chance() < self._share)
+        if held:
+            part = await self._learning.prompt_part(tools, desk, without=held)
+        return Start(part, held, randomised=True)
+
+    async def record(self, session_id: str, start: Start) -> None:
+        """Store what a session began with; durable on return."""
+        if not start.part.items and not start.held_out:
+            return
+        shown, held = (_stored(items) for items in (start.part.items, start.held_out))
+        await self._database.append(
+            lambda db: outcomes.record_items(db, session_id, shown, held, randomised=start.randomised)
+        )
+
+
+def _stored(items: Sequence[Item]) -> list[ContextItem]:
+    return [ContextItem(item.kind, item.id, item.hash, item.label) for item in items]

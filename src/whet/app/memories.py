@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.agent.observers import TurnObserver
 from whet.agent.session import Session
 from whet.app import plugged
 from whet.app.plugged import PluginNeeds
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 _SETTLE_S = 3.0
 
 
-class Told:
-    """Tells external memories of learned changes; made on the event loop."""
+class Told(TurnObserver):
+    """Asks external memories before each turn of the sessions that it observes and tells them after it, and
+    tells them of learned changes; made on the event loop."""
 
     def __init__(self, memories: Memories, desk: Desk) -> None:
         self._memories = memories
@@ -51,25 +53,17 @@ class Told:
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
 
-    def enter(self, session: Session) -> None:
-        """Ask the memories before each turn of a session and tell them after it; a private one stays out."""
-        if session.log.session.private:
-            return
-        earlier_before, earlier_after = session.before_turn, session.after_turn
+    async def before(self, session: Session, message: Message) -> Message:
+        """Add what the memories know to a message."""
+        await self._told(_SETTLE_S)  # what was learned a moment ago is known in this turn
+        known = await self._memories.prefetch(message.text, session.id)
+        note = "\n\n".join(filter(None, (message.note, known)))
+        return msgspec.structs.replace(message, note=note) if known else message
 
-        async def before(message: Message) -> Message:
-            message = await earlier_before(message)
-            await self._told(_SETTLE_S)  # what was learned a moment ago is known in this turn
-            known = await self._memories.prefetch(message.text, session.id)
-            note = "\n\n".join(filter(None, (message.note, known)))
-            return msgspec.structs.replace(message, note=note) if known else message
-
-        async def after(end: TurnEnd) -> None:
-            await earlier_after(end)
-            if said := session.log.last_words():
-                await self._memories.sync_turn(said, end.text, session.id)
-
-        session.before_turn, session.after_turn = before, after
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """Tell the memories what was said."""
+        if said := session.log.last_words():
+            await self._memories.sync_turn(said, end.text, session.id)
 
     async def aclose(self) -> None:
         """Wait for what is being told, then let the memories finish."""

@@ -5,31 +5,135 @@ It does not know sessions, nor how a server is reached.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import TimeoutError as WaitTimeout
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whet.app.reviews import runtime_of
-from whet.app.summaries import Summariser
 from whet.clock import Clock
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
-from whet.contract.protocols import ModelInfo, Provider
+from whet.contract.errors import ProviderError
+from whet.contract.messages import Message, from_dict
+from whet.contract.protocols import ModelInfo, ModelLink, Provider, Reply, StreamItem
+from whet.providers.catalog import SERVERS
+from whet.providers.connect import connect, connect_one, learn_windows, stand_in
+from whet.providers.fallback import FallbackProvider
+from whet.providers.link import ServerProvider
 from whet.review.order import Runtime
 
+if TYPE_CHECKING:
+    from whet.plugins.load import Loaded
+    from whet.practice.server import PracticeServer
+
 _MOST_UNUSED = 4
+_SUMMARY_PROMPT = "You write records of conversations, exactly as asked and nothing else."
+
+
+class SwitchableLink:
+    """A session's way to its model; another link can take the place of the present one between requests."""
+
+    def __init__(self, link: ModelLink) -> None:
+        self._link = link
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model that answers now."""
+        return self._link.info
+
+    def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        """Stream over the present link."""
+        return self._link.stream(messages)
+
+    def switch(self, link: ModelLink) -> None:
+        """Have `link` carry the requests to come."""
+        self._link = link
+
+
+class Dialer:
+    """Connects to model servers: those that the settings name, those of `plugins`, and for the provider
+    `practice` without an address a practice server (a scripted stand-in, not a language model) in this very
+    process, started when it is needed; `close` stops it."""
+
+    def __init__(self, settings: Settings, secrets: Mapping[str, str]) -> None:
+        self.plugins: Loaded | None = None
+        self._fallback = settings.fallback
+        self._secrets = secrets
+        self._practice: PracticeServer | None = None
+
+    def connect(self, model: ModelSettings) -> Provider:
+        """Connect what `model` names, with the fallback behind it. Raises ConfigError where that can't be."""
+        return connect(self._reached(model), self._fallback, self._secrets, others=self._plugged)
+
+    def connect_alone(self, model: ModelSettings) -> Provider:
+        """Connect what `model` names, without a fallback. Raises ConfigError where that can't be."""
+        return self._plugged(model) or connect_one(self._reached(model), self._secrets)
+
+    def close(self) -> None:
+        """Stop the practice server where one was started."""
+        if self._practice is not None:
+            self._practice.stop()
+            self._practice = None
+
+    def _plugged(self, model: ModelSettings) -> Provider | None:
+        found = self.plugins.providers.get(model.provider) if self.plugins else None
+        return found.open(model, self._secrets) if found is not None else None
+
+    def _reached(self, model: ModelSettings) -> ModelSettings:
+        """Give settings that reach a server: other providers' and set addresses come back unchanged."""
+        if model.provider != "practice" or model.base_url:
+            return model
+        if self._practice is None:
+            # Its modules cost more to import than the rest of a one-shot together.
+            from whet.practice.server import PracticeServer  # noqa: PLC0415
+
+            self._practice = PracticeServer()
+            self._practice.start()
+        return msgspec.structs.replace(model, base_url=self._practice.base_url)
+
+
+class Summariser:
+    """Writes summaries for context engines: a call on an engine's thread, answered by `provider`'s model.
+
+    The request has no tools and a short system prompt of its own, so it never touches a session's prefix. The
+    model call runs on the event loop that this was made on; the engine's thread waits for it, at most as long
+    as the engine says.
+    """
+
+    def __init__(self, provider: Callable[[], Provider]) -> None:
+        self._provider = provider
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, messages: Sequence[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
+        """Give the model's text. Called off the event loop; raises ProviderError or TimeoutError."""
+        del max_tokens  # a cap cuts reasoning models off before they have said anything
+        future = asyncio.run_coroutine_threadsafe(self._ask([from_dict(row) for row in messages]), self._loop)
+        try:
+            return future.result(timeout_s)
+        except WaitTimeout:
+            future.cancel()
+            raise
+
+    async def _ask(self, messages: Sequence[Message]) -> str:
+        link = self._provider().open(_SUMMARY_PROMPT, (), "summaries")
+        async for item in link.stream(messages):
+            if isinstance(item, Reply):
+                return item.message.text
+        raise ProviderError("the model ended its stream without a reply")
 
 
 class Models:
     """The models in use. `provider` answers; it can be switched to another model of the same provider."""
 
-    def __init__(self, settings: Settings, connect: Callable[[ModelSettings], Provider]) -> None:
+    def __init__(self, settings: Settings, dialer: Dialer) -> None:
         """Connect what the settings name. Raises ConfigError where that can't be."""
         self._settings = settings
-        self._connect = connect
-        self.provider = connect(settings.model)
+        self._dialer = dialer
+        self.provider = dialer.connect(settings.model)
         self._summaries = self._connect_for_summaries()
         self._configured = settings.model.model
         self._others: OrderedDict[str, Provider] = OrderedDict()
@@ -40,11 +144,17 @@ class Models:
         """What the answering model is reached with."""
         return self._settings.model
 
+    async def learn_windows(self) -> None:
+        """Ask a server on this machine how large its models' windows are."""
+        server = SERVERS.get(self.settings.provider)
+        if server is not None and server.local and self.settings.provider != "practice":
+            await learn_windows(self.provider)
+
     async def switch(self, model: str) -> None:
         """Let another model answer from now on, "" the configured one; the connection to the one before is
         closed."""
         wanted = msgspec.structs.replace(self.settings, model=model or self._configured)
-        provider = self._connect(wanted)
+        provider = self._dialer.connect(wanted)
         await self.provider.aclose()
         self.provider = provider
         self._settings = msgspec.structs.replace(self._settings, model=wanted)
@@ -58,7 +168,7 @@ class Models:
         if model in ("", self.settings.model):
             return self.provider
         if model not in self._others:
-            self._others[model] = self._connect(msgspec.structs.replace(self.settings, model=model))
+            self._others[model] = self._dialer.connect(msgspec.structs.replace(self.settings, model=model))
         self._others.move_to_end(model)
         self._answering[session_id] = model
         return self._others[model]
@@ -66,6 +176,11 @@ class Models:
     def answering(self, session_id: str) -> Provider:
         """Give what answers a session now."""
         return self._others.get(self._answering.get(session_id, ""), self.provider)
+
+    def switch_link(self, present: ModelLink, link: ModelLink) -> None:
+        """Have `link` answer in place of a session's present one."""
+        assert isinstance(present, SwitchableLink)  # every session of an App has one
+        present.switch(link)
 
     async def leave(self, session_id: str) -> None:
         """Let go of what was chosen for a session; connections that nobody used for longest are closed."""
@@ -76,8 +191,15 @@ class Models:
             await self._others.pop(model).aclose()
 
     def runtime(self, answering: ModelInfo) -> Runtime:
-        """Say which server, model and key a session is answered by, for whoever goes on with it later."""
-        return runtime_of(self.provider, answering, self._settings)
+        """Say which server, model and key a session is answered by, for whoever goes on with it later; its
+        fallback where that has taken over."""
+        provider, model = self.provider, self.settings
+        if isinstance(provider, FallbackProvider):
+            has_switched = answering == provider.second.info
+            model = stand_in(model, self._settings.fallback) if has_switched else model
+            provider = provider.second if has_switched else provider.first
+        key = provider.wiring.keys.current.name if isinstance(provider, ServerProvider) else ""
+        return Runtime(model, key)
 
     def compressor(self, clock: Clock, *, can_recall: bool) -> EngineOffer:
         """Offer the built-in context engine, with the model that it has summaries written by."""
@@ -105,6 +227,6 @@ class Models:
         model, wanted = self._settings.model, self._settings.context.summary_model
         if not wanted:
             return None
-        return self._connect(
+        return self._dialer.connect(
             msgspec.structs.replace(model, model=wanted, window_tokens=0, max_output_tokens=0)
         )

@@ -7,9 +7,11 @@ the plugin's name. It does not know what a notifier does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from whet.agent.observers import TurnObserver
+from whet.agent.session import Session
 from whet.config.schema import NotifySettings
 from whet.contract.errors import PluginError
 from whet.contract.events import TurnEnd
@@ -28,7 +30,7 @@ class Notifier(Protocol):
         ...
 
 
-class Bell:
+class Bell(TurnObserver):
     """Sends to every notifier, each on its own; `failed` gets a line where one could not."""
 
     def __init__(
@@ -47,15 +49,10 @@ class Bell:
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
-    def after(self, ended: Callable[[TurnEnd], Awaitable[None]]) -> Callable[[TurnEnd], Awaitable[None]]:
-        """Give an `after_turn` that does `ended` and tells of a long turn's end."""
-
-        async def after(end: TurnEnd) -> None:
-            await ended(end)
-            if end.duration_s >= self._settings.turns_over_s:
-                self.ring(f"Whet: the turn ended ({end.reason})", end.text or end.error)
-
-        return after
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """Tell of a long turn's end."""
+        if end.duration_s >= self._settings.turns_over_s:
+            self.ring(f"Whet: the turn ended ({end.reason})", end.text or end.error)
 
     async def aclose(self) -> None:
         """Give what is being sent a few seconds to arrive."""
@@ -72,7 +69,7 @@ class Bell:
 class NotifiedPerson:
     """Asks `person`, and tells the notifiers that a question waits."""
 
-    def __init__(self, person: Person, bell: Callable[[], Bell | None], settings: NotifySettings) -> None:
+    def __init__(self, person: Person, bell: Bell, settings: NotifySettings) -> None:
         self._person = person
         self._bell = bell
         self._settings = settings
@@ -88,6 +85,5 @@ class NotifiedPerson:
         return await self._person.clarify(question, choices)
 
     def _tell(self, title: str, text: str) -> None:
-        bell = self._bell()
-        if bell is not None and self._settings.questions:
-            bell.ring(title, text)
+        if self._settings.questions:
+            self._bell.ring(title, text)

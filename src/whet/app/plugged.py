@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pkgutil
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.app.models import Dialer
 from whet.app.notify import Bell
-from whet.app.practice import PracticeHost
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, NotifySettings, Settings
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import Provider, Reply
 from whet.providers.catalog import SERVERS
-from whet.providers.connect import connect
 
 if TYPE_CHECKING:
     from whet.plugins.hermes import ModelRequest
@@ -64,9 +62,9 @@ def load(needs: PluginNeeds) -> Loaded | None:
     if not needs.settings.plugins.enabled:
         return None
     # Found on demand: the plugin layer costs 40 ms, and most homes have no plugin.
-    host_type = pkgutil.resolve_name("whet.plugins.load:PluginHost")
-    load_plugins = pkgutil.resolve_name("whet.plugins.load:load_plugins")
-    host = host_type(
+    from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415
+
+    host = PluginHost(
         ask_model=_asker(needs, loop) if (loop := _loop()) else None,
         offers=OFFERS,
         taken_tools=needs.taken_tools,
@@ -77,30 +75,20 @@ def load(needs: PluginNeeds) -> Loaded | None:
     return load_plugins(needs.home, needs.settings.plugins, os.environ, host)
 
 
-def provider(plugins: Loaded | None, model: ModelSettings, secrets: Mapping[str, str]) -> Provider | None:
-    """Give the provider of a plugin that `model.provider` names; None where no plugin brings it."""
-    found = plugins.providers.get(model.provider) if plugins else None
-    return found.open(model, secrets) if found is not None else None
-
-
 @contextmanager
 def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]) -> Generator[Provider]:
     """Connect outside of a running program, for a look at the model; plugins are loaded only where the
     provider's name is none of ours. The provider `practice` is one for that long."""
     names = {settings.model.provider, settings.fallback.provider} - {"", *SERVERS}
-    practice = PracticeHost()
-    plugins: Loaded | None = None
+    dialer = Dialer(settings, secrets)
     if names and not settings.model.base_url:
-        plugins = load(PluginNeeds(home, settings, Path.cwd(), (), no_model))
+        dialer.plugins = load(PluginNeeds(home, settings, Path.cwd(), (), no_model))
     try:
-        reached = practice.reach(settings.model)
-        yield connect(
-            reached, settings.fallback, secrets, others=lambda model: provider(plugins, model, secrets)
-        )
+        yield dialer.connect(settings.model)
     finally:
-        practice.close()
-        if plugins is not None:
-            plugins.close()
+        dialer.close()
+        if dialer.plugins is not None:
+            dialer.plugins.close()
 
 
 def bell(plugins: Loaded | None, settings: NotifySettings) -> Bell | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,10 +16,9 @@ from whet.agent.session import Limits
 from whet.app import plugged
 from whet.app.learning import Learning
 from whet.app.memories import joined
+from whet.app.models import Dialer
 from whet.app.plugged import PluginNeeds
-from whet.app.practice import PracticeHost
 from whet.app.reviews import Needs, Reviews
-from whet.app.standing import Standing
 from whet.app.warmth import Warmth
 from whet.approval.gate import PolicyGate
 from whet.clock import SystemClock
@@ -28,21 +26,18 @@ from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import ReviewFinished
-from whet.contract.protocols import ModelLink, Provider
+from whet.contract.protocols import ModelLink, NobodyPresent, Provider
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
-from whet.providers.connect import connect, connect_one
 from whet.providers.link import ServerProvider
 from whet.review.budget import Budget
-from whet.review.fork import PROBES, Nobody, Parts
+from whet.review.fork import PROBES, Parts
 from whet.review.order import Order
 from whet.review.worker import Worker
 from whet.store.database import Database
+from whet.store.grants import Standing
 from whet.tools.files import file_tools
 from whet.tools.sessions import session_tools
-
-if TYPE_CHECKING:
-    from whet.plugins.load import Loaded
 
 
 def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
@@ -58,7 +53,7 @@ def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
         database=needs.database,
         clock=needs.clock,
         tools=_tools(needs),
-        policy=PolicyGate(approval, Nobody(), needs.grants, needs.home.root),
+        policy=PolicyGate(approval, NobodyPresent(), needs.grants, needs.home.root),
         bind=needs.learning.bind_review,
         reopen=reopen,
         budget=Budget(needs.database, needs.clock, settings),
@@ -72,24 +67,15 @@ def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
 async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str]) -> AsyncGenerator[Reviews]:
     """Open the reviews of a home for a process that does nothing else; everything is closed at the end."""
     home.ensure()
-    clock, pool, practice = SystemClock(), ToolPool(), PracticeHost()
+    clock, pool, dialer = SystemClock(), ToolPool(), Dialer(settings, secrets)
     database = Database.open(home.database, clock)
-    plugins: Loaded | None = None
-
-    def others(model: ModelSettings) -> Provider | None:
-        return plugged.provider(plugins, model, secrets)
-
-    def dial(model: ModelSettings) -> Provider:
-        return connect(practice.reach(model), settings.fallback, secrets, others=others)
-
     try:
         learning, standing = Learning(database, clock, home, settings), Standing(database, clock)
-        plugins = plugged.load(PluginNeeds(home, settings, home.root, (), dial))
+        plugins = plugged.load(PluginNeeds(home, settings, home.root, (), dialer.connect))
+        dialer.plugins = plugins
         if plugins is not None:
             learning.trust(plugins.tools)
-        needs = Needs(
-            home, settings, secrets, database, clock, learning, standing, pool, practice.reach, others
-        )
+        needs = Needs(home, settings, database, clock, learning, standing, pool, dialer)
         async with joined(plugins, learning.desk):
             reviews = Reviews(needs)
             try:
@@ -98,7 +84,7 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
                 await reviews.aclose()
     finally:
         pool.close()
-        practice.close()
+        dialer.close()
         database.close()
 
 
@@ -112,17 +98,13 @@ def _connect(needs: Needs, order: Order) -> tuple[Provider, bool]:
     """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
     settings = needs.settings.review
     if settings.model:
-        return _open(needs, _other(order.runtime.model, settings)), False
+        return needs.dialer.connect_alone(_other(order.runtime.model, settings)), False
     if settings.provider or settings.base_url:
         raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
-    provider = _open(needs, order.runtime.model)
+    provider = needs.dialer.connect_alone(order.runtime.model)
     if isinstance(provider, ServerProvider):
         provider.wiring.keys.prefer(order.runtime.key_name)
     return provider, True
-
-
-def _open(needs: Needs, model: ModelSettings) -> Provider:
-    return needs.others(model) or connect_one(needs.reach(model), needs.secrets)
 
 
 def _other(model: ModelSettings, settings: ReviewSettings) -> ModelSettings:

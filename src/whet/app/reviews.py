@@ -1,6 +1,6 @@
-"""Reviews in a running program: who watches the turns, where the worker runs, and what is left to another.
+"""Reviews in a running program: where the worker runs, and what is left to another.
 
-A one-shot only watches, so the worker and the fork are imported when a job is really run. A process that
+The worker and the fork are imported when a job is really run: a one-shot only queues some. A process that
 ends with jobs in the queue starts `whet worker` for them, detached from its terminal. It does not know what
 a review says.
 """
@@ -10,39 +10,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pkgutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
 
-from whet.agent.session import Session
 from whet.app.learning import Learning
+from whet.app.models import Dialer
 from whet.approval.gate import GrantStore
 from whet.clock import Clock
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings
+from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, NotFound, StoreError
-from whet.contract.events import EndReason, ReviewFinished
-from whet.contract.protocols import ModelInfo, Provider
+from whet.contract.events import ReviewFinished
 from whet.lanes import ToolPool
 from whet.log import start as start_log
 from whet.memory.desk import Desk
-from whet.providers.connect import stand_in
-from whet.providers.fallback import FallbackProvider
-from whet.providers.link import ServerProvider
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
-from whet.review.triggers import watch
 from whet.store import jobs, live, reviews, sessions
 from whet.store.database import Database
-from whet.store.jobs import AtEnd, Queued
-from whet.store.transcript import Turn
+from whet.store.jobs import Queued
 from whet.tools.registry import read_specs
+
+if TYPE_CHECKING:
+    from whet.review.worker import Worker
 
 log = logging.getLogger("whet.review")
 _JOBS = (reviews.KIND,)
@@ -53,19 +49,16 @@ PATIENCE_S = 150.0
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What reviews take from the program that they run in. `reach` makes an address of the provider
-    `practice`, which may have none of its own; `others` gives a plugin's provider where one is named."""
+    """What reviews take from the program that they run in."""
 
     home: Home
     settings: Settings
-    secrets: Mapping[str, str]
     database: Database
     clock: Clock
     learning: Learning
     grants: GrantStore
     pool: ToolPool
-    reach: Callable[[ModelSettings], ModelSettings]
-    others: Callable[[ModelSettings], Provider | None] = lambda _model: None
+    dialer: Dialer
 
 
 class Reviews:
@@ -75,7 +68,7 @@ class Reviews:
         self._needs = needs
         self.settings = needs.settings.review
         self.listeners: list[Callable[[ReviewFinished], None]] = []
-        self._worker: Any = None
+        self._worker: Worker | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -88,10 +81,6 @@ class Reviews:
     def desk(self) -> Desk:
         """Where what reviews write is handed in."""
         return self._needs.learning.desk
-
-    def watch(self, session: Session, runtime: Callable[[], Runtime]) -> Callable[[Turn, EndReason], AtEnd]:
-        """Give what a session's turns do at their end; `runtime` says which model answers it then."""
-        return watch(session, self.settings, self._needs.clock, runtime)
 
     async def ask(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> Queued:
         """Queue a review of a session by hand, up to its last finished turn; durable on return.
@@ -112,7 +101,7 @@ class Reviews:
         """Run every job that is due, here and now; wait at most `patience_s` for those that are due soon."""
         clock = self._needs.clock
         until_s = clock.monotonic_s() + patience_s
-        done: list[ReviewFinished] = await self.worker.drain()
+        done = await self.worker.drain()
         while (wait_s := await self._until_due_s()) is not None and clock.monotonic_s() + wait_s <= until_s:
             await asyncio.sleep(wait_s)
             done += await self.worker.drain()
@@ -168,12 +157,13 @@ class Reviews:
             log.warning("no worker could be started (%s); the next one runs what waits", error)
 
     @property
-    def worker(self) -> Any:
+    def worker(self) -> Worker:
         """The worker of this process, made at the first use (its modules cost what a one-shot can't pay)."""
         if self._worker is None:
             if not logging.getLogger("whet").handlers:  # what goes wrong beside a chat belongs in no terminal
                 start_log(self._needs.home.logs)
-            make = pkgutil.resolve_name("whet.app.review_worker:make")
+            from whet.app.review_worker import make  # noqa: PLC0415 - what a one-shot can't pay
+
             self._worker = make(self._needs, self._tell)
         return self._worker
 
@@ -187,17 +177,6 @@ class Reviews:
         if not due:
             return None
         return max((datetime.fromisoformat(due) - self._needs.clock.now()).total_seconds(), 1.0)
-
-
-def runtime_of(provider: Provider, answering: ModelInfo, settings: Settings) -> Runtime:
-    """Say which server, model and key answer a session now, its fallback where that has taken over."""
-    model = settings.model
-    if isinstance(provider, FallbackProvider):
-        has_switched = answering == provider.second.info
-        model = stand_in(model, settings.fallback) if has_switched else model
-        provider = provider.second if has_switched else provider.first
-    key = provider.wiring.keys.current.name if isinstance(provider, ServerProvider) else ""
-    return Runtime(model, key)
 
 
 def _ask(connection: apsw.Connection, needs: Needs, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:

@@ -6,84 +6,28 @@ nor what a turn does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.agent.observers import TurnObserver
 from whet.agent.session import Limits, Session
-from whet.app.contexts import Contexts
-from whet.app.learning import Learning
-from whet.app.memories import Told
-from whet.app.models import Models
-from whet.app.notify import Bell
-from whet.app.plugin_sessions import PluginSessions
-from whet.app.reviews import Reviews
-from whet.app.warmth import OFF, Opening, Wanted, Warmth
-from whet.app.whose import Whose
-from whet.clock import Clock
-from whet.config.schema import Settings
-from whet.context.host import EngineHost
+from whet.app.contexts import EngineObserver
+from whet.app.models import SwitchableLink
+from whet.app.session_parts import SessionExtras, Shared, Start, Stored
+from whet.app.warmth import OFF, Opening, WarmLabelObserver, WarmStartObserver
 from whet.context.prompt import volatile_note
 from whet.context.seat import Seat, no_scope
-from whet.contract.protocols import Gate, Person
 from whet.contract.tools import Tool, ToolSpec
+from whet.review.triggers import ReviewObserver
 from whet.store import sessions
-from whet.store.database import Database
-from whet.store.sessions import NewSession, SessionKind
+from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import SessionLog
 
 if TYPE_CHECKING:
-    from whet.mcp.servers import Servers
-    from whet.plugins.load import Loaded
-
-
-class Start(msgspec.Struct, frozen=True):
-    """What a new session starts with. `steps` 0 stands for what the settings allow a turn."""
-
-    prompt: str
-    tools: Sequence[Tool]
-    title: str = ""
-    parent_id: str = ""
-    kind: SessionKind = "chat"
-    private: bool = False
-    conversation_id: str = ""
-    warm: Wanted = Wanted()
-    whose: Whose = Whose()
-    steps: int = 0
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """A session as it is in the store: its log, and the prefix that every request of it begins with."""
-
-    log: SessionLog
-    prompt: str
-    specs: Sequence[ToolSpec]
-
-
-class Shared(msgspec.Struct, frozen=True):
-    """What the sessions of one process have in common. `tools` gives those that are there now; None stands
-    for what only some homes have: plugins, notifiers, plugins' memories, MCP servers."""
-
-    settings: Settings
-    source: str
-    workspace: Path
-    database: Database
-    clock: Clock
-    person: Person
-    gate: Gate
-    models: Models
-    tools: Callable[[], Mapping[str, Tool]]
-    contexts: Contexts
-    learning: Learning
-    reviews: Reviews
-    warmth: Warmth
-    plugins: Loaded | None
-    hooks: PluginSessions | None
-    bell: Bell | None
-    memories: Told | None
-    servers: Servers | None
+    from whet.app.plugin_sessions import HookedParts
 
 
 class SessionBuilder:
@@ -92,24 +36,14 @@ class SessionBuilder:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
 
-    async def create(self, start: Start, *, leaving: Session | None = None) -> Session:
+    async def create(self, start: Start, extras: SessionExtras, *, leaving: Session | None = None) -> Session:
         """Begin a session: its row and prefix are durable on return, and its prefix stays."""
         shared = self._shared
         seat = await self.seat(leaving, foreground=start.kind == "chat")
         own = await shared.contexts.tools(seat, shared.tools())
         specs = [tool.spec for tool in (*start.tools, *own)]
-        log = await SessionLog.create(shared.database, self._row(start, specs), shared.clock)
-        stored = Stored(log, start.prompt, specs)
-        session = await self.build(stored, seat, leaving=leaving, steps=start.steps)
-        if start.warm.name != OFF:
-            opening = Opening(
-                lambda prompt: shared.models.answering(log.session.id).open(prompt, specs, log.session.id),
-                start.prompt,
-                specs,
-                lambda tokens: shared.contexts.lengthen(session.context, tokens),
-            )
-            shared.warmth.arrange(session, start.warm, opening)
-        return session
+        log = await SessionLog.create(shared.database, self._row(start, specs, extras), shared.clock)
+        return await self.build(Stored(log, start.prompt, specs), seat, extras, leaving=leaving, start=start)
 
     async def seat(self, leaving: Session | None, *, foreground: bool) -> Seat:
         """Give a session its context engine: that of the session it follows, else one of its own."""
@@ -119,51 +53,94 @@ class SessionBuilder:
         return await contexts.seat(self._shared.models.provider.info, foreground=foreground)
 
     async def build(
-        self, stored: Stored, seat: Seat, *, leaving: Session | None = None, steps: int = 0
+        self,
+        stored: Stored,
+        seat: Seat,
+        extras: SessionExtras,
+        *,
+        leaving: Session | None = None,
+        start: Start | None = None,
     ) -> Session:
-        """Make a stored session one that takes turns: the same prefix, with the tools that are there now."""
+        """Make a stored session one that takes turns: the same prefix, with the tools that are there now.
+        `start` is what one that was just stored is begun with."""
         shared, row = self._shared, stored.log.session
         tools = await self._tools(stored.specs, seat)
         profile = shared.database.read_now(lambda db: sessions.profile_of(db, row.id))
         if profile:
             shared.learning.bind_person(row.id, profile, row.source)
-        agent, folder = shared.settings.agent, Path(row.workspace)
-        limits = Limits(steps or agent.max_steps, agent.turn_timeout_s)
+        folder = Path(row.workspace)
         workspace = folder if row.workspace and folder.is_dir() else shared.workspace
-        link = shared.models.provider.open(stored.prompt, stored.specs, row.id)
-        link, primed = await shared.warmth.reopened(row.id, link)
+        opened = shared.models.provider.open(stored.prompt, stored.specs, row.id)
+        opened, primed = await shared.warmth.reopened(row.id, opened)
+        link = SwitchableLink(opened)
         self._note_news(stored.specs, seat)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
-        scope = shared.plugins.scope if shared.plugins else no_scope
-        host = shared.contexts.put(stored.log, seat, lambda: session.link.info, prefix, scope=scope)
-        session = Session(
+        scope = shared.plugins.loaded.scope if shared.plugins else no_scope
+        host = shared.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
+        await host.begin(shared.contexts.host(leaving.context) if leaving else None)
+        gate, hooks = shared.gate, None
+        if shared.plugins is not None:
+            left = leaving.id if leaving else ""
+            hooks = await shared.plugins.sessions.enter(host, gate, tools, left=left, model=link.info.model)
+            gate, tools = hooks.gate, hooks.tools
+        limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
+
+        def note() -> str:
+            usual = volatile_note(shared.clock.now(), workspace, limits.steps)
+            return f"{usual}\n{extras.note}".strip() if extras.note else usual
+
+        return Session(
             log=stored.log,
             link=link,
             context=host,
-            tools=tools,
-            gate=shared.gate,
-            person=shared.person,
+            tools={**tools, **{tool.name: tool for tool in extras.tools}},
+            gate=gate,
+            person=extras.person or shared.person,
             limits=limits,
             clock=shared.clock,
             workspace=workspace,
-            note=lambda: volatile_note(shared.clock.now(), workspace, limits.steps),
-            after_turn=shared.bell.after(host.turn_ended) if shared.bell else host.turn_ended,
+            note=note,
+            observers=(*self._observers(row, warm, hooks, profile), *extras.observers),
+            buffers=extras.buffers,
         )
-        await self._join(session, host, leaving, profile)
-        return session
 
-    async def _join(self, session: Session, host: EngineHost, leaving: Session | None, profile: str) -> None:
-        """Let all who take part in turns in: reviews, the engine, plugins, memories, warm starts' judge."""
+    def _observers(
+        self, session: SessionRow, warm: WarmStartObserver | None, hooks: HookedParts | None, profile: str
+    ) -> list[TurnObserver]:
+        """Give who takes part in a session's turns, in their order: a warm start is decided by a message as
+        the person wrote it, before plugins and memories add to it; the engine hears of a turn's end before
+        people, plugins and memories do. What an interface brings comes after all of these."""
         shared = self._shared
-        session.jobs_at_end = shared.reviews.watch(session, lambda: shared.models.runtime(session.model))
-        await host.begin(shared.contexts.host(leaving.context) if leaving else None)
-        if shared.hooks is not None:
-            await shared.hooks.enter(session, host, leaving.id if leaving else "")
-        if shared.memories is not None and not profile:
-            shared.memories.enter(session)
-        shared.warmth.watch(session)
+        found: list[TurnObserver] = [] if warm is None else [warm]
+        found.append(ReviewObserver(shared.settings.review, shared.clock, shared.models.runtime))
+        found.append(EngineObserver(shared.contexts))
+        if (plugins := shared.plugins) is not None and hooks is not None:
+            memories = None if profile or session.private else plugins.memories
+            found += [one for one in (plugins.bell, hooks.observer, memories) if one is not None]
+        found.append(WarmLabelObserver(shared.warmth, session.tool_calls))
+        return found
 
-    async def _tools(self, specs: Sequence[ToolSpec], seat: Seat) -> dict[str, Tool]:
+    def _warm_start(
+        self, stored: Stored, link: SwitchableLink, start: Start | None
+    ) -> WarmStartObserver | None:
+        if start is None or start.warm.name == OFF:
+            return None
+        models, session_id = self._shared.models, stored.log.session.id
+        opening = Opening(
+            lambda prompt: models.answering(session_id).open(prompt, stored.specs, session_id),
+            link.switch,
+            stored.prompt,
+            stored.specs,
+            self._shared.contexts.lengthen,
+        )
+        return WarmStartObserver(self._shared.warmth, start.warm, opening)
+
+    def _limits(self, start: Start | None, extras: SessionExtras) -> Limits:
+        agent = self._shared.settings.agent
+        steps = start.steps if start is not None else 0
+        return Limits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s)
+
+    async def _tools(self, specs: Sequence[ToolSpec], seat: Seat) -> Mapping[str, Tool]:
         """Give the tools of a stored list that are there now, the engine's own among them."""
         there = self._shared.tools()
         own = {tool.name: tool for tool in await self._shared.contexts.tools(seat, there)}
@@ -174,16 +151,16 @@ class SessionBuilder:
         return tools
 
     def _note_news(self, specs: Sequence[ToolSpec], seat: Seat) -> None:
-        for line in self._shared.plugins.take_news() if self._shared.plugins else ():
+        for line in self._shared.plugins.loaded.take_news() if self._shared.plugins else ():
             seat.note(line)
         if self._shared.servers is not None:
             self._shared.servers.enter(specs, seat)
 
-    def _row(self, start: Start, specs: Sequence[ToolSpec]) -> NewSession:
+    def _row(self, start: Start, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
         shared = self._shared
         info = shared.models.provider.info
         return NewSession(
-            id=shared.clock.new_id(),
+            id=extras.session_id or shared.clock.new_id(),
             conversation_id=start.conversation_id,
             parent_session_id=start.parent_id,
             kind=start.kind,

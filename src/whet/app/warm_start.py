@@ -44,14 +44,14 @@ async def start(warmth: Warmth, session: Session, wanted: Wanted, opening: Openi
             return
         chosen = await _choose(warmth, session, wanted, opening, text)
         if chosen.template is None or not chosen.examples:
-            _tell(session, opening, chosen.news)
+            _tell(opening, chosen.news)
             return
         held_out = wanted.chosen_by in ("auto", "default") and is_held_out(
             session.id, chosen.template.hash, warmth.settings.holdout
         )
         await _open(warmth, session, wanted, opening, chosen, held_out=held_out)
     except WhetError as error:
-        _tell(session, opening, (f"started cold: {error.message}",))
+        _tell(opening, (f"started cold: {error.message}",))
 
 
 def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
@@ -126,7 +126,7 @@ async def _open(
 
     if held_out:
         await warmth.database.write(record)
-        _tell(session, opening, chosen.news)
+        _tell(opening, chosen.news)
         return
     # Redacted a second time: what counts as a secret here may not have been one where it was stored.
     shown = [_redacted(example) for example in chosen.examples]
@@ -139,8 +139,8 @@ async def _open(
 
     await warmth.database.write(write)
     line = f"started warm with {template.name}: {len(shown)} example{'s' if len(shown) != 1 else ''}"
-    session.link = PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line))
-    opening.lengthen(list_tokens(prime.messages) + text_tokens(prime.addendum))
+    opening.use_link(PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line)))
+    opening.lengthen(session.context, list_tokens(prime.messages) + text_tokens(prime.addendum))
 
 
 def _item(template: Template, example: Example) -> ContextItem:
@@ -160,6 +160,6 @@ def _redacted(example: Example) -> Example:
     )
 
 
-def _tell(session: Session, opening: Opening, news: Sequence[str]) -> None:
+def _tell(opening: Opening, news: Sequence[str]) -> None:
     if news:
-        session.link = PrimedLink(opening.open_link(opening.prompt), (), news)
+        opening.use_link(PrimedLink(opening.open_link(opening.prompt), (), news))

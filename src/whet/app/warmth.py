@@ -6,18 +6,18 @@ What a warm start needs is imported when one is asked for: a cold session pays f
 from __future__ import annotations
 
 import asyncio
-import pkgutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from whet.agent.observers import TurnObserver
 from whet.agent.session import Session
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.config.schema import WarmSettings
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelLink
+from whet.contract.protocols import Context, ModelLink
 from whet.contract.tools import ToolSpec
 from whet.store import sessions, warm
 from whet.store.database import Database
@@ -34,13 +34,14 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """What a warm start changes: how the session's link is opened for a system prompt, that prompt, the tools
-    on offer, and how the context counts what is added."""
+    """What a warm start changes: how a link is opened for a system prompt, how the session takes it, that
+    prompt, the tools on offer, and how the context counts what is added."""
 
     open_link: Callable[[str], ModelLink]
+    use_link: Callable[[ModelLink], None]
     prompt: str
     specs: Sequence[ToolSpec]
-    lengthen: Callable[[int], None]
+    lengthen: Callable[[Context, int], None]
 
 
 class Warmth(msgspec.Struct, frozen=True):
@@ -56,7 +57,9 @@ class Warmth(msgspec.Struct, frozen=True):
         the setting. Raises NotFound and ConfigError where a template was asked for that can't be had."""
         if asked:
             if asked not in (OFF, AUTO):
-                pkgutil.resolve_name("whet.warm.template:load")(self.home, asked)
+                from whet.warm.template import load  # noqa: PLC0415 - a cold session does without
+
+                load(self.home, asked)
             return Wanted(asked, "auto" if asked == AUTO else "name")
         waiting = self.database.read_now(lambda db: warm.next_of(db, workspace))
         if waiting:
@@ -64,41 +67,48 @@ class Warmth(msgspec.Struct, frozen=True):
             return Wanted(waiting, "next")
         return Wanted(self.settings.default, "default")
 
-    def arrange(self, session: Session, wanted: Wanted, opening: Opening) -> None:
-        """Let the first message of a new session decide, before it is stored."""
-        if wanted.name == OFF:
-            return
-        before: Callable[[Message], Awaitable[Message]] = session.before_turn
-
-        async def first(message: Message) -> Message:
-            session.before_turn = before
-            start = pkgutil.resolve_name("whet.app.warm_start:start")
-            await start(self, session, wanted, opening, message.text)
-            return await before(message)
-
-        session.before_turn = first
-
     async def reopened(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
         """Give a stored session's link with the examples that it was started with, and those as text."""
         text = self.database.read_now(lambda db: sessions.prime_of(db, session_id))
         if not text:
             return link, ""
-        opening = pkgutil.resolve_name("whet.warm.prime:decode_prime")(text)
-        return pkgutil.resolve_name("whet.warm.prime:PrimedLink")(link, opening), text
+        from whet.warm.prime import PrimedLink, decode_prime  # noqa: PLC0415 - a cold session does without
 
-    def watch(self, session: Session) -> None:
-        """Judge the calls of each turn once its end was shown, behind the writes."""
-        after: Callable[[TurnEnd], Awaitable[None]] = session.after_turn
-        seen = [session.log.session.tool_calls]
+        return PrimedLink(link, decode_prime(text)), text
 
-        async def then(end: TurnEnd) -> None:
-            await after(end)
-            if session.log.session.tool_calls > seen[0]:
-                seen[0] = session.log.session.tool_calls
-                asyncio.get_running_loop().call_soon(judge)
 
-        def judge() -> None:
-            label_soon = pkgutil.resolve_name("whet.warm.label:label_soon")
-            label_soon(self.database, session.id, iso(self.clock.now()))
+class WarmStartObserver(TurnObserver):
+    """Lets the first message of a new session decide what it starts with, before the message is stored."""
 
-        session.after_turn = then
+    def __init__(self, warmth: Warmth, wanted: Wanted, opening: Opening) -> None:
+        self._warmth = warmth
+        self._wanted = wanted
+        self._opening: Opening | None = opening
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Start the session at its first message; what goes wrong starts it cold."""
+        if self._opening is not None:
+            opening, self._opening = self._opening, None
+            from whet.app.warm_start import start  # noqa: PLC0415 - a cold session does without
+
+            await start(self._warmth, session, self._wanted, opening, message.text)
+        return message
+
+
+class WarmLabelObserver(TurnObserver):
+    """Judges the calls of each turn of one session once its end was shown, behind the writes."""
+
+    def __init__(self, warmth: Warmth, tool_calls: int) -> None:
+        self._warmth = warmth
+        self._seen = tool_calls
+
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """Judge soon, where the turn has made calls."""
+        if session.log.session.tool_calls > self._seen:
+            self._seen = session.log.session.tool_calls
+            asyncio.get_running_loop().call_soon(self._judge, session.id)
+
+    def _judge(self, session_id: str) -> None:
+        from whet.warm.label import label_soon  # noqa: PLC0415 - after the first turn with calls
+
+        label_soon(self._warmth.database, session_id, iso(self._warmth.clock.now()))

@@ -18,7 +18,6 @@ from whet.app.discover import is_needed
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.cli.output import Column, emit_json, table, terminal_width
-from whet.cli.person import NoPerson
 from whet.cli.wording import aside, printable
 from whet.config.load import load
 from whet.config.paths import Home
@@ -26,6 +25,7 @@ from whet.config.schema import Settings
 from whet.context.engines import choose
 from whet.contract.errors import NotFound
 from whet.contract.events import Event
+from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.store import compactions, sessions
 from whet.store.sessions import SessionRow
@@ -149,7 +149,7 @@ def _with_app(
     settings = load_settings(options, None)
 
     async def run() -> T:
-        app = await start_app(options, settings, NoPerson())
+        app = await start_app(options, settings, NobodyPresent())
         try:
             return await work(app)
         finally:

@@ -17,11 +17,11 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.cli.demo_world import SeenRequest, World
-from whet.cli.person import NoPerson
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import Unavailable
+from whet.contract.protocols import NobodyPresent
 from whet.store import counts, sessions
 from whet.store.database import Database
 
@@ -120,7 +120,7 @@ async def _overhead(world: World) -> Overhead:
     flags = {"model.model": f"practice-steps-{_OVERHEAD_STEPS}"}
     settings = load(world.home, flags, environ={}).settings
     home = Home(world.folder / "home-for-measuring")
-    app = await App.start(home, settings, {}, NoPerson(), world.project)
+    app = await App.start(home, settings, {}, NobodyPresent(), world.project)
     try:
         warm = await app.new_session()
         await run_turn(warm, warm.user_message("Read README.md"), lambda event: None)

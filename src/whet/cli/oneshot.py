@@ -20,7 +20,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.cli import attach, wording
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app
-from whet.cli.person import LinePerson, NoPerson
+from whet.cli.person import LinePerson
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import (
@@ -34,6 +34,7 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.messages import ImagePart, Message, Usage
+from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.store.sessions import title_of
 
@@ -68,7 +69,7 @@ def _question(options: ChatOptions) -> str:
 
 async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:
     there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    app = await start_app(options, settings, LinePerson() if there else NoPerson())
+    app = await start_app(options, settings, LinePerson() if there else NobodyPresent())
     try:
         session = await open_session(app, options)
         if not session.log.session.title:

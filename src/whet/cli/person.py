@@ -16,18 +16,6 @@ from whet.contract.protocols import Answer, ApprovalRequest
 ANSWERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "n": "no"}
 
 
-class NoPerson:
-    """Nobody is there: every question stays unanswered, which denies it."""
-
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        """Give None."""
-        return None
-
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Give None."""
-        return None
-
-
 class LinePerson:
     """Whoever reads standard error and types lines on standard input; both are terminals."""
 

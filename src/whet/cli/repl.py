@@ -255,8 +255,7 @@ class Chat:
 
     def _leftovers(self, cancelled: bool) -> None:
         """Send what was typed too late for the turn; after a cancel put it back into the input."""
-        left = [message.text for message in self.session.inbox]
-        self.session.inbox.clear()
+        left = [message.text for message in self.session.inbox.take_back()]
         self._view.queued.clear()
         text = "\n".join(left)
         if left and cancelled:

@@ -221,6 +221,18 @@ class Person(Protocol):
         ...
 
 
+class NobodyPresent:
+    """The Person of a program that nobody watches: no question is answered, and that is a denial."""
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        """Give None: nobody decides."""
+        return None
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Give None: nobody answers."""
+        return None
+
+
 class Spawn(Protocol):
     """Runs a task in a child session under the same gate."""
 

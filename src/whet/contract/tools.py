@@ -7,6 +7,7 @@ applies `timeout_s` and `output_cap_chars`. This module does not know about any 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -60,7 +61,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """What a running call may use. `output` shows live text to the person and stores nothing.
 
     `ask` puts a question to the person and gives the answer, or None where nobody can answer. `buffers` are
-    the files that the person's editor holds, None where there is no such program.
+    the files that the person's editor holds, None where there is no such program. `paused` stops the clock
+    of the turn while it is entered, for a call that has a turn of its own in which a person is asked.
     """
 
     session_id: str
@@ -70,6 +72,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     output: Callable[[str], None]
     ask: Callable[[str, Sequence[str]], Awaitable[str | None]]
     buffers: Buffers | None = None
+    paused: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 Handler = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolOutput]]

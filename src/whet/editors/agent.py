@@ -39,14 +39,14 @@ from acp.schema import (
 )
 
 from whet import __version__
-from whet.agent.session import Session
 from whet.app.hosted import Hosted
+from whet.app.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.errors import WhetError
 from whet.contract.messages import Message
 from whet.editors import blocks, options, replay
 from whet.editors.answering import answer, told
 from whet.editors.blocks import Block
-from whet.editors.brought import Brought, Given, bring
+from whet.editors.brought import Given, bring
 from whet.editors.commands import Commander
 from whet.editors.editor import Editor
 from whet.editors.opened import Opened
@@ -71,12 +71,12 @@ class Program(msgspec.Struct, frozen=True):
     mode: Mode
 
 
-Furnish = Callable[[Session], None]
+Furnish = Callable[[str], SessionExtras]
 
 
 class EditorAgent:
-    """One editor's sessions. `start` opens the program at the first session, and has each session that is
-    opened furnished by what it is given."""
+    """One editor's sessions. `start` opens the program at the first session; what it is given says what each
+    session that is opened gets of the editor."""
 
     def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: Commander) -> None:
         self._start = start
@@ -127,15 +127,19 @@ class EditorAgent:
         with told():
             workspace, program = _folder(cwd), await self._opened()
             brought = await bring(mcp_servers or (), workspace, program.hosted.app)
+            session_id = program.hosted.app.clock.new_id()
+            here = Opened(session_id, workspace, program.mode, self._editor, brought)
+            self._open[session_id] = here
             try:
-                session_id = await program.hosted.new_session(
-                    source=SOURCE, workspace=workspace, tools=brought.tools()
+                await program.hosted.new_session(
+                    source=SOURCE, workspace=workspace, tools=brought.tools(), session_id=session_id
                 )
             except BaseException:
+                del self._open[session_id]
                 await brought.aclose()
                 raise
         brought.enter([tool.spec for tool in brought.tools()])
-        here = await self._enter(session_id, workspace, brought)
+        self._tell_commands(here)
         return NewSessionResponse(
             session_id=session_id, modes=options.modes(here.mode), config_options=self._options(here)
         )
@@ -268,13 +272,13 @@ class EditorAgent:
         async with self._starting:
             if self._program is None:
                 with told():
-                    self._program = await self._start(self._furnish)
+                    self._program = await self._start(self._extras)
                 self._listing = asyncio.create_task(self._list_models(self._program.hosted))
             return self._program
 
-    def _furnish(self, session: Session) -> None:
-        if (here := self._open.get(session.id)) is not None:
-            here.furnish(session)
+    def _extras(self, session_id: str) -> SessionExtras:
+        here = self._open.get(session_id)
+        return NO_EXTRAS if here is None else here.extras()
 
     async def _list_models(self, hosted: Hosted) -> None:
         """Learn which models there are to choose from, and tell the sessions that are open by then."""
@@ -298,26 +302,21 @@ class EditorAgent:
             brought = await bring(servers, workspace, app)
         if tools_json:
             brought.enter(read_specs(tools_json.encode()))
-        here = await self._enter(session_id, workspace, brought)
+        here = Opened(session_id, workspace, program.mode, self._editor, brought)
+        self._open[session_id] = here
+        if open_already is not None:
+            await open_already.aclose()
+        await program.hosted.let_go(session_id)  # it is opened anew with what the editor brings now
+        self._tell_commands(here)
         here.title = row.title
         if row.model_chosen and row.provider == app.models.provider.info.provider:
             here.wanted = row.model
         return here
 
-    async def _enter(self, session_id: str, workspace: Path, brought: Brought) -> Opened:
-        """Take a session for open, in place of itself where it was, and tell its commands."""
-        program = await self._opened()
-        before = self._open.get(session_id)
-        here = Opened(session_id, workspace, program.mode, self._editor, brought)
-        self._open[session_id] = here
-        if before is not None:
-            await before.aclose()
-        if (session := program.hosted.opened(session_id)) is not None:
-            here.furnish(session)
+    def _tell_commands(self, here: Opened) -> None:
         update = update_available_commands(self._commander.available())
         loop = asyncio.get_running_loop()
-        loop.call_later(_AFTER_ANSWER_S, self._editor.outbox.put, session_id, update)
-        return here
+        loop.call_later(_AFTER_ANSWER_S, self._editor.outbox.put, here.session_id, update)
 
     def _known(self, session_id: str) -> Opened:
         here = self._open.get(session_id)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
 from whet.app.build import App
-from whet.app.remote_tools import remote_names
+from whet.app.parts import remote_names
 from whet.config.schema import McpServer, McpSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.tools import Tool, ToolSpec

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.agent.session import Session
+from whet.app.session_parts import SessionExtras
 from whet.editors.brought import Brought
 from whet.editors.buffers import EditorBuffers
 from whet.editors.editor import Editor
@@ -35,10 +36,9 @@ class Opened:
         self.outbox = editor.outbox
         self._answers = ""
 
-    def furnish(self, session: Session) -> None:
-        """Give a session in memory what the editor brings for it."""
-        session.buffers = self.buffers
-        session.tools = {**session.tools, **{tool.name: tool for tool in self.brought.tools()}}
+    def extras(self) -> SessionExtras:
+        """Give what the editor brings for the session."""
+        return SessionExtras(tools=self.brought.tools(), buffers=self.buffers)
 
     def model(self, session: Session | None, else_: str) -> str:
         """Give the model that answers the next prompt: as chosen, as the session in memory has it, as it had

@@ -61,7 +61,7 @@ async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Comma
 
 
 async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Program:
-    """Open the program for many sessions, each given to `furnish` when it is opened. Raises WhetError.
+    """Open the program for many sessions, `furnish` says what each gets of the editor. Raises WhetError.
 
     The mode is each session's own: the gate asks, and the person at the session answers by its mode.
     """

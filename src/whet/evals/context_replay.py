@@ -21,7 +21,7 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.events import Compaction, Event, Notice
 from whet.contract.messages import Message, Usage, to_dict
-from whet.contract.protocols import Answer, ApprovalRequest
+from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.evals.context_story import Fact, Story
 from whet.practice.cache import PrefixCache, tokens
@@ -71,14 +71,6 @@ class Judge(Protocol):
         ...
 
 
-class _Nobody:
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        return None
-
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        return None
-
-
 class Replay(msgspec.Struct, frozen=True):
     """How to replay: the settings of the program, where plugins are, and what the summaries cost so far."""
 
@@ -123,7 +115,7 @@ async def _start(replay: Replay, folder: Path, engine: str) -> App:
     settings = replay.settings
     context = msgspec.structs.replace(settings.context, engine=engine)
     settings = msgspec.structs.replace(settings, context=context)
-    return await App.start(home, settings, replay.secrets, _Nobody(), workspace)
+    return await App.start(home, settings, replay.secrets, NobodyPresent(), workspace)
 
 
 class _Run:

@@ -17,7 +17,6 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.app.warm_desk import WarmDesk
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -25,6 +24,7 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import EndReason
 from whet.contract.messages import Usage
 from whet.contract.origin import Origin
+from whet.contract.protocols import NobodyPresent
 from whet.evals import task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
@@ -130,7 +130,9 @@ class Bench:
         arm, learns = label.arm, label.learns and label.arm != "off"
         place = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
         await task_folder.furnish(task, self._origin, place)
-        app = await App.start(home, self._for(arm, learns), self._secrets, Nobody(), place, source="eval")
+        app = await App.start(
+            home, self._for(arm, learns), self._secrets, NobodyPresent(), place, source="eval"
+        )
         try:
             warm = await self._examples(app, home, learns) if arm in _WARM else "off"
             session = await app.new_session(title=task.name, warm=warm)
@@ -173,7 +175,7 @@ class Bench:
 
     async def items(self, home: Home) -> list[Item]:
         """Give what a home has learned."""
-        app = await App.start(home, self._for("all", False), self._secrets, Nobody(), self.folder)
+        app = await App.start(home, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
         try:
             part = await app.learning.prompt_part(("memory", "skill_view"))
         finally:
@@ -184,7 +186,7 @@ class Bench:
         """Copy a home and take one learned item out of the copy."""
         shutil.rmtree(copy.root, ignore_errors=True)
         shutil.copytree(home.root, copy.root)
-        app = await App.start(copy, self._for("all", False), self._secrets, Nobody(), self.folder)
+        app = await App.start(copy, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
         try:
             desk, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":

@@ -18,11 +18,11 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.messages import Message, Usage
 from whet.contract.origin import Origin
+from whet.contract.protocols import NobodyPresent
 from whet.evals.arms import Arm
 from whet.evals.pages import Pages
 from whet.evals.records import Funnel, Need, Run, Spent, Stale, TaskRecord
@@ -273,7 +273,7 @@ async def _open(folder: Path, person: Person, arm: Arm, base_url: str) -> App:
         "tools.web_allow_private": True,
     }
     settings = load(home, flags, environ={}).settings
-    return await App.start(home, settings, {}, Nobody(), folder / "work")
+    return await App.start(home, settings, {}, NobodyPresent(), folder / "work")
 
 
 def _content(claim: Claim, origin: Origin) -> Verdict:

@@ -15,10 +15,10 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.messages import Usage
+from whet.contract.protocols import NobodyPresent
 from whet.evals import paired, task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.stats import Interval
@@ -110,7 +110,7 @@ class Bench:
         settings = msgspec.structs.replace(
             self._settings, tools=msgspec.structs.replace(self._settings.tools, workspace="")
         )
-        app = await App.start(self._home(arm), settings, self._secrets, Nobody(), place, source="eval")
+        app = await App.start(self._home(arm), settings, self._secrets, NobodyPresent(), place, source="eval")
         try:
             session = await app.new_session(title=name, warm=arm if arm in self._templates else "off")
             end = await run_turn(session, session.user_message(prompt), lambda event: None)

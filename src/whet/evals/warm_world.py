@@ -16,11 +16,11 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.facade import Nobody
 from whet.app.warm_desk import WarmDesk
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import Settings
+from whet.contract.protocols import NobodyPresent
 from whet.evals.warm_trials import ARMS, Arm, Bench, Trial
 from whet.practice.depot import ARTICLES, DAYS, WEEKS, make_depot, question
 from whet.store.database import Database
@@ -51,7 +51,7 @@ def furnish(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
 async def live(depot: Depot, settings: Settings, sessions: int) -> None:
     """Let a practice user work there: sessions of three turns, every second one on records, run for real."""
     rng = random.Random(f"life {depot.seed}")
-    app = await App.start(depot.home, settings, {}, Nobody(), depot.place)
+    app = await App.start(depot.home, settings, {}, NobodyPresent(), depot.place)
     try:
         for number in range(sessions):
             session = await app.new_session(title=f"day {number}", warm="off")

@@ -22,8 +22,6 @@ from whet.contract.events import Emit
 from whet.contract.messages import Message, Usage
 from whet.contract.origin import Origin
 from whet.contract.protocols import (
-    Answer,
-    ApprovalRequest,
     Compacted,
     ContextStatus,
     Decision,
@@ -31,6 +29,7 @@ from whet.contract.protocols import (
     GateCall,
     ModelInfo,
     ModelLink,
+    NobodyPresent,
     Provider,
 )
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
@@ -177,7 +176,7 @@ def _session(
             spec.name: parts.tools[spec.name] if spec.name in allowed else _denied(spec) for spec in specs
         },
         gate=ReviewGate(parts.policy, allowed),
-        person=Nobody(),
+        person=NobodyPresent(),
         limits=parts.limits,
         clock=parts.clock,
         workspace=Path(parent.workspace or "."),
@@ -220,18 +219,6 @@ class ReviewGate:
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Tell nobody: a review makes no call that a confirmation service decides on."""
-
-
-class Nobody:
-    """A review has no person to ask."""
-
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        """Nobody answers."""
-        return None
-
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Nobody answers."""
-        return None
 
 
 class Inherited:

@@ -13,10 +13,12 @@ from datetime import datetime
 import apsw
 import msgspec
 
+from whet.agent.observers import TurnObserver
 from whet.agent.session import Session
 from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
 from whet.contract.events import EndReason
+from whet.contract.protocols import ModelInfo
 from whet.memory.correction import is_correction
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.review.recovery import recovered
@@ -36,21 +38,24 @@ class Occasion(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-def watch(
-    session: Session, settings: ReviewSettings, clock: Clock, runtime: Callable[[], Runtime]
-) -> Callable[[Turn, EndReason], AtEnd]:
-    """Give what a session's turns do at their end: count, and queue a review where one is called for."""
-    kinds = kinds_for(session.tools)
+class ReviewObserver(TurnObserver):
+    """Counts at a turn's end, and queues a review where one is called for. `runtime` says which server, model
+    and key answer for a model."""
 
-    def at_end(turn: Turn, reason: EndReason) -> AtEnd:
-        if settings.writes == "off" or not kinds:
+    def __init__(
+        self, settings: ReviewSettings, clock: Clock, runtime: Callable[[ModelInfo], Runtime]
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._runtime = runtime
+
+    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+        """Give what counts and queues."""
+        kinds = kinds_for(session.tools)
+        if self._settings.writes == "off" or not kinds:
             return jobs.nothing
-        now = runtime()
-        return lambda connection: _note(
-            connection, turn, reason == "answered", _Watch(settings, kinds, clock, now)
-        )
-
-    return at_end
+        watch = _Watch(self._settings, kinds, self._clock, self._runtime(session.model))
+        return lambda connection: _note(connection, turn, reason == "answered", watch)
 
 
 class _Watch(msgspec.Struct, frozen=True):

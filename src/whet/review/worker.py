@@ -17,8 +17,8 @@ from typing import Any, Literal
 import apsw
 import msgspec
 
+from whet.agent.interruption import shielded
 from whet.agent.loop import run_turn
-from whet.agent.shield import shielded
 from whet.clock import iso
 from whet.config.schema import ReviewSettings
 from whet.contract.errors import (

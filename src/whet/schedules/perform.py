@@ -19,16 +19,17 @@ import msgspec
 
 from whet import log
 from whet.agent.loop import run_turn
-from whet.agent.session import Limits, Session
+from whet.agent.session import Session
 from whet.app import plugged
 from whet.app.build import App
-from whet.app.facade import Nobody
+from whet.app.session_parts import SessionExtras
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, WhetError
 from whet.contract.events import Event, TurnEnd
+from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.schedules import timing
 from whet.schedules.channel import is_chat
@@ -68,7 +69,7 @@ async def perform(home: Home, schedule: Schedule, run: Run) -> Came:
         if not workspace.is_dir():
             raise ConfigError(f"the folder {workspace} is gone")
         secrets = load_secrets(home, os.environ)
-        app = await App.start(home, settings, secrets, Nobody(), workspace, source=SOURCE)
+        app = await App.start(home, settings, secrets, NobodyPresent(), workspace, source=SOURCE)
     except (ConfigError, NotFound) as error:
         return _refused(error)
     try:
@@ -100,17 +101,15 @@ def _settings(home: Home, schedule: Schedule) -> Settings:
 
 async def _session(app: App, schedule: Schedule, run: Run) -> Session:
     """Open the run's session, or give it one."""
+    extras = SessionExtras(note=_ALONE.format(name=schedule.name), turn_s=schedule.timeout_s)
     if run.session_id:
-        session = await app.open_session(run.session_id)
+        session = await app.open_session(run.session_id, extras=extras)
     else:
         if schedule.session_id:
-            session = await app.open_session(schedule.session_id)
+            session = await app.open_session(schedule.session_id, extras=extras)
         else:
-            session = await app.new_session(title=schedule.name)
+            session = await app.new_session(title=schedule.name, extras=extras)
         await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
-    session.limits = Limits(session.limits.steps, schedule.timeout_s)
-    usual = session.note
-    session.note = lambda: f"{usual()}\n{_ALONE.format(name=schedule.name)}".strip()
     return session
 
 
@@ -123,8 +122,7 @@ async def _turn(app: App, session: Session, schedule: Schedule, run: Run) -> Cam
         schedules.say(connection, run.job_id, sessions.key_of(connection, session.id))
         return ()
 
-    session.log.receipts.append(said)
-    return _came(await run_turn(session, session.user_message(schedule.prompt), _ignore))
+    return _came(await run_turn(session, session.user_message(schedule.prompt), _ignore, receipt=said))
 
 
 async def _gone_on(app: App, session: Session, run: Run) -> Came:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from whet.agent.shield import shielded
+from whet.agent.interruption import shielded
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError

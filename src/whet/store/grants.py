@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import apsw
 import msgspec
+
+from whet.clock import Clock, iso
+from whet.store.database import Database
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -40,3 +45,19 @@ def remove(connection: apsw.Connection, grant_id: int) -> bool:
     """Take a grant back; False where there is none with that id."""
     connection.execute("DELETE FROM grants WHERE id = ?", (grant_id,))
     return connection.changes() == 1
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The kept grants of one home, as the gate asks for them."""
+
+    database: Database
+    clock: Clock
+
+    async def add(self, tool: str, pattern: str, workspace: str) -> None:
+        """Keep a grant; durable on return."""
+        now = iso(self.clock.now())
+        await self.database.write(lambda db: add(db, tool, pattern, workspace, now))
+
+    async def all(self) -> Sequence[Grant]:
+        """Give every kept grant."""
+        return await self.database.read(all_grants)

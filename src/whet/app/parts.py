@@ -1,0 +1,147 @@
+"""What a program is put together from: Whet's own tools, and what only some homes have.
+
+Plugins, MCP servers and a confirmation service are imported where the settings name one. It does not know
+what any tool does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from whet.app.learning import Learning
+from whet.app.models import Dialer
+from whet.app.warmth import Warmth
+from whet.approval.gate import PolicyGate
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.protocols import Spawn
+from whet.contract.tools import ToolContext
+from whet.lanes import ToolPool
+from whet.tools.ask import ask_tools
+from whet.tools.delegate import delegate_tools
+from whet.tools.files import file_tools
+from whet.tools.process import Processes
+from whet.tools.recall import recall_tools
+from whet.tools.registry import Registry
+from whet.tools.sessions import session_tools
+from whet.tools.shell import ShellLimits, shell_tools
+from whet.tools.todo import TodoLists, todo_tools
+from whet.tools.warm import WarmRequest, warm_tools
+from whet.tools.web import WebLimits, web_tools
+
+if TYPE_CHECKING:
+    from whet.app.confirming import Confirmations
+    from whet.app.plugin_sessions import PluginParts
+    from whet.mcp.servers import Servers
+    from whet.plugins.load import Loaded
+
+_REMOTE_PREFIX = "mcp__"
+
+
+class ToolParts(msgspec.Struct, frozen=True):
+    """What Whet's own tools work with; `spawn` runs a delegated task."""
+
+    settings: Settings
+    pool: ToolPool
+    processes: Processes
+    todo_lists: TodoLists
+    learning: Learning
+    warmth: Warmth
+    spawn: Spawn
+
+
+def built_in(parts: ToolParts) -> Registry:
+    """Make Whet's own tools, in the order that every session sends them in."""
+    settings, database = parts.settings.tools, parts.warmth.database
+
+    async def act(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
+        from whet.app import warm_tool  # noqa: PLC0415 - it brings the mining modules
+
+        return await warm_tool.act(parts.warmth, context, request)
+
+    return Registry(
+        (
+            *file_tools(parts.pool),
+            *shell_tools(
+                parts.processes, ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)
+            ),
+            *web_tools(parts.pool, WebLimits(allow_private=settings.web_allow_private)),
+            *todo_tools(parts.todo_lists),
+            *ask_tools(),
+            *parts.learning.tools(),
+            *warm_tools(act),
+            *session_tools(database),
+            *recall_tools(database),
+            *delegate_tools(parts.spawn, parallel=parts.settings.agent.delegate_parallel),
+        )
+    )
+
+
+def load_plugins(
+    home: Home, settings: Settings, workspace: Path, built_in: Registry, dialer: Dialer, learning: Learning
+) -> PluginParts | None:
+    """Load what the settings enable, for a program that runs sessions; None where that is nothing."""
+    if not settings.plugins.enabled:
+        return None
+    # The plugin layer costs 40 ms.
+    from whet.app.plugged import PluginNeeds  # noqa: PLC0415
+    from whet.app.plugin_sessions import PluginParts  # noqa: PLC0415
+
+    needs = PluginNeeds(home, settings, workspace, built_in.by_name, dialer.connect)
+    found = PluginParts.load(needs, learning.desk, learning.platform)
+    dialer.plugins = None if found is None else found.loaded
+    return found
+
+
+def attach_confirmations(
+    gate: PolicyGate, settings: Settings, secrets: Mapping[str, str], home: Home, clock: Clock
+) -> Confirmations | None:
+    """Have the confirmation service decide on what is high-risk; None without one. Raises ConfigError."""
+    if not settings.confirm.url:
+        return None
+    from whet.app.confirming import attach  # noqa: PLC0415 - an HTTP client of its own
+
+    return attach(gate, settings.confirm, secrets, home, clock)
+
+
+def chosen(registry: Registry, settings: Settings, plugins: Loaded | None) -> Registry:
+    """Give the tools that the settings choose, plugins' among them. Raises ConfigError."""
+    added = plugins.toolsets if plugins else []
+    for tool in plugins.tools if plugins else ():
+        registry.add(tool)
+    remote = remote_names(settings)
+    disabled = [name for name in settings.tools.disabled if name not in remote]
+    return registry.select([*settings.tools.toolsets, *added], disabled)
+
+
+def open_servers(home: Home, settings: Settings, secrets: Mapping[str, str], clock: Clock) -> Servers | None:
+    """Give the configured servers, none of them started; None where there are none. Raises ConfigError."""
+    if not settings.mcp.servers:
+        return None
+    # The way to servers, which most homes have none of.
+    from whet.mcp.remote import Reach  # noqa: PLC0415
+    from whet.mcp.servers import Servers  # noqa: PLC0415
+    from whet.tools.guardian import Guardian  # noqa: PLC0415
+
+    return Servers(
+        settings.mcp,
+        Reach(home, secrets, clock, Guardian()),
+        cap_chars=settings.tools.output_cap_chars,
+        without=remote_names(settings),
+    )
+
+
+def remote_names(settings: Settings) -> list[str]:
+    """Give the names of servers' tools that the settings leave out."""
+    return [name for name in settings.tools.disabled if name.startswith(_REMOTE_PREFIX)]
+
+
+def with_remote(registry: Registry, servers: Servers) -> Registry:
+    """Give the registry with the servers' tools as they are known now, after all others."""
+    own = [tool for tool in registry.by_name.values() if "mcp" not in tool.tags]
+    return Registry([*own, *servers.tools()])

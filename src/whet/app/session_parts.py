@@ -1,0 +1,107 @@
+"""What sessions are made of: the parts that a process shares, and what each one is begun or opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.agent.observers import TurnObserver
+from whet.app.contexts import Contexts
+from whet.app.learning import Learning
+from whet.app.models import Models
+from whet.app.warmth import Wanted, Warmth
+from whet.approval.gate import PolicyGate
+from whet.clock import Clock
+from whet.config.schema import Settings
+from whet.contract.protocols import Person
+from whet.contract.tools import Buffers, Tool, ToolSpec
+from whet.store.database import Database
+from whet.store.sessions import SessionKind
+from whet.store.transcript import SessionLog
+from whet.tools.todo import TodoLists
+
+if TYPE_CHECKING:
+    from whet.app.plugin_sessions import PluginParts
+    from whet.mcp.servers import Servers
+
+OWNERS_TOOLS = ("warm_session",)
+"""Tools that read the owner's sessions; another person's session has none of them."""
+
+
+class Whose(msgspec.Struct, frozen=True):
+    """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
+    empty for the owner's; `source`: the interface; `tools`: what it has besides the process's own, of names
+    that no other tool has."""
+
+    profile: str = ""
+    source: str = ""
+    workspace: Path | None = None
+    tools: Sequence[Tool] = ()
+
+
+OWNERS = Whose()
+
+
+class SessionExtras(msgspec.Struct, frozen=True):
+    """What an interface gives to a session while it is open. `session_id` is the new session's, where the
+    interface has made one. `tools` stand for those of the same name, `note`
+    is added to each message of a person, `turn_s` limits a turn instead of the setting, `person` is asked
+    instead of the process's, `observers` take part in turns after all others."""
+
+    session_id: str = ""
+    tools: Sequence[Tool] = ()
+    buffers: Buffers | None = None
+    note: str = ""
+    turn_s: float | None = None
+    person: Person | None = None
+    observers: Sequence[TurnObserver] = ()
+
+
+NO_EXTRAS = SessionExtras()
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What a new session starts with. `steps` 0 stands for what the settings allow a turn."""
+
+    prompt: str = ""
+    tools: Sequence[Tool] = ()
+    title: str = ""
+    parent_id: str = ""
+    kind: SessionKind = "chat"
+    private: bool = False
+    conversation_id: str = ""
+    warm: Wanted = Wanted()
+    whose: Whose = OWNERS
+    steps: int = 0
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A session as it is in the store: its log, and the prefix that every request of it begins with."""
+
+    log: SessionLog
+    prompt: str
+    specs: Sequence[ToolSpec]
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What the sessions of one process have in common. `tools` gives those that are there now; None stands
+    for what only some homes have: plugins, MCP servers."""
+
+    settings: Settings
+    source: str
+    workspace: Path
+    database: Database
+    clock: Clock
+    person: Person
+    gate: PolicyGate
+    models: Models
+    tools: Callable[[], Mapping[str, Tool]]
+    contexts: Contexts
+    learning: Learning
+    warmth: Warmth
+    todo_lists: TodoLists
+    plugins: PluginParts | None
+    servers: Servers | None

@@ -1,0 +1,147 @@
+"""Sessions in memory while they are used: opened when somebody wants one, let go when nobody has for a while.
+
+A session that is let go costs nothing in memory: it is read again from the store. This does not know what
+a turn is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any
+
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.app.session_parts import SessionExtras
+from whet.contract.events import TurnEnd
+
+
+class SessionSlot:
+    """One conversation's place: its session while it is open, the turn that runs, and who waits for it."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.lock = asyncio.Lock()  # whoever holds it has the session to himself
+        self.users = 0
+        self.session: Session | None = None
+        self.turn: asyncio.Task[TurnEnd] | None = None
+        self.expiry: asyncio.TimerHandle | None = None
+
+
+class SessionPool:
+    """The sessions of one app that are in memory, at most `max_open` of them while fewer are used.
+
+    A session is let go `idle_after_s` after its last use. `extras` gives what each is opened with.
+    """
+
+    def __init__(
+        self, app: App, extras: Callable[[str], SessionExtras], *, idle_after_s: float, max_open: int
+    ) -> None:
+        self._app = app
+        self._extras = extras
+        self._idle_after_s = idle_after_s
+        self._max_open = max_open
+        self._slots: dict[str, SessionSlot] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def __iter__(self) -> Iterator[SessionSlot]:
+        """Give every slot there is now."""
+        return iter([*self._slots.values()])
+
+    def get(self, session_id: str) -> SessionSlot | None:
+        """Give a conversation's slot where it has one."""
+        return self._slots.get(session_id)
+
+    @asynccontextmanager
+    async def held(self, session_id: str) -> AsyncGenerator[SessionSlot]:
+        """Give a session's slot, held; when nobody uses it any more it expires."""
+        slot = self._slots.setdefault(session_id, SessionSlot(session_id))
+        slot.users += 1
+        _stop_expiry(slot)
+        try:
+            async with slot.lock:
+                yield slot
+        finally:
+            slot.users -= 1
+            self._rest(slot)
+
+    async def opened(self, slot: SessionSlot) -> Session:
+        """Give the session of a slot that is held, opened where it is not in memory. Raises NotFound."""
+        if slot.session is None:
+            await self.make_room()
+            extras = self._extras(slot.session_id)
+            session = await self._app.open_session(slot.session_id, extras=extras)
+            chosen = session.log.session
+            if chosen.model_chosen and chosen.provider == session.model.provider:
+                await self._app.answer_with(session, chosen.model)
+            slot.session = session
+        return slot.session
+
+    async def make_room(self) -> None:
+        """Let those go that have rested longest, where one more would be too many."""
+        there = sum(slot.session is not None for slot in self)
+        resting = (slot for slot in self if not slot.users and slot.session is not None)
+        for slot in [*islice(resting, max(0, there + 1 - self._max_open))]:
+            await self._let_go_if_unused(slot)
+
+    def keep(self, session: Session) -> None:
+        """Take a session in that was just begun."""
+        slot = self._slots[session.id] = SessionSlot(session.id)
+        slot.session = session
+        self._rest(slot)
+
+    async def let_go(self, slot: SessionSlot) -> None:
+        """Let the session of a slot that is held go; the next use opens it again."""
+        if slot.session is not None:
+            try:
+                await self._app.let_go(slot.session)
+            finally:
+                slot.session = None
+
+    async def aclose(self) -> None:
+        """Let every session go as soon as its user has done with it; take none in any more."""
+        self._closing = True
+        for slot in self:
+            _stop_expiry(slot)
+            async with slot.lock:
+                await self.let_go(slot)
+        self._slots.clear()
+        if self._chores:
+            await asyncio.wait(self._chores)
+
+    def _rest(self, slot: SessionSlot) -> None:
+        if slot.users or self._closing:
+            return
+        if slot.session is None:
+            self._slots.pop(slot.session_id, None)
+            return
+        loop = asyncio.get_running_loop()
+        slot.expiry = loop.call_later(self._idle_after_s, self._expire, slot)
+        self._slots[slot.session_id] = self._slots.pop(slot.session_id)  # the one longest at rest is first
+
+    def _expire(self, slot: SessionSlot) -> None:
+        slot.expiry = None
+        self._do(self._let_go_if_unused(slot))
+
+    async def _let_go_if_unused(self, slot: SessionSlot) -> None:
+        async with slot.lock:
+            if slot.users or self._closing:
+                return
+            _stop_expiry(slot)
+            await self.let_go(slot)
+            if not slot.users and self._slots.get(slot.session_id) is slot:
+                del self._slots[slot.session_id]
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+
+def _stop_expiry(slot: SessionSlot) -> None:
+    if slot.expiry is not None:
+        slot.expiry.cancel()
+        slot.expiry = None

@@ -1,0 +1,121 @@
+"""The sessions of one process: begun, opened again, delegated to, looked at.
+
+Decides what a session begins with; `app/session_builder.py` puts it together. It does not know where the
+shared parts come from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from whet.agent.session import Session
+from whet.app.learning import Outcomes
+from whet.app.session_builder import SessionBuilder
+from whet.app.session_parts import OWNERS_TOOLS, SessionExtras, Shared, Start, Stored, Whose
+from whet.app.warmth import OFF
+from whet.context.prompt import system_prompt
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.protocols import ContextStatus
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.store import sessions
+from whet.store.trail import arguments_of
+from whet.store.transcript import SessionLog
+from whet.tools.registry import read_specs
+
+
+class Sessions:
+    """Opens sessions on the shared parts of one process."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._builder = SessionBuilder(shared)
+        self.outcomes = Outcomes(shared.learning, shared.database, shared.settings.memory.holdout_share)
+
+    async def begin(self, start: Start, extras: SessionExtras, leaving: Session | None, warm: str) -> Session:
+        """Begin a conversation of a person. `start` lacks its prompt, tools and warm start: they are chosen
+        here. Raises WhetError."""
+        shared, whose = self._shared, start.whose
+        if whose.profile and warm not in ("", OFF):
+            raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
+        left_out = OWNERS_TOOLS if whose.profile else ()
+        tools = {name: tool for name, tool in shared.tools().items() if name not in left_out}
+        tools |= {tool.name: tool for tool in whose.tools}
+        read = await self.outcomes.start(tools, whose.profile)
+        workspace = whose.workspace or shared.workspace
+        new = msgspec.structs.replace(
+            start,
+            prompt=self._prompt(workspace, read.part.text),
+            tools=list(tools.values()),
+            conversation_id=leaving.log.session.conversation_id if leaving else "",
+            warm=await shared.warmth.wanted(OFF if whose.profile else warm, str(workspace)),
+        )
+        session = await self._builder.create(new, extras, leaving=leaving)
+        await self.outcomes.record(session.id, read)
+        return session
+
+    async def open(self, session_id: str, extras: SessionExtras, leaving: Session | None) -> Session:
+        """Open a stored conversation."""
+        shared = self._shared
+        log = await SessionLog.open(shared.database, session_id, shared.clock)
+        seat = await self._builder.seat(leaving, foreground=True)
+        prompt, tools_json, done = await shared.database.read(
+            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, "todo"))
+        )
+        if not prompt and not tools_json:  # it was made by another program
+            there = shared.tools()
+            own = await shared.contexts.tools(seat, there)
+            specs = [tool.spec for tool in (*there.values(), *own)]
+            prompt, tools_json = self._prompt(shared.workspace), msgspec.json.encode(specs).decode()
+            await shared.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
+        shared.todo_lists.restore(session_id, done)
+        stored = Stored(log, prompt, read_specs(tools_json.encode()))
+        return await self._builder.build(stored, seat, extras, leaving=leaving)
+
+    async def latest(self) -> str:
+        """Give the id of the latest conversation of this workspace. Raises NotFound."""
+        source, workspace = self._shared.source, str(self._shared.workspace)
+        found = await self._shared.database.read(
+            lambda db: sessions.latest(db, source=source, workspace=workspace)
+        )
+        if found is None:
+            raise NotFound(f"no session in {workspace} to continue", hint="whet sessions list")
+        return found.id
+
+    async def delegate(self, parent: ToolContext, task: str, background: str) -> ToolOutput:
+        """Run a delegated task in a child session under the same gate."""
+        from whet.app.children import LEFT_OUT, run_child, title_of_task  # noqa: PLC0415 - few turns delegate
+
+        shared, parent_id = self._shared, parent.session_id
+        row, profile = await shared.database.read(
+            lambda db: (sessions.get(db, parent_id), sessions.profile_of(db, parent_id))
+        )
+        workspace = Path(row.workspace) if row.workspace else shared.workspace
+        new = Start(
+            system_prompt(workspace, shared.settings.tools.toolsets, child=True),
+            [tool for tool in shared.tools().values() if tool.name not in LEFT_OUT],
+            title=title_of_task(task),
+            parent_id=parent_id,
+            kind="child",
+            whose=Whose(profile, row.source, workspace),
+            steps=shared.settings.agent.delegate_max_steps,
+        )
+        child = await self._builder.create(new, SessionExtras(buffers=parent.buffers))
+        shared.gate.adopt(child.id, parent_id)
+        watcher = shared.plugins.sessions if shared.plugins is not None else None
+        return await run_child(child, parent, task, background, watcher)
+
+    async def context_status(self, session_id: str) -> ContextStatus:
+        """Say how full a stored conversation's window is, without opening it for its engine."""
+        shared = self._shared
+        log = await SessionLog.open(shared.database, session_id, shared.clock)
+        prefix = await shared.database.read(
+            lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
+        )
+        return await shared.contexts.peek(log, shared.models.provider.info, prefix)
+
+    def _prompt(self, workspace: Path, learned: str = "") -> str:
+        settings = self._shared.settings
+        toolsets, instructions = settings.tools.toolsets, settings.agent.instructions
+        return system_prompt(workspace, toolsets, instructions=instructions, learned=learned)
