@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from whet.agent.loop import run_turn
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Limits, Session
+from whet.agent.session import Limits, Session, TurnObserver
 from whet.clock import Clock, SystemClock
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.context.engine_tools import engine_tools
@@ -42,11 +41,14 @@ class ListGate:
     broken: bool = False
     by_service: bool = False
     reported: list[tuple[str, str]] = field(default_factory=list)
+    takes: Callable[[], Awaitable[None]] | None = None
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         if self.broken:
             raise RuntimeError("the policy has a bug")
         self.asked.append(call.call.id)
+        if self.takes is not None:
+            await self.takes()
         if call.tool.name in self.denied:
             return Decision("deny", "nobody", "nobody was there to ask")
         return Decision("allow", "service" if self.by_service else "rule")
@@ -157,6 +159,7 @@ async def rig(
     window: int = 0,
     observers: Sequence[TurnObserver] = (),
     person: Person = NobodyPresent(),  # noqa: B008 it has no state
+    more_tools: Sequence[Tool] = (),
 ) -> AsyncIterator[Rig]:
     """Open a session, new or `session_id`'s, in `folder`; closes everything it opened."""
     clock = clock or SystemClock()
@@ -171,7 +174,7 @@ async def rig(
         window_tokens=window,
     )
     provider = connect(settings, FallbackSettings(), {})
-    tools = traced_tools(folder)
+    tools = [*traced_tools(folder), *more_tools]
     if session_id:
         log = await SessionLog.open(store, session_id, clock)
     else:

@@ -15,12 +15,13 @@ import apsw
 import pytest
 
 from tests.agent.rig import calls
+from tests.support import let_pass
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.hosted import Hosted, Receipt
 from whet.app.people import Switchboard
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, Settings
+from whet.config.schema import AgentSettings, ApprovalSettings, ModelSettings, Settings
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Event, TurnEnd
 from whet.contract.messages import Message
@@ -61,10 +62,12 @@ async def hosted(
     idle_after_s: float = 60.0,
     max_open: int = 200,
     max_turns: int = 200,
+    turn_timeout_s: float = 3600.0,
 ) -> AsyncIterator[Hosted]:
     settings = Settings(
         model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
         approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
+        agent=AgentSettings(turn_timeout_s=turn_timeout_s),
     )
     people = Switchboard()
     app = await App.start(Home(folder / "home"), settings, {}, people, folder, source="api")
@@ -350,6 +353,37 @@ def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path:
     run(server, main)
 
 
+class Thinks(Asked):
+    """A person who answers after a while."""
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        let_pass(12)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return await super().approve(request)
+
+
+def test_a_helpers_question_stops_the_clocks_of_its_parents_too(tmp_path: Path) -> None:
+    server = PracticeServer(
+        script=[
+            calls(("delegate_task", '{"task": "dig here"}')),
+            Reply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
+            Reply(text="Dug."),
+            Reply(text="Handed on."),
+        ]
+    )
+
+    async def main() -> None:
+        async with hosted(server, tmp_path, mode="ask", turn_timeout_s=8) as many:
+            id_ = await many.new_session()
+            end = await many.submit(id_, "delegate", emit=ignore, person=Thinks())
+            assert end is not None
+            assert (end.reason, end.text) == ("answered", "Handed on."), end.error
+            assert (tmp_path / "made").exists()
+
+    run(server, main)
+
+
 def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
     """Its parent may be open for hours; nothing of the helper waits for the collector."""
     server = PracticeServer(
@@ -360,18 +394,21 @@ def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
         ]
     )
 
-    def helpers() -> list[object]:
+    def helpers(parent_id: str) -> list[object]:
+        """The helpers of this very conversation: other tests may keep theirs."""
         return [
-            one for one in gc.get_objects() if isinstance(one, Session) and one.log.session.kind == "child"
+            one
+            for one in gc.get_objects()
+            if isinstance(one, Session) and one.log.session.parent_session_id == parent_id
         ]
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:
-            gc.collect()
             gc.disable()
             try:
-                await many.submit(await many.new_session(), "delegate", emit=ignore)
-                await until(lambda: not helpers())
+                id_ = await many.new_session()
+                await many.submit(id_, "delegate", emit=ignore)
+                await until(lambda: not helpers(id_))
             finally:
                 gc.enable()
 

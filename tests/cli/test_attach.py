@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.cli import attach
+from whet.cli import attach, oneshot
 from whet.contract.errors import ConfigError, NotFound
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
@@ -73,9 +73,9 @@ def test_an_idle_pipe_is_not_waited_for() -> None:
 
 def test_what_counts_as_piped(tmp_path: Path) -> None:
     read, write = os.pipe()
-    assert attach.is_piped(read)
+    assert oneshot.is_piped(read)
     null = os.open(os.devnull, os.O_RDONLY)
-    assert not attach.is_piped(null)
+    assert not oneshot.is_piped(null)
     for fd in (read, write, null):
         os.close(fd)
 

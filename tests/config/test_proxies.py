@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.config.proxies import proxy_for
+from whet.config.secrets import proxy_for
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import pytest
 from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
 from tests.context.test_host import LONG, compactions, host_of, last_two, notices, stored_roles
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Session
+from whet.agent.session import Session, TurnObserver
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows
 from whet.contract.events import TurnEnd

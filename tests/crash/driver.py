@@ -21,8 +21,7 @@ import apsw
 
 from tests.agent.rig import rig
 from whet.agent.loop import run_turn
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Session
+from whet.agent.session import Session, TurnObserver
 from whet.clock import SystemClock
 from whet.contract.errors import NotFound
 from whet.contract.events import EndReason

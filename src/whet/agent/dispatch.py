@@ -55,13 +55,11 @@ PlannedCall = RunnableCall | AnsweredCall
 
 
 async def dispatch(session: Session, turn: Turn, emit: Emit, clock: TurnClock) -> None:
-    """Give every open call of the last reply exactly one stored result; without open calls do nothing.
+    """Give every open call of the last reply exactly one stored result.
 
     Calls that the tool allows to overlap run together; results are handed back in the model's order.
     """
     open_calls = session.log.open_calls(turn)
-    if not open_calls:
-        return
     planned = [await _plan(session, turn, open_call, emit, clock) for open_call in open_calls]
     for batch in _batches(planned):
         try:

@@ -28,7 +28,7 @@ class TurnClock:
         self._timeout = asyncio.timeout(limit_s)
         self._around = around
         self._askers = 0
-        self._left_s = 0.0  # what is left while the clock stands still
+        self._kept_s: float | None = None  # what is left while the clock stands still
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
@@ -38,6 +38,12 @@ class TurnClock:
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         await self._timeout.__aexit__(kind, error, stack)
+
+    @property
+    def left_s(self) -> float | None:
+        """The seconds that are left; None without a limit, and while the clock stands still."""
+        due_s = self._timeout.when()
+        return None if due_s is None else due_s - asyncio.get_running_loop().time()
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -50,13 +56,14 @@ class TurnClock:
                 yield
             finally:
                 self._askers -= 1
-                if not self._askers and self._left_s > 0:
-                    self._timeout.reschedule(asyncio.get_running_loop().time() + self._left_s)
+                if not self._askers and self._kept_s is not None:
+                    self._timeout.reschedule(asyncio.get_running_loop().time() + self._kept_s)
 
     def _stop(self) -> None:
-        due_s = self._timeout.when()
-        self._left_s = 0.0 if due_s is None else due_s - asyncio.get_running_loop().time()
-        if self._left_s > 0:  # else it has run out: nothing can stop it any more
+        left_s = self.left_s
+        runs = left_s is not None and left_s > 0  # else there is no limit, or nothing can stop it any more
+        self._kept_s = left_s if runs else None
+        if runs:
             self._timeout.reschedule(None)
 
 

@@ -14,7 +14,6 @@ from contextlib import nullcontext
 from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.interruption import Pause, TurnClock, or_undone, shielded
 from whet.agent.model_call import ask_model
-from whet.agent.observers import at_end_of
 from whet.agent.session import InboxEntry, Session
 from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderError, StoreError, WhetError
 from whet.contract.events import Emit, EndReason, Notice, ReviewQueued, Steered, StepFinished, TurnEnd
@@ -94,7 +93,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> Turn:
             if incoming is not None:
                 session.inbox.put(incoming.message, incoming.receipt)
             return unfinished
-        await session.log.end_turn(unfinished, "answered", "", at_end_of(session, unfinished, "answered"))
+        await session.log.end_turn(unfinished, "answered", "", session.at_end(unfinished, "answered"))
     if incoming is None:
         raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
     message = incoming.message
@@ -106,7 +105,8 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> Turn:
 async def _steps(session: Session, turn: Turn, emit: Emit, clock: TurnClock) -> EndReason:
     budget = turn.steps + session.limits.steps
     while True:
-        await dispatch(session, turn, emit, clock)  # none open: no-op. This line is also resume.
+        if session.log.open_calls(turn):  # after a crash, too: this line is also resume
+            await dispatch(session, turn, emit, clock)
         steered = await _read_inbox(session, turn, emit)
         if session.log.messages[-1].is_final and not steered:
             return "answered"
@@ -137,4 +137,4 @@ async def _finish(
     await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     turn.error = error.message if error else ""
-    return await session.log.end_turn(turn, reason, turn.error, at_end_of(session, turn, reason))
+    return await session.log.end_turn(turn, reason, turn.error, session.at_end(turn, reason))

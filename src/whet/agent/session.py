@@ -11,15 +11,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import apsw
 import msgspec
 
-from whet.agent.observers import TurnObserver
 from whet.clock import Clock
+from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Buffers, Tool
-from whet.store.jobs import AtEnd, nothing
-from whet.store.transcript import SessionLog
+from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.transcript import SessionLog, Turn
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -59,6 +60,25 @@ class Inbox:
         left = [entry.message for entry in self._waiting]
         self._waiting.clear()
         return left
+
+
+class TurnObserver:
+    """Takes part in the turns of sessions; every hook does nothing unless it is overridden, and none raises.
+
+    A hook gets the session that the turn is of: an observer need not keep it, and one can serve all sessions
+    of a process. The order of a session's observers is decided in `app/session_builder.py`.
+    """
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Give the message that begins a turn as it is to be stored: the same one, or one with more in it."""
+        return message
+
+    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+        """Give what the transaction that ends the turn does besides; it can store rows and queue jobs."""
+        return nothing
+
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """See a turn's end; it is stored by now, and not shown yet."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -105,6 +125,15 @@ class Session(msgspec.Struct, frozen=True):
         """Make a person's message with the note that belongs to it."""
         content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
         return Message(role="user", content=content, note=self.note())
+
+    def at_end(self, turn: Turn, reason: EndReason) -> AtEnd:
+        """Give what all observers do in the transaction that ends a turn, in their order."""
+        works = [observer.at_end(self, turn, reason) for observer in self.observers]
+
+        def work(connection: apsw.Connection) -> Sequence[Queued]:
+            return [job for one in works for job in one(connection)]
+
+        return work
 
     def steer(self, text: str) -> None:
         """Queue text typed during a turn; it is stored and read before the next step."""

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Session
+from whet.agent.session import Session, TurnObserver
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.context.engine_tools import engine_tools

@@ -15,8 +15,7 @@ from typing import Literal
 import msgspec
 
 from whet.agent.loop import run_turn
-from whet.agent.observers import TurnObserver
-from whet.agent.session import InboxEntry, Session
+from whet.agent.session import InboxEntry, Session, TurnObserver
 from whet.app.build import App
 from whet.app.people import Switchboard
 from whet.app.session_parts import NO_EXTRAS, SessionExtras, Whose

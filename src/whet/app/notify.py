@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Session
+from whet.agent.session import Session, TurnObserver
 from whet.config.schema import NotifySettings
 from whet.contract.errors import PluginError
 from whet.contract.events import TurnEnd

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Session
+from whet.agent.session import Session, TurnObserver
 from whet.app import plugged
 from whet.app.memories import Told, offer_skills
 from whet.app.notify import Bell, NotifiedPerson

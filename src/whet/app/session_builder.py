@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Limits, Session
+from whet.agent.session import Limits, Session, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
 from whet.app.session_parts import SessionExtras, Shared, Start, Stored

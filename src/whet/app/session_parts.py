@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.observers import TurnObserver
+from whet.agent.session import TurnObserver
 from whet.app.contexts import Contexts
 from whet.app.learning import Learning
 from whet.app.models import Models

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Session
+from whet.agent.session import Session, TurnObserver
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.config.schema import WarmSettings

@@ -12,6 +12,7 @@ import importlib
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -116,7 +117,9 @@ class PolicyGate:
         analyse: Analyse | None = None,
     ) -> None:
         self.service: Service | None = None
-        self._policy = Policy(settings)
+        self._settings = settings
+        if settings.allow or settings.ask or settings.deny:
+            _ = self._policy  # a rule that can't be read is told at once
         self._person = person
         self._store = grants
         self._whet_home = os.path.realpath(whet_home)
@@ -124,6 +127,10 @@ class PolicyGate:
         self._session_grants: OrderedDict[str, list[Grant]] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @cached_property
+    def _policy(self) -> Policy:
+        return Policy(self._settings)
 
     @property
     def mode(self) -> ApprovalMode:

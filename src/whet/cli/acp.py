@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from whet.cli.commands import builtin_commands
-from whet.cli.launch import ChatOptions, load_settings
-from whet.cli.model_options import model_flags, model_options
+from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 

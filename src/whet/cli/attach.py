@@ -10,7 +10,6 @@ import base64
 import os
 import re
 import select
-import stat
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
@@ -81,15 +80,6 @@ def _media_type(data: bytes) -> str:
         if data.startswith(signature):
             return media_type
     return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
-
-
-def is_piped(fd: int = 0) -> bool:
-    """Whether `fd` is a pipe, a socket or a file, so that somebody may have put input there."""
-    try:
-        mode = os.fstat(fd).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def read_piped(fd: int = 0, *, wait_s: float | None = None) -> str | None:

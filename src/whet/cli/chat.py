@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from whet.cli import oneshot
-from whet.cli.launch import ChatOptions, Output
-from whet.cli.model_options import approvals_option, model_flags, model_options
+from whet.cli.launch import ChatOptions, Output, approvals_option, model_flags, model_options
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.cli.launch import ChatOptions, load_settings
-from whet.cli.model_options import model_flags, model_options
+from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
 from whet.cli.output import Column, Progress, cost, emit_json, table, wrapped
 from whet.cli.warm import interval
 from whet.clock import SystemClock

@@ -1,18 +1,20 @@
 """From what was asked on the command line to an open session; the one-shot and the chat share it.
 
-It does not know how a turn is shown.
+The options that say which model answers stand here for every command that asks one. It does not know how a
+turn is shown.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
+
+import click
 
 from whet import log
 from whet.agent.session import Session
@@ -28,6 +30,25 @@ from whet.contract.protocols import Person
 from whet.store import sessions
 
 Output = Literal["text", "json", "stream-json"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SETTINGS = {
+    "provider": "model.provider",
+    "base_url": "model.base_url",
+    "model": "model.model",
+    "api_key_env": "model.api_key_env",
+    "format": "model.format",
+}
+_OPTIONS = (
+    click.option("--provider", help="The provider's name."),
+    click.option("--base-url", help="The API's root."),
+    click.option("--model", help="The model's name."),
+    click.option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
+    click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses."),
+)
+approvals_option = click.option(
+    "--approvals", type=click.Choice(["ask", "auto", "deny"]), help="What runs without a question."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +89,8 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
 
 def _say_what_takes_long(home: Home, settings: Settings) -> None:
     """Name the MCP servers that must be asked before the first session."""
-    read_kept = pkgutil.resolve_name("whet.mcp.kept:read_kept")
+    from whet.mcp.kept import read_kept  # noqa: PLC0415 - few homes have servers
+
     servers = settings.mcp.servers.items()
     unknown = [name for name, server in servers if server.enabled and read_kept(home, name, server) is None]
     if unknown:
@@ -86,7 +108,8 @@ def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Se
         sys.stderr.write(f"note: {warning}\n")
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
         # Found on demand: a first run comes once, and what it needs is not cheap to import.
-        choose = pkgutil.resolve_name("whet.app.discover:choose")
+        from whet.app.discover import choose  # noqa: PLC0415
+
         choose(options.home, load_secrets(options.home, os.environ), _say, read)
         loaded = load(options.home, options.flags, environ=os.environ)
     return loaded.settings
@@ -111,3 +134,15 @@ async def forget_empty(app: App, session: Session) -> None:
     """Delete a session in which nothing was ever said; others stay as they are."""
     if session.log.session.turns == 0 and not session.log.messages:
         await app.database.write(lambda db: sessions.delete(db, session.id))
+
+
+def model_options(command: F) -> F:
+    """Add the options to a command, which gets their values by name; None where one was not given."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def model_flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings that the options stand for."""
+    return {key: given[name] for name, key in _SETTINGS.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,15 +57,26 @@ def _question(options: ChatOptions) -> str:
     question = options.question or ""
     whole = question in ("", "-")
     piped = ""
-    if whole or attach.is_piped():
+    if whole or is_piped():
         read = attach.read_piped(wait_s=None if whole else _STDIN_WAIT_S)
         if read is None:
             _say(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
         piped = read or ""
-    text = attach.with_piped("" if whole else question, piped)
+    text = question
+    if whole or piped or len(question) > attach.CAP_CHARS:
+        text = attach.with_piped("" if whole else question, piped)
     if not text.strip():
         raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
     return text
+
+
+def is_piped(fd: int = 0) -> bool:
+    """Whether `fd` is a pipe, a socket or a file, so that somebody may have put input there."""
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:

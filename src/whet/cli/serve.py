@@ -13,8 +13,14 @@ import apsw
 import click
 
 from whet import log
-from whet.cli.launch import ChatOptions, load_settings, workspace_of
-from whet.cli.model_options import approvals_option, model_flags, model_options
+from whet.cli.launch import (
+    ChatOptions,
+    approvals_option,
+    load_settings,
+    model_flags,
+    model_options,
+    workspace_of,
+)
 from whet.cli.output import Column, age, emit_json, table
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso

@@ -1,4 +1,4 @@
-"""Keys from the environment and the home's .env; the environment wins.
+"""What the environment says: keys, over those of the home's .env, and the proxy for a host.
 
 .env holds NAME=VALUE lines: quotes, `export` and comments are understood, nothing is expanded or run.
 Values that look like secrets are masked in every log and error from the moment they are loaded. Messages
@@ -7,7 +7,10 @@ name variables and lines, never values.
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import re
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -19,6 +22,7 @@ from whet.contract.errors import ConfigError
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _SECRET = re.compile(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
+_HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -101,3 +105,35 @@ def set_secret(home: Home, name: str, value: str) -> None:
     lines = (files.read_small(home.env) or "").splitlines()
     kept = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
     files.replace(home.env, "\n".join([*kept, line]) + "\n", mode=0o600)
+
+
+def proxy_for(scheme: str, host: str) -> str:
+    """Give the URL of the proxy for a request of this scheme to this host; empty for the direct way.
+
+    It is that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or of the system's own settings; one answer
+    for everything that talks HTTP.
+    """
+    if not _HAS_SYSTEM_SETTINGS and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return ""
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - 15 ms of CPU; most have no proxy
+
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all") or ""
+    if not proxy or proxy_bypass(host) or _is_in_network(host, proxies.get("no", "")):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_in_network(host: str, no_proxy: str) -> bool:
+    """Whether NO_PROXY names a network, such as 192.168.0.0/16, that the address `host` lies in."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    for name in no_proxy.split(","):
+        try:
+            if "/" in name and address in ipaddress.ip_network(name.strip(), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import httpcore2
 
 from whet import log
-from whet.config.proxies import proxy_for
+from whet.config.secrets import proxy_for
 from whet.contract.errors import ConfigError, ProviderError, Unavailable
 from whet.contract.protocols import ModelInfo
 from whet.providers import failures

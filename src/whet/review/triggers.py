@@ -13,8 +13,7 @@ from datetime import datetime
 import apsw
 import msgspec
 
-from whet.agent.observers import TurnObserver
-from whet.agent.session import Session
+from whet.agent.session import Session, TurnObserver
 from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
 from whet.contract.events import EndReason

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import httpx2
 
-from whet.config.proxies import proxy_for
+from whet.config.secrets import proxy_for
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.tools.web import Fetched, WebLimits
 

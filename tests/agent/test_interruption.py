@@ -1,0 +1,196 @@
+"""A turn's time limit: it stands still while anybody is asked, in the turn or in one that it started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.rig import calls, rig
+from tests.support import let_pass
+from whet.agent.interruption import TurnClock
+from whet.agent.session import Limits
+from whet.contract.protocols import NobodyPresent
+from whet.contract.tools import Tool, ToolContext
+from whet.practice.script import Reply
+from whet.tools.signature import tool
+
+
+async def go_by(seconds: float) -> None:
+    """Let time pass, and every limit that ends by then end."""
+    let_pass(seconds)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def ends(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+
+
+async def ends_after(clock: TurnClock, left_s: float) -> None:
+    """Check that a clock that runs has this much left, to the second."""
+    await go_by(left_s - 1)
+    reached = clock.left_s
+    assert reached is not None and 0 < reached <= 1
+    await go_by(1.5)
+    raise AssertionError("the limit has passed")
+
+
+def test_a_turn_ends_when_its_time_is_used_up() -> None:
+    async def main() -> None:
+        async with TurnClock(8) as clock:
+            await ends_after(clock, 8)
+
+    ends(main)
+
+
+def test_time_in_which_a_person_is_asked_does_not_count() -> None:
+    async def main() -> None:
+        async with TurnClock(8) as clock:
+            await go_by(5)
+            for _ in range(2):
+                with clock.paused():
+                    await go_by(100)
+            await ends_after(clock, 3)
+
+    ends(main)
+
+
+def test_with_two_questions_at_once_the_clock_goes_on_at_the_last_answer() -> None:
+    async def main() -> None:
+        async with TurnClock(8) as clock:
+            with ExitStack() as last:
+                with ExitStack() as first:
+                    first.enter_context(clock.paused())
+                    await go_by(20)
+                    last.enter_context(clock.paused())
+                    await go_by(20)
+                await go_by(20)
+            await ends_after(clock, 8)
+
+    ends(main)
+
+
+def test_a_question_of_a_part_stops_the_clocks_up_to_the_root() -> None:
+    async def main() -> None:
+        async with (
+            TurnClock(8) as root,
+            TurnClock(20, root.paused) as helper,
+            TurnClock(30, helper.paused) as deepest,
+        ):
+            with deepest.paused():
+                await go_by(100)
+            await ends_after(root, 8)
+
+    ends(main)
+
+
+def test_two_parts_that_ask_at_once_hold_their_root_to_the_last_answer() -> None:
+    async def main() -> None:
+        async with (
+            TurnClock(8) as root,
+            TurnClock(20, root.paused) as one,
+            TurnClock(20, root.paused) as other,
+        ):
+            with ExitStack() as last:
+                with one.paused():
+                    last.enter_context(other.paused())
+                    await go_by(15)
+                await go_by(15)  # one goes on meanwhile: its person has answered
+            await ends_after(root, 8)
+
+    ends(main)
+
+
+def test_a_question_of_the_root_leaves_the_clock_of_its_part_running() -> None:
+    async def main() -> None:
+        async with TurnClock(8) as root, TurnClock(8, root.paused):
+            with root.paused():
+                await go_by(9)
+
+    ends(main)
+
+
+def test_asking_does_not_bring_back_time_that_has_run_out() -> None:
+    async def main() -> None:
+        async with TurnClock(8) as clock:
+            let_pass(8)
+            with clock.paused():
+                await go_by(1)
+                raise AssertionError("the limit has passed")
+
+    ends(main)
+
+
+def test_a_turn_that_ends_while_somebody_is_asked_stays_ended() -> None:
+    """A helper's own limit is cut off by its parent's; what is left of the pause changes nothing."""
+
+    async def main() -> None:
+        async with TurnClock(8) as clock:
+            with pytest.raises(asyncio.CancelledError), clock.paused():
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+                await asyncio.sleep(0)
+            asyncio.current_task().uncancel()  # type: ignore[union-attr]
+            await ends_after(clock, 8)
+
+    ends(main)
+
+
+def test_a_turn_without_a_limit_can_be_asked_in_and_has_none_afterwards() -> None:
+    async def main() -> str:
+        async with TurnClock(None) as clock:
+            with clock.paused(), clock.paused():
+                await go_by(1e6)
+            await go_by(1e6)
+            assert clock.left_s is None
+            return "done"
+
+    assert asyncio.run(main()) == "done"
+
+
+class Slow(NobodyPresent):
+    """A person who takes longer than the turn may."""
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        await go_by(100)
+        return "blue"
+
+
+def asking() -> Tool:
+    @tool(toolset="file", effects={"read"}, timeout_s=None)
+    async def wonder(ctx: ToolContext) -> str:
+        """Ask."""
+        return f"it is {await ctx.ask('Which?', ())}"
+
+    return wonder
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_slow_answer_to_the_models_question_ends_no_turn(tmp_path: Path, steps: int) -> None:
+    script = [calls(*[("wonder", "{}")] * steps), Reply(text="Done.")]
+
+    async def main() -> None:
+        limits = Limits(steps=9, turn_s=60)
+        async with rig(tmp_path, script, limits=limits, person=Slow(), more_tools=[asking()]) as r:
+            end = await r.turn("go")
+            assert (end.reason, end.text) == ("answered", "Done."), end.error
+            assert [m.text for m in r.session.log.messages if m.role == "tool"] == ["it is blue"] * steps
+
+    asyncio.run(main())
+
+
+def test_a_slow_approval_ends_no_turn(tmp_path: Path) -> None:
+    async def main() -> None:
+        limits = Limits(steps=9, turn_s=60)
+        script = [calls(("put", '{"what": "a"}')), Reply(text="Done.")]
+        async with rig(tmp_path, script, limits=limits) as r:
+            r.gate.takes = lambda: go_by(100)
+            assert (await r.turn("go")).reason == "answered"
+            assert r.trace() == ["put a"]
+
+    asyncio.run(main())
