@@ -81,7 +81,7 @@ async def hosted(
 
 def run(server: PracticeServer, main: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await main()
 
     with server:

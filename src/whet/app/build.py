@@ -20,7 +20,7 @@ from whet.app.contexts import Contexts
 from whet.app.learning import Learning
 from whet.app.models import Dialer, Models
 from whet.app.session_parts import NO_EXTRAS, OWNERS, SessionExtras, Shared, Start, Whose
-from whet.app.sessions import Sessions
+from whet.app.sessions import SessionOpener
 from whet.app.warmth import Warmth
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
@@ -87,7 +87,7 @@ class App:
         compressor = self.models.compressor(self.clock, can_recall="recall" in self.tools.by_name)
         self.contexts = Contexts(home, settings, [compressor, *engines])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
-        self.sessions = Sessions(self._shared(person))
+        self.sessions = SessionOpener(self._shared(person))
 
     @classmethod
     async def start(

@@ -25,7 +25,7 @@ from whet.store.transcript import SessionLog
 from whet.tools.registry import read_specs
 
 
-class Sessions:
+class SessionOpener:
     """Opens sessions on the shared parts of one process."""
 
     def __init__(self, shared: Shared) -> None:
