@@ -354,7 +354,7 @@ class FullDisk(Database):
 
     async def append(self, work: Any, after: Any = None) -> Any:
         if self.armed:
-            self.armed = False
+            FullDisk.armed = False
             error = StoreError("the disk is full", hint="make room")
             after(None, error)
             raise error
@@ -369,7 +369,7 @@ def test_a_result_that_can_not_be_stored_ends_the_turn_and_says_why(tmp_path: Pa
 
             def emit(event: object) -> None:
                 if isinstance(event, ToolStarted):
-                    database.armed = True
+                    FullDisk.armed = True
 
             end = await run_turn(r.session, Message(role="user", content="go"), emit)
             assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
