@@ -13,10 +13,10 @@ import pytest
 from tests.agent.rig import calls, rig
 from tests.support import let_pass
 from whet.agent.interruption import TurnClock
-from whet.agent.session import Limits
+from whet.agent.session import TurnLimits
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.tools.signature import tool
 
 
@@ -172,10 +172,10 @@ def asking() -> Tool:
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_slow_answer_to_the_models_question_ends_no_turn(tmp_path: Path, steps: int) -> None:
-    script = [calls(*[("wonder", "{}")] * steps), Reply(text="Done.")]
+    script = [calls(*[("wonder", "{}")] * steps), ScriptedReply(text="Done.")]
 
     async def main() -> None:
-        limits = Limits(steps=9, turn_s=60)
+        limits = TurnLimits(steps=9, turn_s=60)
         async with rig(tmp_path, script, limits=limits, person=Slow(), more_tools=[asking()]) as r:
             end = await r.turn("go")
             assert (end.reason, end.text) == ("answered", "Done."), end.error
@@ -186,8 +186,8 @@ def test_a_slow_answer_to_the_models_question_ends_no_turn(tmp_path: Path, steps
 
 def test_a_slow_approval_ends_no_turn(tmp_path: Path) -> None:
     async def main() -> None:
-        limits = Limits(steps=9, turn_s=60)
-        script = [calls(("put", '{"what": "a"}')), Reply(text="Done.")]
+        limits = TurnLimits(steps=9, turn_s=60)
+        script = [calls(("put", '{"what": "a"}')), ScriptedReply(text="Done.")]
         async with rig(tmp_path, script, limits=limits) as r:
             r.gate.takes = lambda: go_by(100)
             assert (await r.turn("go")).reason == "answered"

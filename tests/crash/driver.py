@@ -27,14 +27,14 @@ from whet.contract.errors import NotFound
 from whet.contract.events import EndReason
 from whet.contract.messages import Message
 from whet.store import jobs
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, NewJob, Queued
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 WHEN = ("before", "inside", "after")
 
 
-class KillingDatabase(Database):
+class KillingDatabase(StateDatabase):
     """Kills its process with SIGKILL before, inside or after the n-th write."""
 
     at = 0
@@ -71,7 +71,7 @@ def die() -> None:
 class OneJob(TurnObserver):
     """Queues a job at each turn's end."""
 
-    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
         return lambda connection: [Queued(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
 
@@ -122,7 +122,7 @@ def in_child(work: Callable[[], dict[str, Any]], report: Path) -> bool:
 
 def main(root: Path, base_url: str) -> None:
     template = root / "template.db"
-    Database.open(template, SystemClock()).close()
+    StateDatabase.open(template, SystemClock()).close()
     # A child's collector would copy every page of what all of them share.
     gc.collect()
     gc.freeze()

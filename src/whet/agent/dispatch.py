@@ -22,7 +22,7 @@ from whet.contract.messages import Message, TextPart
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
-from whet.store.transcript import OpenCall, Turn
+from whet.store.transcript import OpenCall, TurnRecord
 
 log = logging.getLogger("whet.dispatch")
 _REPEATS_ALLOWED = 3
@@ -54,7 +54,7 @@ class AnsweredCall(msgspec.Struct, frozen=True):
 PlannedCall = RunnableCall | AnsweredCall
 
 
-async def dispatch(session: Session, turn: Turn, emit: Emit, clock: TurnClock) -> None:
+async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> None:
     """Give every open call of the last reply exactly one stored result.
 
     Calls that the tool allows to overlap run together; results are handed back in the model's order.
@@ -85,7 +85,7 @@ def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
 
 
 async def _plan(
-    session: Session, turn: Turn, open_call: OpenCall, emit: Emit, clock: TurnClock
+    session: Session, turn: TurnRecord, open_call: OpenCall, emit: Emit, clock: TurnClock
 ) -> PlannedCall:
     call = open_call.call
     tool = session.tools.get(call.name)
@@ -124,7 +124,9 @@ async def _decide(session: Session, question: GateCall, emit: Emit, clock: TurnC
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
 
 
-async def _run_one(session: Session, turn: Turn, item: PlannedCall, emit: Emit, clock: TurnClock) -> None:
+async def _run_one(
+    session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit, clock: TurnClock
+) -> None:
     call, question = item.open_call.call, item.question
     if isinstance(item, AnsweredCall):
         output, duration_s = item.output, 0.0
@@ -170,7 +172,7 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         return ToolOutput(f"{tool.name} crashed: {type(error).__name__}: {error}", error_kind="crashed")
 
 
-def _context(session: Session, turn: Turn, call_id: str, emit: Emit, clock: TurnClock) -> ToolContext:
+def _context(session: Session, turn: TurnRecord, call_id: str, emit: Emit, clock: TurnClock) -> ToolContext:
     async def ask(question: str, choices: Sequence[str]) -> str | None:
         with clock.paused():
             return await session.person.clarify(question, choices)
@@ -183,7 +185,7 @@ def _context(session: Session, turn: Turn, call_id: str, emit: Emit, clock: Turn
     )
 
 
-async def close_open_calls(session: Session, turn: Turn, reason: EndReason) -> None:
+async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
     """Give every call that still has no result one that says why, so that the transcript is whole."""
     for open_call in session.log.open_calls(turn):
         fate = "was stopped while it ran; its outcome is unknown" if open_call.started else "was not started"

@@ -19,7 +19,7 @@ from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderEr
 from whet.contract.events import Emit, EndReason, Notice, ReviewQueued, Steered, StepFinished, TurnEnd
 from whet.contract.messages import Message
 from whet.store.jobs import AtEnd, Queued, nothing
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 
 async def run_turn(
@@ -80,8 +80,8 @@ async def run_turn(
     return end
 
 
-async def _begin(session: Session, incoming: InboxEntry | None) -> Turn:
-    async def end(turn: Turn | None) -> None:
+async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
+    async def end(turn: TurnRecord | None) -> None:
         """End a turn that is stored although a cancel came: nobody else may go on with it."""
         if turn is not None:
             await _finish(session, turn, "cancelled", None)
@@ -102,7 +102,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> Turn:
     return await or_undone(session.log.begin_turn(message, incoming.receipt), end)
 
 
-async def _steps(session: Session, turn: Turn, emit: Emit, clock: TurnClock) -> EndReason:
+async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> EndReason:
     budget = turn.steps + session.limits.steps
     while True:
         if session.log.open_calls(turn):  # after a crash, too: this line is also resume
@@ -122,7 +122,7 @@ async def _steps(session: Session, turn: Turn, emit: Emit, clock: TurnClock) -> 
         emit(StepFinished(turn.steps, reply.usage))
 
 
-async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
+async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> bool:
     steered = bool(session.inbox)
     while session.inbox:
         entry = session.inbox.take()  # before the write: a cancel does not undo that
@@ -132,7 +132,7 @@ async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
 
 
 async def _finish(
-    session: Session, turn: Turn, reason: EndReason, error: WhetError | None
+    session: Session, turn: TurnRecord, reason: EndReason, error: WhetError | None
 ) -> Sequence[Queued]:
     await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)

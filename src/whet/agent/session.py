@@ -20,10 +20,10 @@ from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Buffers, Tool
 from whet.store.jobs import AtEnd, Queued, nothing
-from whet.store.transcript import SessionLog, Turn
+from whet.store.transcript import Transcript, TurnRecord
 
 
-class Limits(msgspec.Struct, frozen=True):
+class TurnLimits(msgspec.Struct, frozen=True):
     """What one turn may spend: model calls, and seconds without those a person was asked in."""
 
     steps: int
@@ -73,7 +73,7 @@ class TurnObserver:
         """Give the message that begins a turn as it is to be stored: the same one, or one with more in it."""
         return message
 
-    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what the transaction that ends the turn does besides; it can store rows and queue jobs."""
         return nothing
 
@@ -86,13 +86,13 @@ class Session(msgspec.Struct, frozen=True):
     `observers` take part in its turns in this order, `buffers` is what the person's editor holds of files.
     """
 
-    log: SessionLog
+    log: Transcript
     link: ModelLink
     context: Context
     tools: Mapping[str, Tool]
     gate: Gate
     person: Person
-    limits: Limits
+    limits: TurnLimits
     clock: Clock
     workspace: Path
     note: Callable[[], str] = str
@@ -126,7 +126,7 @@ class Session(msgspec.Struct, frozen=True):
         content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
         return Message(role="user", content=content, note=self.note())
 
-    def at_end(self, turn: Turn, reason: EndReason) -> AtEnd:
+    def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what all observers do in the transaction that ends a turn, in their order."""
         works = [observer.at_end(self, turn, reason) for observer in self.observers]
 

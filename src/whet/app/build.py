@@ -17,11 +17,11 @@ import msgspec
 from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
-from whet.app.learning import Learning
+from whet.app.learning import LearningServices
 from whet.app.models import Dialer, Models
-from whet.app.session_parts import NO_EXTRAS, OWNERS, SessionExtras, Shared, Start, Whose
+from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SharedParts, Start
 from whet.app.sessions import SessionOpener
-from whet.app.warmth import Warmth
+from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -30,16 +30,16 @@ from whet.contract.errors import WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider, Spawn
 from whet.lanes import ToolPool
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.grants import Standing
 from whet.tools.process import Processes
 from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
-    from whet.app.reviews import Reviews
+    from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 
 class App:
@@ -59,13 +59,13 @@ class App:
         self.workspace = workspace
         self.source = source
         self.clock: Clock = SystemClock()
-        self.database = Database.open(home.database, self.clock)
-        self.warmth = Warmth(home, settings.warm, self.database, self.clock)
+        self.database = StateDatabase.open(home.database, self.clock)
+        self.warmth = WarmStarts(home, settings.warm, self.database, self.clock)
         self._dialer = Dialer(settings, secrets)
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
-        self.learning = Learning(self.database, self.clock, home, settings)
+        self.learning = LearningServices(self.database, self.clock, home, settings)
         self.learning.platform = source
         own = (self.pool, self.processes, self.todo_lists, self.learning, self.warmth)
         spawn: Spawn = lambda parent, task, background: self.sessions.delegate(parent, task, background)  # noqa: E731
@@ -116,7 +116,7 @@ class App:
         title: str = "",
         leaving: Session | None = None,
         warm: str = "",
-        whose: Whose = OWNERS,
+        whose: Principal = OWNERS,
         extras: SessionExtras = NO_EXTRAS,
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
@@ -200,17 +200,17 @@ class App:
         self.database.close()
 
     @property
-    def plugins(self) -> Loaded | None:
+    def plugins(self) -> LoadedPlugins | None:
         """What the enabled plugins brought; None where none is enabled."""
         return None if self._plugged is None else self._plugged.loaded
 
     @cached_property
-    def reviews(self) -> Reviews:
+    def reviews(self) -> ReviewRunner:
         """The reviews of this process."""
-        from whet.app.reviews import Needs, Reviews  # noqa: PLC0415 - the first answer comes before them
+        from whet.app.reviews import ReviewParts, ReviewRunner  # noqa: PLC0415 - the first answer comes before them
 
         shared = (self.database, self.clock, self.learning, self._grants, self.pool, self._dialer)
-        return Reviews(Needs(self.home, self.settings, *shared))
+        return ReviewRunner(ReviewParts(self.home, self.settings, *shared))
 
     @cached_property
     def schedules(self) -> ScheduleWatch:
@@ -219,8 +219,8 @@ class App:
 
         return ScheduleWatch(self.home, self.database, self.clock, self.settings.schedules)
 
-    def _shared(self, person: Person) -> Shared:
-        return Shared(
+    def _shared(self, person: Person) -> SharedParts:
+        return SharedParts(
             settings=self.settings,
             source=self.source,
             workspace=self.workspace,

@@ -13,13 +13,20 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from whet.approval.gate import PolicyGate, Service
+from whet.approval.gate import PolicyGate, ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
 from whet.config.files import read_small
 from whet.config.paths import Home
 from whet.config.schema import ConfirmSettings
-from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed, Ticket, Unreachable
+from whet.confirm.client import (
+    ConfirmationRefused,
+    ConfirmClient,
+    ConfirmOptions,
+    Failed,
+    Ticket,
+    Unreachable,
+)
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
@@ -92,7 +99,7 @@ class Confirmations:
         await self._client.close()
 
     async def _submit(self, case: ConfirmCase) -> Ticket:
-        ask = Ask(
+        ask = ConfirmOptions(
             requester="whet",
             session_key=case.call.session_id,
             timeout_s=self._settings.timeout_s,
@@ -193,7 +200,7 @@ def attach(
 ) -> Confirmations:
     """Have the service decide on what is high-risk from now on. Raises ConfigError."""
     confirmer = Confirmations(settings, secrets, home, clock)
-    gate.service = Service(HighRisk(settings.actions, defaults=settings.default_actions), confirmer)
+    gate.service = ServiceRoute(HighRisk(settings.actions, defaults=settings.default_actions), confirmer)
     return confirmer
 
 

@@ -18,7 +18,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry, Session, TurnObserver
 from whet.app.build import App
 from whet.app.people import Switchboard
-from whet.app.session_parts import NO_EXTRAS, SessionExtras, Whose
+from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.app.session_pool import SessionPool, SessionSlot
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
@@ -27,14 +27,14 @@ from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import sessions
 from whet.store.jobs import AtEnd, nothing
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 Busy = Literal["steer", "queue", "refuse"]
 """What becomes of a message while a turn runs: it is read before that turn's next step, or after it, or not
 taken at all."""
 
 
-def no_end(turn: Turn, reason: EndReason, text: str) -> AtEnd:
+def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
     """Do nothing more in a turn's last transaction."""
     return nothing
 
@@ -45,7 +45,7 @@ class Receipt(msgspec.Struct, frozen=True):
     transcript has the message, and an answer is in an outbox exactly when the turn has ended."""
 
     stored: AtEnd = nothing
-    ended: Callable[[Turn, EndReason, str], AtEnd] = no_end
+    ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
 
 
 NO_RECEIPT = Receipt()
@@ -62,12 +62,12 @@ class ReceiptObserver(TurnObserver):
     def __init__(self) -> None:
         self.by_session: dict[str, Receipt] = {}
 
-    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what the receipt of the session's turn says."""
         return self.by_session.get(session.id, NO_RECEIPT).ended(turn, reason, session.last_answer)
 
 
-class Hosted:
+class SessionHost:
     """The conversations of one app. `people` is the Person that the app was started with.
 
     At most `max_turns` turns run at a time and `max_open` sessions are open; what comes more waits. A
@@ -124,7 +124,7 @@ class Hosted:
         the owner's; `source` the interface; `tools` what it has besides the process's,
         `session_id` a new id that the interface has made. Raises WhetError."""
         self._refuse_if_closing()
-        whose = Whose(profile, source, workspace, tools)
+        whose = Principal(profile, source, workspace, tools)
         extras = self._extras(session_id or self.app.clock.new_id())
         if not leaving:
             await self._pool.make_room()

@@ -19,7 +19,7 @@ from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
-from whet.contract.protocols import ModelInfo, ModelLink, Provider, Reply, StreamItem
+from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect, connect_one, learn_windows, stand_in
 from whet.providers.fallback import FallbackProvider
@@ -27,7 +27,7 @@ from whet.providers.link import ServerProvider
 from whet.review.order import Runtime
 
 if TYPE_CHECKING:
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
     from whet.practice.server import PracticeServer
 
 _MOST_UNUSED = 4
@@ -60,7 +60,7 @@ class Dialer:
     process, started when it is needed; `close` stops it."""
 
     def __init__(self, settings: Settings, secrets: Mapping[str, str]) -> None:
-        self.plugins: Loaded | None = None
+        self.plugins: LoadedPlugins | None = None
         self._fallback = settings.fallback
         self._secrets = secrets
         self._practice: PracticeServer | None = None
@@ -121,7 +121,7 @@ class Summariser:
     async def _ask(self, messages: Sequence[Message]) -> str:
         link = self._provider().open(_SUMMARY_PROMPT, (), "summaries")
         async for item in link.stream(messages):
-            if isinstance(item, Reply):
+            if isinstance(item, ModelReply):
                 return item.message.text
         raise ProviderError("the model ended its stream without a reply")
 

@@ -21,7 +21,7 @@ _TEXT_CHARS = 500
 _CLOSE_S = 5.0
 
 
-class Notifier(Protocol):
+class PersonNotifier(Protocol):
     """A way to reach a person."""
 
     async def send(self, title: str, text: str) -> None:
@@ -29,11 +29,14 @@ class Notifier(Protocol):
         ...
 
 
-class Bell(TurnObserver):
+class NotifierGroup(TurnObserver):
     """Sends to every notifier, each on its own; `failed` gets a line where one could not."""
 
     def __init__(
-        self, notifiers: Sequence[Notifier], settings: NotifySettings, failed: Callable[[PluginError], None]
+        self,
+        notifiers: Sequence[PersonNotifier],
+        settings: NotifySettings,
+        failed: Callable[[PluginError], None],
     ) -> None:
         self._notifiers = notifiers
         self._settings = settings
@@ -58,7 +61,7 @@ class Bell(TurnObserver):
         if self._sending:
             await asyncio.wait(self._sending, timeout=_CLOSE_S)
 
-    async def _send(self, notifier: Notifier, title: str, text: str) -> None:
+    async def _send(self, notifier: PersonNotifier, title: str, text: str) -> None:
         try:
             await notifier.send(title, text)
         except PluginError as error:
@@ -68,7 +71,7 @@ class Bell(TurnObserver):
 class NotifiedPerson:
     """Asks `person`, and tells the notifiers that a question waits."""
 
-    def __init__(self, person: Person, bell: Bell, settings: NotifySettings) -> None:
+    def __init__(self, person: Person, bell: NotifierGroup, settings: NotifySettings) -> None:
         self._person = person
         self._bell = bell
         self._settings = settings

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whet.app.learning import Learning
+from whet.app.learning import LearningServices
 from whet.app.models import Dialer
-from whet.app.warmth import Warmth
+from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock
 from whet.config.paths import Home
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from whet.app.confirming import Confirmations
     from whet.app.plugin_sessions import PluginParts
     from whet.mcp.servers import Servers
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 _REMOTE_PREFIX = "mcp__"
 
@@ -50,8 +50,8 @@ class ToolParts(msgspec.Struct, frozen=True):
     pool: ToolPool
     processes: Processes
     todo_lists: TodoLists
-    learning: Learning
-    warmth: Warmth
+    learning: LearningServices
+    warmth: WarmStarts
     spawn: Spawn
 
 
@@ -83,7 +83,12 @@ def built_in(parts: ToolParts) -> Registry:
 
 
 def load_plugins(
-    home: Home, settings: Settings, workspace: Path, built_in: Registry, dialer: Dialer, learning: Learning
+    home: Home,
+    settings: Settings,
+    workspace: Path,
+    built_in: Registry,
+    dialer: Dialer,
+    learning: LearningServices,
 ) -> PluginParts | None:
     """Load what the settings enable, for a program that runs sessions; None where that is nothing."""
     if not settings.plugins.enabled:
@@ -109,7 +114,7 @@ def attach_confirmations(
     return attach(gate, settings.confirm, secrets, home, clock)
 
 
-def chosen(registry: Registry, settings: Settings, plugins: Loaded | None) -> Registry:
+def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None) -> Registry:
     """Give the tools that the settings choose, plugins' among them. Raises ConfigError."""
     added = plugins.toolsets if plugins else []
     for tool in plugins.tools if plugins else ():
@@ -124,13 +129,13 @@ def open_servers(home: Home, settings: Settings, secrets: Mapping[str, str], clo
     if not settings.mcp.servers:
         return None
     # The way to servers, which most homes have none of.
-    from whet.mcp.remote import Reach  # noqa: PLC0415
+    from whet.mcp.remote import RemoteParts  # noqa: PLC0415
     from whet.mcp.servers import Servers  # noqa: PLC0415
     from whet.tools.guardian import Guardian  # noqa: PLC0415
 
     return Servers(
         settings.mcp,
-        Reach(home, secrets, clock, Guardian()),
+        RemoteParts(home, secrets, clock, Guardian()),
         cap_chars=settings.tools.output_cap_chars,
         without=remote_names(settings),
     )

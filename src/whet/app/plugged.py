@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.app.models import Dialer
-from whet.app.notify import Bell
+from whet.app.notify import NotifierGroup
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, NotifySettings, Settings
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
-from whet.contract.protocols import Provider, Reply
+from whet.contract.protocols import ModelReply, Provider
 from whet.providers.catalog import SERVERS
 
 if TYPE_CHECKING:
     from whet.plugins.hermes import ModelRequest
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 OFFERS = frozenset(
     {
@@ -54,7 +54,7 @@ class PluginNeeds(msgspec.Struct, frozen=True):
     connect: Callable[[ModelSettings], Provider]
 
 
-def load(needs: PluginNeeds) -> Loaded | None:
+def load(needs: PluginNeeds) -> LoadedPlugins | None:
     """Load what `plugins.enabled` names; None where that is nothing.
 
     Called off an event loop, the plugins get no model to ask.
@@ -91,11 +91,11 @@ def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]
             dialer.plugins.close()
 
 
-def bell(plugins: Loaded | None, settings: NotifySettings) -> Bell | None:
+def bell(plugins: LoadedPlugins | None, settings: NotifySettings) -> NotifierGroup | None:
     """Give what tells the plugins' notifiers; None where no plugin brings one."""
     if plugins is None or not plugins.notifiers:
         return None
-    return Bell(list(plugins.notifiers.values()), settings, plugins.note_failure)
+    return NotifierGroup(list(plugins.notifiers.values()), settings, plugins.note_failure)
 
 
 def no_model(model: ModelSettings) -> Provider:
@@ -137,7 +137,7 @@ async def _answer(needs: PluginNeeds, request: ModelRequest) -> str:
     provider = needs.connect(wanted)
     try:
         async for item in provider.open(system, (), "plugin").stream(messages):
-            if isinstance(item, Reply):
+            if isinstance(item, ModelReply):
                 return item.message.text
     finally:
         await provider.aclose()

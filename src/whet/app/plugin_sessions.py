@@ -14,8 +14,8 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.app import plugged
-from whet.app.memories import Told, offer_skills
-from whet.app.notify import Bell, NotifiedPerson
+from whet.app.memories import MemoryObserver, offer_skills
+from whet.app.notify import NotifiedPerson, NotifierGroup
 from whet.app.plugged import PluginNeeds
 from whet.config.schema import NotifySettings
 from whet.context.host import EngineHost
@@ -23,12 +23,12 @@ from whet.contract.events import Compaction, TurnEnd
 from whet.contract.messages import Message, to_dict
 from whet.contract.protocols import Gate, Person
 from whet.contract.tools import Tool
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.plugins import around
 
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 Scope = Callable[[], AbstractContextManager[object]]
 
@@ -69,7 +69,7 @@ class HookObserver(TurnObserver):
 class PluginSessions:
     """The sessions that plugins were told of; each end is told once."""
 
-    def __init__(self, plugins: Loaded, platform: str) -> None:
+    def __init__(self, plugins: LoadedPlugins, platform: str) -> None:
         self._plugins = plugins
         self._platform = platform
         self._open: dict[str, Hooks] = {}
@@ -148,14 +148,14 @@ def _history(session: Session) -> list[dict[str, Any]]:
 class PluginParts(msgspec.Struct, frozen=True):
     """What plugins bring to one process. Close it with `aclose`, and what was loaded after that."""
 
-    loaded: Loaded
+    loaded: LoadedPlugins
     sessions: PluginSessions
-    bell: Bell | None
-    memories: Told | None
+    bell: NotifierGroup | None
+    memories: MemoryObserver | None
     notify: NotifySettings
 
     @classmethod
-    def load(cls, needs: PluginNeeds, desk: Desk, source: str) -> PluginParts | None:
+    def load(cls, needs: PluginNeeds, desk: LearningService, source: str) -> PluginParts | None:
         """Load what the settings enable; the plugins' skills are on offer at `desk`, their memories are told
         of its changes."""
         loaded = plugged.load(needs)
@@ -166,7 +166,7 @@ class PluginParts(msgspec.Struct, frozen=True):
             loaded,
             PluginSessions(loaded, source),
             plugged.bell(loaded, needs.settings.notify),
-            Told(loaded.memories, desk) if loaded.memories else None,
+            MemoryObserver(loaded.memories, desk) if loaded.memories else None,
             needs.settings.notify,
         )
 

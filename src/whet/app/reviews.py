@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from whet.app.learning import Learning
+from whet.app.learning import LearningServices
 from whet.app.models import Dialer
 from whet.approval.gate import GrantStore
 from whet.clock import Clock
@@ -30,15 +30,15 @@ from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import ReviewFinished
 from whet.lanes import ToolPool
 from whet.log import start as start_log
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.store import jobs, live, reviews, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import Queued
 from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:
-    from whet.review.worker import Worker
+    from whet.review.worker import ReviewWorker
 
 log = logging.getLogger("whet.review")
 _JOBS = (reviews.KIND,)
@@ -48,37 +48,37 @@ _LONGEST_WAIT_S = 300.0
 PATIENCE_S = 150.0
 
 
-class Needs(msgspec.Struct, frozen=True):
+class ReviewParts(msgspec.Struct, frozen=True):
     """What reviews take from the program that they run in."""
 
     home: Home
     settings: Settings
-    database: Database
+    database: StateDatabase
     clock: Clock
-    learning: Learning
+    learning: LearningServices
     grants: GrantStore
     pool: ToolPool
     dialer: Dialer
 
 
-class Reviews:
+class ReviewRunner:
     """The reviews of one process. `listeners` get what came of each one that it runs."""
 
-    def __init__(self, needs: Needs) -> None:
+    def __init__(self, needs: ReviewParts) -> None:
         self._needs = needs
         self.settings = needs.settings.review
         self.listeners: list[Callable[[ReviewFinished], None]] = []
-        self._worker: Worker | None = None
+        self._worker: ReviewWorker | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def database(self) -> Database:
+    def database(self) -> StateDatabase:
         """The store that it works on."""
         return self._needs.database
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> LearningService:
         """Where what reviews write is handed in."""
         return self._needs.learning.desk
 
@@ -157,7 +157,7 @@ class Reviews:
             log.warning("no worker could be started (%s); the next one runs what waits", error)
 
     @property
-    def worker(self) -> Worker:
+    def worker(self) -> ReviewWorker:
         """The worker of this process, made at the first use (its modules cost what a one-shot can't pay)."""
         if self._worker is None:
             if not logging.getLogger("whet").handlers:  # what goes wrong beside a chat belongs in no terminal
@@ -179,7 +179,7 @@ class Reviews:
         return max((datetime.fromisoformat(due) - self._needs.clock.now()).total_seconds(), 1.0)
 
 
-def _ask(connection: apsw.Connection, needs: Needs, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:
+def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:
     session_id, focus, wanted = what
     session = sessions.get(connection, session_id)
     if session.private:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Limits, Session, TurnObserver
+from whet.agent.session import Session, TurnLimits, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
-from whet.app.session_parts import SessionExtras, Shared, Start, Stored
+from whet.app.session_parts import SessionExtras, SharedParts, Start, StoredPrefix
 from whet.app.warmth import OFF, Opening, WarmLabelObserver, WarmStartObserver
 from whet.context.prompt import volatile_note
-from whet.context.seat import Seat, no_scope
+from whet.context.seat import EngineRunner, no_scope
 from whet.contract.tools import Tool, ToolSpec
 from whet.review.triggers import ReviewObserver
 from whet.store import sessions
 from whet.store.sessions import NewSession, SessionRow
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
     from whet.app.plugin_sessions import HookedParts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class SessionBuilder:
     """Makes sessions on the shared parts of one process."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedParts) -> None:
         self._shared = shared
 
     async def create(self, start: Start, extras: SessionExtras, *, leaving: Session | None = None) -> Session:
@@ -41,10 +41,12 @@ class SessionBuilder:
         seat = await self.seat(leaving, foreground=start.kind == "chat")
         own = await shared.contexts.tools(seat, shared.tools())
         specs = [tool.spec for tool in (*start.tools, *own)]
-        log = await SessionLog.create(shared.database, self._row(start, specs, extras), shared.clock)
-        return await self.build(Stored(log, start.prompt, specs), seat, extras, leaving=leaving, start=start)
+        log = await Transcript.create(shared.database, self._row(start, specs, extras), shared.clock)
+        return await self.build(
+            StoredPrefix(log, start.prompt, specs), seat, extras, leaving=leaving, start=start
+        )
 
-    async def seat(self, leaving: Session | None, *, foreground: bool) -> Seat:
+    async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
         """Give a session its context engine: that of the session it follows, else one of its own."""
         contexts = self._shared.contexts
         if leaving is not None:
@@ -53,8 +55,8 @@ class SessionBuilder:
 
     async def build(
         self,
-        stored: Stored,
-        seat: Seat,
+        stored: StoredPrefix,
+        seat: EngineRunner,
         extras: SessionExtras,
         *,
         leaving: Session | None = None,
@@ -120,7 +122,7 @@ class SessionBuilder:
         return found
 
     def _warm_start(
-        self, stored: Stored, link: SwitchableLink, start: Start | None
+        self, stored: StoredPrefix, link: SwitchableLink, start: Start | None
     ) -> WarmStartObserver | None:
         if start is None or start.warm.name == OFF:
             return None
@@ -134,12 +136,12 @@ class SessionBuilder:
         )
         return WarmStartObserver(self._shared.warmth, start.warm, opening)
 
-    def _limits(self, start: Start | None, extras: SessionExtras) -> Limits:
+    def _limits(self, start: Start | None, extras: SessionExtras) -> TurnLimits:
         agent = self._shared.settings.agent
         steps = start.steps if start is not None else 0
-        return Limits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s)
+        return TurnLimits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s)
 
-    async def _tools(self, specs: Sequence[ToolSpec], seat: Seat) -> Mapping[str, Tool]:
+    async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
         """Give the tools of a stored list that are there now, the engine's own among them."""
         there = self._shared.tools()
         own = {tool.name: tool for tool in await self._shared.contexts.tools(seat, there)}
@@ -149,7 +151,7 @@ class SessionBuilder:
             seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
         return tools
 
-    def _note_news(self, specs: Sequence[ToolSpec], seat: Seat) -> None:
+    def _note_news(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> None:
         for line in self._shared.plugins.loaded.take_news() if self._shared.plugins else ():
             seat.note(line)
         if self._shared.servers is not None:

@@ -10,17 +10,17 @@ import msgspec
 
 from whet.agent.session import TurnObserver
 from whet.app.contexts import Contexts
-from whet.app.learning import Learning
+from whet.app.learning import LearningServices
 from whet.app.models import Models
-from whet.app.warmth import Wanted, Warmth
+from whet.app.warmth import WarmStarts, WarmWish
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock
 from whet.config.schema import Settings
 from whet.contract.protocols import Person
 from whet.contract.tools import Buffers, Tool, ToolSpec
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import SessionKind
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ OWNERS_TOOLS = ("warm_session",)
 """Tools that read the owner's sessions; another person's session has none of them."""
 
 
-class Whose(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True):
     """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
     empty for the owner's; `source`: the interface; `tools`: what it has besides the process's own, of names
     that no other tool has."""
@@ -42,7 +42,7 @@ class Whose(msgspec.Struct, frozen=True):
     tools: Sequence[Tool] = ()
 
 
-OWNERS = Whose()
+OWNERS = Principal()
 
 
 class SessionExtras(msgspec.Struct, frozen=True):
@@ -73,35 +73,35 @@ class Start(msgspec.Struct, frozen=True):
     kind: SessionKind = "chat"
     private: bool = False
     conversation_id: str = ""
-    warm: Wanted = Wanted()
-    whose: Whose = OWNERS
+    warm: WarmWish = WarmWish()
+    whose: Principal = OWNERS
     steps: int = 0
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredPrefix(msgspec.Struct, frozen=True):
     """A session as it is in the store: its log, and the prefix that every request of it begins with."""
 
-    log: SessionLog
+    log: Transcript
     prompt: str
     specs: Sequence[ToolSpec]
 
 
-class Shared(msgspec.Struct, frozen=True):
+class SharedParts(msgspec.Struct, frozen=True):
     """What the sessions of one process have in common. `tools` gives those that are there now; None stands
     for what only some homes have: plugins, MCP servers."""
 
     settings: Settings
     source: str
     workspace: Path
-    database: Database
+    database: StateDatabase
     clock: Clock
     person: Person
     gate: PolicyGate
     models: Models
     tools: Callable[[], Mapping[str, Tool]]
     contexts: Contexts
-    learning: Learning
-    warmth: Warmth
+    learning: LearningServices
+    warmth: WarmStarts
     todo_lists: TodoLists
     plugins: PluginParts | None
     servers: Servers | None

@@ -13,7 +13,7 @@ import msgspec
 from whet.agent.session import Session
 from whet.app.learning import Outcomes
 from whet.app.session_builder import SessionBuilder
-from whet.app.session_parts import OWNERS_TOOLS, SessionExtras, Shared, Start, Stored, Whose
+from whet.app.session_parts import OWNERS_TOOLS, Principal, SessionExtras, SharedParts, Start, StoredPrefix
 from whet.app.warmth import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
@@ -21,14 +21,14 @@ from whet.contract.protocols import ContextStatus
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import sessions
 from whet.store.trail import arguments_of
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 
 
 class SessionOpener:
     """Opens sessions on the shared parts of one process."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedParts) -> None:
         self._shared = shared
         self._builder = SessionBuilder(shared)
         self.outcomes = Outcomes(shared.learning, shared.database, shared.settings.memory.holdout_share)
@@ -58,7 +58,7 @@ class SessionOpener:
     async def open(self, session_id: str, extras: SessionExtras, leaving: Session | None) -> Session:
         """Open a stored conversation."""
         shared = self._shared
-        log = await SessionLog.open(shared.database, session_id, shared.clock)
+        log = await Transcript.open(shared.database, session_id, shared.clock)
         seat = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done = await shared.database.read(
             lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, "todo"))
@@ -70,7 +70,7 @@ class SessionOpener:
             prompt, tools_json = self._prompt(shared.workspace), msgspec.json.encode(specs).decode()
             await shared.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
         shared.todo_lists.restore(session_id, done)
-        stored = Stored(log, prompt, read_specs(tools_json.encode()))
+        stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
         return await self._builder.build(stored, seat, extras, leaving=leaving)
 
     async def latest(self) -> str:
@@ -98,7 +98,7 @@ class SessionOpener:
             title=title_of_task(task),
             parent_id=parent_id,
             kind="child",
-            whose=Whose(profile, row.source, workspace),
+            whose=Principal(profile, row.source, workspace),
             steps=shared.settings.agent.delegate_max_steps,
         )
         child = await self._builder.create(new, SessionExtras(buffers=parent.buffers))
@@ -109,7 +109,7 @@ class SessionOpener:
     async def context_status(self, session_id: str) -> ContextStatus:
         """Say how full a stored conversation's window is, without opening it for its engine."""
         shared = self._shared
-        log = await SessionLog.open(shared.database, session_id, shared.clock)
+        log = await Transcript.open(shared.database, session_id, shared.clock)
         prefix = await shared.database.read(
             lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
         )

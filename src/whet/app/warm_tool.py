@@ -10,18 +10,18 @@ from typing import Any
 
 import msgspec
 
-from whet.app.warm_desk import WarmDesk
-from whet.app.warmth import Warmth
+from whet.app.warm_desk import WarmTemplates
+from whet.app.warmth import WarmStarts
 from whet.contract.errors import WhetError
 from whet.contract.messages import to_dict
 from whet.contract.tools import ToolContext
 from whet.tools.warm import WarmRequest
 from whet.warm.compose import BuildOptions
-from whet.warm.mine import Choice
+from whet.warm.mine import MiningScope
 from whet.warm.prime import make_prime
 
 
-async def act(warmth: Warmth, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+async def act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
     """Do what the model asked for on a thread and give what it reads; a failure is part of that."""
     try:
         return await asyncio.to_thread(_act, warmth, ctx, request)
@@ -29,8 +29,8 @@ async def act(warmth: Warmth, ctx: ToolContext, request: WarmRequest) -> dict[st
         return {"error": f"{error.message.rstrip('.')}. {error.hint}".strip()}
 
 
-def _act(warmth: Warmth, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
-    desk = WarmDesk(warmth.home, warmth.database, warmth.clock)
+def _act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+    desk = WarmTemplates(warmth.home, warmth.database, warmth.clock)
     if request.action == "list":
         return {"templates": msgspec.to_builtins(desk.listed())}
     if request.action == "build":
@@ -41,8 +41,8 @@ def _act(warmth: Warmth, ctx: ToolContext, request: WarmRequest) -> dict[str, An
     return _load(desk, ctx, request)
 
 
-def _build(desk: WarmDesk, request: WarmRequest) -> dict[str, Any]:
-    built = desk.build(BuildOptions(name=request.name, description=request.description), Choice())
+def _build(desk: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
+    built = desk.build(BuildOptions(name=request.name, description=request.description), MiningScope())
     return {
         "name": built.template.name,
         "examples": len(built.template.examples),
@@ -51,7 +51,7 @@ def _build(desk: WarmDesk, request: WarmRequest) -> dict[str, Any]:
     }
 
 
-def _load(desk: WarmDesk, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+def _load(desk: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
     template = desk.load(request.name)
     if request.apply:
         desk.apply(request.name, str(ctx.workspace))

@@ -19,13 +19,13 @@ from whet.contract.messages import Message
 from whet.contract.protocols import Context, ModelLink
 from whet.contract.tools import ToolSpec
 from whet.store import sessions, warm
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 OFF = "off"
 AUTO = "auto"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WarmWish(msgspec.Struct, frozen=True):
     """What a new session is to start with: a template's name, auto or off, and who says so."""
 
     name: str = OFF
@@ -43,15 +43,15 @@ class Opening(msgspec.Struct, frozen=True):
     lengthen: Callable[[Context, int], None]
 
 
-class Warmth(msgspec.Struct, frozen=True):
+class WarmStarts(msgspec.Struct, frozen=True):
     """The warm starts of one process."""
 
     home: Home
     settings: WarmSettings
-    database: Database
+    database: StateDatabase
     clock: Clock
 
-    async def wanted(self, asked: str, workspace: str) -> Wanted:
+    async def wanted(self, asked: str, workspace: str) -> WarmWish:
         """Say what a new session starts with: what was asked for now, what `load` had asked for before, or
         the setting. Raises NotFound and ConfigError where a template was asked for that can't be had."""
         if asked:
@@ -59,12 +59,12 @@ class Warmth(msgspec.Struct, frozen=True):
                 from whet.warm.template import load  # noqa: PLC0415 - a cold session does without
 
                 load(self.home, asked)
-            return Wanted(asked, "auto" if asked == AUTO else "name")
+            return WarmWish(asked, "auto" if asked == AUTO else "name")
         waiting = self.database.read_now(lambda db: warm.next_of(db, workspace))
         if waiting:
             await self.database.write(lambda db: warm.forget_next(db, workspace))
-            return Wanted(waiting, "next")
-        return Wanted(self.settings.default, "default")
+            return WarmWish(waiting, "next")
+        return WarmWish(self.settings.default, "default")
 
     async def reopened(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
         """Give a stored session's link with the examples that it was started with, and those as text."""
@@ -79,7 +79,7 @@ class Warmth(msgspec.Struct, frozen=True):
 class WarmStartObserver(TurnObserver):
     """Lets the first message of a new session decide what it starts with, before the message is stored."""
 
-    def __init__(self, warmth: Warmth, wanted: Wanted, opening: Opening) -> None:
+    def __init__(self, warmth: WarmStarts, wanted: WarmWish, opening: Opening) -> None:
         self._warmth = warmth
         self._wanted = wanted
         self._opening: Opening | None = opening
@@ -97,7 +97,7 @@ class WarmStartObserver(TurnObserver):
 class WarmLabelObserver(TurnObserver):
     """Judges the calls of each turn of one session once its end was shown, behind the writes."""
 
-    def __init__(self, warmth: Warmth, tool_calls: int) -> None:
+    def __init__(self, warmth: WarmStarts, tool_calls: int) -> None:
         self._warmth = warmth
         self._seen = tool_calls
 

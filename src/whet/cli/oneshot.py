@@ -86,7 +86,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.set_title(title_of(question))
-        report = Report(session, options.output)
+        report = OneShotReport(session, options.output)
         code = await _answer(report, session.user_message(question, images))
         await app.reviews.leave()
         return code
@@ -102,7 +102,7 @@ def _ask(prompt: str) -> str:
     return line
 
 
-async def _answer(report: Report, message: Message) -> int:
+async def _answer(report: OneShotReport, message: Message) -> int:
     """Run the turn under Ctrl-C and SIGTERM; a second signal ends the program at once."""
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(run_turn(report.session, message, report.emit))
@@ -126,7 +126,7 @@ async def _answer(report: Report, message: Message) -> int:
 
 
 @dataclass(slots=True)
-class Report:
+class OneShotReport:
     """Consumes a turn's events: shows them as `output` asks, and gathers the final object."""
 
     session: Session

@@ -23,8 +23,8 @@ from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.review.recovery import recovered
 from whet.store import jobs, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
-from whet.store.reviews import Counters, TurnFacts
-from whet.store.transcript import Turn
+from whet.store.reviews import Counters, ReviewedTurn
+from whet.store.transcript import TurnRecord
 
 # A review usually takes this many model calls, each as large as the turn's last one.
 EXPECTED_CALLS = 3
@@ -48,7 +48,7 @@ class ReviewObserver(TurnObserver):
         self._clock = clock
         self._runtime = runtime
 
-    def at_end(self, session: Session, turn: Turn, reason: EndReason) -> AtEnd:
+    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what counts and queues."""
         kinds = kinds_for(session.tools)
         if self._settings.writes == "off" or not kinds:
@@ -64,7 +64,7 @@ class _Watch(msgspec.Struct, frozen=True):
     runtime: Runtime
 
 
-def _note(connection: apsw.Connection, turn: Turn, ended_well: bool, watch: _Watch) -> Sequence[Queued]:
+def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch: _Watch) -> Sequence[Queued]:
     session = sessions.get(connection, turn.session_id)
     if session.private or session.kind != "chat":
         return ()
@@ -86,7 +86,7 @@ def _note(connection: apsw.Connection, turn: Turn, ended_well: bool, watch: _Wat
     return queued
 
 
-def count(before: Counters, facts: TurnFacts, settings: ReviewSettings, *, is_first: bool) -> Counters:
+def count(before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, is_first: bool) -> Counters:
     """Add a turn to the counters; a memory write sets the turns back, a skill write the steps."""
     written = {call.name: call.step for call in facts.calls if not call.error_kind}
     last_skill = written.get("skill_manage", 0)

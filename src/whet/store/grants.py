@@ -8,10 +8,10 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 
-class Grant(msgspec.Struct, frozen=True):
+class GrantRow(msgspec.Struct, frozen=True):
     """One standing permission; an empty `workspace` means everywhere."""
 
     id: int
@@ -21,7 +21,7 @@ class Grant(msgspec.Struct, frozen=True):
     created: str
 
 
-def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, now: str) -> Grant:
+def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, now: str) -> GrantRow:
     """Store a grant; one that is there already is given back unchanged."""
     connection.execute(
         "INSERT INTO grants (tool, pattern, workspace, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -32,13 +32,13 @@ def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, no
         " WHERE tool = ? AND pattern = ? AND workspace = ?",
         (tool, pattern, workspace),
     ).fetchone()
-    return Grant(*row)  # pyright: ignore[reportOptionalIterable] the row was just made
+    return GrantRow(*row)  # pyright: ignore[reportOptionalIterable] the row was just made
 
 
-def all_grants(connection: apsw.Connection) -> list[Grant]:
+def all_grants(connection: apsw.Connection) -> list[GrantRow]:
     """Give every grant, oldest first."""
     rows = connection.execute("SELECT id, tool, pattern, workspace, created FROM grants ORDER BY id")
-    return [Grant(*row) for row in rows]
+    return [GrantRow(*row) for row in rows]
 
 
 def remove(connection: apsw.Connection, grant_id: int) -> bool:
@@ -50,7 +50,7 @@ def remove(connection: apsw.Connection, grant_id: int) -> bool:
 class Standing(msgspec.Struct, frozen=True):
     """The kept grants of one home, as the gate asks for them."""
 
-    database: Database
+    database: StateDatabase
     clock: Clock
 
     async def add(self, tool: str, pattern: str, workspace: str) -> None:
@@ -58,6 +58,6 @@ class Standing(msgspec.Struct, frozen=True):
         now = iso(self.clock.now())
         await self.database.write(lambda db: add(db, tool, pattern, workspace, now))
 
-    async def all(self) -> Sequence[Grant]:
+    async def all(self) -> Sequence[GrantRow]:
         """Give every kept grant."""
         return await self.database.read(all_grants)
