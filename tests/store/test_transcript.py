@@ -66,6 +66,29 @@ def test_a_turn_is_kept_whole(db, clock):
     assert [job.kind for job in db.read_now(jobs.list_jobs)] == ["review"]
 
 
+def test_what_belongs_to_a_message_is_stored_with_it_or_not_at_all(db, clock):
+    def refuse(connection):
+        one_job(clock)(connection)
+        raise StoreBusy("not now")
+
+    async def main():
+        log = await new_log(db, clock)
+        with pytest.raises(StoreBusy, match="not now"):
+            await log.begin_turn(user("one"), refuse)
+        turn = await log.begin_turn(user("one"), one_job(clock))
+        with pytest.raises(StoreBusy, match="not now"):
+            await log.append_user(turn, user("two"), refuse)
+        assert texts(log) == texts(await SessionLog.open(db, "s1", clock)) == [("user", "one")]
+        assert len(await db.read(jobs.list_jobs)) == 1
+        await log.append_user(turn, user("two"), one_job(clock))
+        await log.append_user(turn, user("three"))
+        await log.end_turn(turn, "answered", "")
+        assert [text for _, text in texts(log)] == ["one", "two", "three"]
+        assert len(await db.read(jobs.list_jobs)) == 2
+
+    asyncio.run(main())
+
+
 def test_duplicate_call_ids_keep_their_own_results(db, clock):
     async def main():
         log = await new_log(db, clock)

@@ -95,7 +95,7 @@ async def _begin(session: Session, incoming: Message | None) -> Turn:
     if incoming is None:
         raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
     message = await session.before_turn(incoming)
-    return await or_undone(session.log.begin_turn(message), end)
+    return await or_undone(session.log.begin_turn(message, session.next_receipt()), end)
 
 
 async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> EndReason:
@@ -121,7 +121,7 @@ async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
     steered = bool(session.inbox)
     while session.inbox:
         message = session.inbox.popleft()  # before the write: a cancel does not undo that
-        await session.log.append_user(turn, message)
+        await session.log.append_user(turn, message, session.next_receipt())
         emit(Steered(message.text))
     return steered
 

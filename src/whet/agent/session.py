@@ -63,6 +63,7 @@ class Session(msgspec.Struct):
     after_turn: Callable[[TurnEnd], Awaitable[None]] = nothing_more
     buffers: Buffers | None = None
     inbox: deque[Message] = msgspec.field(default_factory=deque[Message])
+    receipts: deque[AtEnd] = msgspec.field(default_factory=deque[AtEnd])
 
     @property
     def id(self) -> str:
@@ -83,6 +84,10 @@ class Session(msgspec.Struct):
         """Make a person's message with the note that belongs to it."""
         content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
         return Message(role="user", content=content, note=self.note())
+
+    def next_receipt(self) -> AtEnd:
+        """Take what is stored together with the next message of the person."""
+        return self.receipts.popleft() if self.receipts else nothing
 
     def leave(self) -> None:
         """Drop what was hung on its turns. Those functions know the session, and it would stay in memory with

@@ -167,7 +167,7 @@ class Hosted:
             if busy == "refuse" or text is None or slot.session is None:
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
             slot.session.inbox.append(_message(slot.session, text, images))
-            slot.session.log.receipts.append(receipt.stored)
+            slot.session.receipts.append(receipt.stored)
             return None
         async with self._held(session_id) as slot, self._turns:
             self._refuse_if_closing()
@@ -244,7 +244,7 @@ class Hosted:
 
     async def _run(self, slot: _Slot, session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
         """Run a turn, and further ones for what was given to it too late."""
-        receipts = session.log.receipts
+        receipts = session.receipts
         if incoming is not None:
             receipts.append(slot.receipt.stored)
         try:

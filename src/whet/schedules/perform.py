@@ -123,7 +123,7 @@ async def _turn(app: App, session: Session, schedule: Schedule, run: Run) -> Cam
         schedules.say(connection, run.job_id, sessions.key_of(connection, session.id))
         return ()
 
-    session.log.receipts.append(said)
+    session.receipts.append(said)
     return _came(await run_turn(session, session.user_message(schedule.prompt), _ignore))
 
 

@@ -8,7 +8,6 @@ or a model is, and never calls one.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -56,8 +55,6 @@ class SessionLog:
         self._in_flight = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._renew_after_s = 0.0
-        self.receipts: deque[AtEnd] = deque()
-        """What the transactions that store the next user messages do besides, one for each, in order."""
 
     @classmethod
     async def create(cls, db: Database, new: NewSession, clock: Clock) -> SessionLog:
@@ -103,8 +100,8 @@ class SessionLog:
         said = (message.text for message in reversed(self.messages) if message.role == "user")
         return next(said, "")
 
-    async def begin_turn(self, message: Message) -> Turn:
-        """Store the user's message and a turn in one transaction, and claim the session.
+    async def begin_turn(self, message: Message, also: AtEnd = nothing) -> Turn:
+        """Store the user's message and a turn in one transaction with what `also` does; claim the session.
 
         What another process added meanwhile is read first. A turn that a crash left open is closed as
         crashed (`unfinished_turn` would resume it). Raises StoreBusy where a living process holds it.
@@ -113,25 +110,23 @@ class SessionLog:
         message = rows.storable(message)
         while True:
             try:
-                return await self._begin(message)
+                return await self._begin(message, also)
             except _Stale:
                 await self._reload()
 
-    async def _begin(self, message: Message) -> Turn:
+    async def _begin(self, message: Message, also: AtEnd) -> Turn:
         state, now = self._state, self._clock.now()
         turn = Turn(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(now))
         seq, packed = state.next_seq, rows.pack(message, self._clock.unix_ms())
-        receipt = self._receipt()
 
         def work(connection: apsw.Connection) -> None:
             claims.take(connection, state.key, state.session.id, self._holder, now)
             self._refuse_if_stale(connection)
             turns.begin(connection, state.key, turn)
             rows.insert(connection, state.key, seq, turn.number, packed)
-            receipt(connection)
+            also(connection)
 
         def apply(_: None) -> None:
-            self._given(receipt)
             self._add(seq, message)
             state.last_turn = turn.number
             state.open_turn = live.OpenTurn(turn.id, turn.number, turn.started)
@@ -174,22 +169,20 @@ class SessionLog:
             tool_calls=found.tool_calls,
         )
 
-    async def append_user(self, turn: Turn, message: Message) -> None:
-        """Store text that was typed during the turn."""
+    async def append_user(self, turn: Turn, message: Message, also: AtEnd = nothing) -> None:
+        """Store text that was typed during the turn, in one transaction with what `also` does."""
         self.settle(turn)
         message = rows.storable(message)
         state = self._state
         seq = state.next_seq
         row = (rows.row_id(state.key, seq), turn.number, *rows.pack(message, self._clock.unix_ms()))
-        receipt = self._receipt()
 
         def apply(_: None) -> None:
-            self._given(receipt)
             self._add(seq, message)
             state.step = None
             turn.messages += 1
 
-        await self._write(self._kept((rows.MESSAGE, row), also=receipt), apply)
+        await self._write(self._kept((rows.MESSAGE, row), also=also), apply)
 
     async def append_reply(self, turn: Turn, reply: Message, usage: Usage, model: str) -> None:
         """Store an answer and a row for each of its calls, in one transaction."""
@@ -460,13 +453,6 @@ class SessionLog:
             raise StoreBusy(
                 "another process has changed this session", hint="open it again to see what it did"
             ) from None
-
-    def _receipt(self) -> AtEnd:
-        return self.receipts[0] if self.receipts else nothing
-
-    def _given(self, receipt: AtEnd) -> None:
-        if self.receipts and self.receipts[0] is receipt:
-            self.receipts.popleft()
 
     def _kept(
         self, *rows_: tuple[Statement, tuple[Any, ...]], also: AtEnd = nothing
