@@ -166,7 +166,7 @@ def test_a_session_deleted_or_made_private_before_its_review(tmp_path: Path) -> 
     async def main() -> None:
         async with bench(tmp_path, corrected(says("hi"), says("ok"))) as b:
             await talk(b)
-            await b.session.log.set_private(True)
+            await b.session.log.details.set_private(True)
             [done] = await b.review()
             assert done.state == "failed" and "private" in done.note
             with pytest.raises(ConfigError, match="private"):

@@ -58,7 +58,7 @@ async def dispatch(session: Session, turn: Turn, emit: Emit, deadline: asyncio.T
                     group.create_task(_run_one(session, turn, item, emit, deadline))
         except* StoreError as errors:
             raise errors.exceptions[0] from None
-    session.log.settle(turn)
+    session.log.live.fold_results()
 
 
 def _batches(planned: Sequence[_Planned]) -> list[list[_Planned]]:
@@ -198,7 +198,7 @@ async def close_open_calls(session: Session, turn: Turn, reason: EndReason) -> N
             is_error=True,
         )
         await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
-    session.log.settle(turn)
+    session.log.live.fold_results()
 
 
 class _Paused:

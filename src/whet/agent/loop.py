@@ -129,7 +129,7 @@ async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
 async def _finish(
     session: Session, turn: Turn, reason: EndReason, error: WhetError | None
 ) -> Sequence[Queued]:
-    await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
+    await session.log.drain()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     turn.error = error.message if error else ""
     jobs = session.jobs_at_end(turn, reason)

@@ -65,7 +65,7 @@ class Children:
             await child.context.aclose()
             if watcher is not None:
                 await watcher.child_ended(parent.session_id, child.id, ended)
-            await child.log.end_session("completed")
+            await child.log.details.end("completed")
             child.leave()
         footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
         if end.reason == "answered":

@@ -177,7 +177,7 @@ class Hosted:
             try:
                 incoming = None if text is None else session.user_message(text, images)
                 if text and not session.log.session.title:
-                    await session.log.set_title(sessions.title_of(text))
+                    await session.log.details.set_title(sessions.title_of(text))
                 return await self._run(slot, session, incoming, emit)
             finally:
                 slot.receipt = _NO_RECEIPT
@@ -207,7 +207,7 @@ class Hosted:
         has it too. Durable on return. Raises WhetError."""
         await self.app.answer_with(session, model)
         info = session.model
-        await session.log.choose_model(info.provider, info.model, chosen=bool(model))
+        await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
 
     async def session(self, session_id: str) -> Session:
         """Open a session; it stays open until it is idle. Waits for a turn that runs. Raises NotFound."""

@@ -66,7 +66,7 @@ class Told:
 
         async def after(end: TurnEnd) -> None:
             await earlier_after(end)
-            if said := session.log.last_words():
+            if said := session.log.live.last_words():
                 await self._memories.sync_turn(said, end.text, session.id)
 
         session.before_turn, session.after_turn = before, after
