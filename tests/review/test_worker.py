@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.review.rig import LESSON, SAID, Bench, bench, corrected, does, remember, says, talk, use
+from tests.support import let_pass
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import ReviewFinished
 from whet.practice.script import Fault, Reply, server_error
 from whet.review.wording import GO_ON
 from whet.store import jobs, sessions
+from whet.store.leases import HEARTBEAT_S
 
 SAVED = [does(LESSON), says("Saved one fact.")]
 REVOKED = Reply(fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123."))
@@ -93,6 +95,30 @@ def test_a_model_that_stalls_is_stopped_at_the_time_limit_and_what_was_saved_sta
             assert done.state == "saved" and "limit" in done.note
             assert b.memory().count("./check --fast") == 1
             assert await b.review() == [], "it has come to its end"
+
+    asyncio.run(main())
+
+
+def test_a_long_review_keeps_its_lease_and_ends_where_another_worker_took_it(tmp_path: Path) -> None:
+    stalls = Reply("never", fault=Fault(stall_after=-1))
+
+    async def main() -> None:
+        async with bench(tmp_path, corrected(SAVED[0], stalls)) as b:
+            await talk(b)
+            running = asyncio.create_task(b.review())
+            await asyncio.to_thread(b.server.wait_for_stall)
+            b.app.database.write_now(lambda db: db.execute("UPDATE jobs SET lease_until = 'long ago'"))
+            let_pass(HEARTBEAT_S)
+            while b.jobs()[0].lease_until == "long ago":
+                await asyncio.sleep(0)
+            b.app.database.write_now(
+                lambda db: db.execute("UPDATE jobs SET owner = 'w2', lease_until = '9999'")
+            )
+            let_pass(HEARTBEAT_S)
+            assert await running == [], "it is the other worker's"
+            b.server.release()
+            assert [job.owner for job in b.jobs()] == ["w2"]
+            assert [row.state for row in b.rows()] == ["staged"], "and so is what was saved"
 
     asyncio.run(main())
 

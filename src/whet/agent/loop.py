@@ -14,7 +14,15 @@ from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.model_call import ask_model
 from whet.agent.session import Session
 from whet.agent.shield import or_undone, shielded
-from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderError, StoreError, WhetError
+from whet.contract.errors import (
+    BudgetReached,
+    ConfigError,
+    ModelRefused,
+    NotFound,
+    ProviderError,
+    StoreError,
+    WhetError,
+)
 from whet.contract.events import (
     Emit,
     EndReason,
@@ -54,7 +62,7 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
         )
     except ModelRefused as refused:
         reason, error = "refused", refused
-    except (ConfigError, ProviderError, StoreError) as failed:
+    except (BudgetReached, ConfigError, ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
         queued = await shielded(_finish(session, turn, reason, error))
