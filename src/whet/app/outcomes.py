@@ -13,9 +13,9 @@ import msgspec
 
 from whet.app.learning import Learning
 from whet.memory.prompt_part import Item, PromptPart
-from whet.store import outcomes
+from whet.store import starts
 from whet.store.database import Database
-from whet.store.outcomes import ContextItem
+from whet.store.starts import ContextItem
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Outcomes:
             return
         shown, held = (_stored(items) for items in (start.part.items, start.held_out))
         await self._database.append(
-            lambda db: outcomes.record_items(db, session_id, shown, held, randomised=start.randomised)
+            lambda db: starts.record_items(db, session_id, shown, held, randomised=start.randomised)
         )
 
 

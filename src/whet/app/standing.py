@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from whet.clock import Clock, iso
-from whet.store import grants
 from whet.store.database import Database
-from whet.store.grants import Grant
+
+if TYPE_CHECKING:
+    from whet.store.grants import Grant
 
 
 class Standing:
@@ -19,9 +21,13 @@ class Standing:
 
     async def add(self, tool: str, pattern: str, workspace: str) -> None:
         """Keep a grant; durable on return."""
+        from whet.store import grants  # noqa: PLC0415 - most turns need no permission
+
         now = iso(self._clock.now())
         await self._database.write(lambda db: grants.add(db, tool, pattern, workspace, now))
 
     async def all(self) -> Sequence[Grant]:
         """Give every kept grant."""
+        from whet.store import grants  # noqa: PLC0415 - most turns need no permission
+
         return await self._database.read(grants.all_grants)

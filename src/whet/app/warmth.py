@@ -19,7 +19,7 @@ from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelLink
 from whet.contract.tools import ToolSpec
-from whet.store import sessions, warm
+from whet.store import sessions, starts
 from whet.store.database import Database
 
 OFF = "off"
@@ -58,9 +58,9 @@ class Warmth(msgspec.Struct, frozen=True):
             if asked not in (OFF, AUTO):
                 pkgutil.resolve_name("whet.warm.template:load")(self.home, asked)
             return Wanted(asked, "auto" if asked == AUTO else "name")
-        waiting = self.database.read_now(lambda db: warm.next_of(db, workspace))
+        waiting = self.database.read_now(lambda db: starts.next_of(db, workspace))
         if waiting:
-            await self.database.write(lambda db: warm.forget_next(db, workspace))
+            await self.database.write(lambda db: starts.forget_next(db, workspace))
             return Wanted(waiting, "next")
         return Wanted(self.settings.default, "default")
 
