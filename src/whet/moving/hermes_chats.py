@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
@@ -20,7 +19,6 @@ import msgspec
 from whet.clock import iso
 from whet.config import files, secrets
 from whet.config.paths import Home
-from whet.gateway.settings import GatewayText
 from whet.moving.taken import Taken
 from whet.store.paired import Paired
 
@@ -189,8 +187,16 @@ def people(found: Sequence[Channel]) -> dict[str, dict[Kind, str]]:
     return {name: named[name] for name in sorted(named, key=lambda name: (name != _OWNER, name))}
 
 
-def take(home: Home, found: Sequence[Channel], came: Collection[str], *, dry: bool) -> list[Taken]:
-    """Write gateway.toml where there is none, with the channels' tokens in .env first."""
+def take(
+    home: Home,
+    found: Sequence[Channel],
+    came: Collection[str],
+    *,
+    dry: bool,
+    check: Callable[[str], object],
+) -> list[Taken]:
+    """Write gateway.toml where there is none, with the channels' tokens in .env first. `check` is the
+    gateway's own reading of its file: what it would refuse is not written."""
     if not found:
         return []
     names = ", ".join(channel.kind for channel in found)
@@ -199,7 +205,7 @@ def take(home: Home, found: Sequence[Channel], came: Collection[str], *, dry: bo
     if PART in came:
         return [Taken("gateway.toml", "kept", "it came before and was taken away here")]
     text = write(found)
-    msgspec.convert(tomllib.loads(text), GatewayText)  # what the gateway would refuse is not written
+    check(text)
     have = secrets.read_env(home).values
     if not dry:
         for name, value in {n: v for channel in found for n, v in channel.tokens.items()}.items():
