@@ -208,6 +208,20 @@ def test_a_session_deleted_or_made_private_before_its_review(tmp_path: Path) -> 
     asyncio.run(main())
 
 
+def test_a_review_whose_worker_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, corrected(server_error(), *SAVED)) as b:
+            await talk(b)
+            b.app.database.write_now(lambda db: db.execute("UPDATE jobs SET attempts = 39"))
+            assert [done.state for done in await b.review()] == ["waiting"], "the fortieth try is one more"
+            due_now(b)
+            [done] = await b.review()
+            assert done.state == "failed" and "begun 41 times" in done.note
+            assert done.until == "" and len(b.server.requests) == 3
+
+    asyncio.run(main())
+
+
 def test_switched_off_means_no_request_also_for_what_waits(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, corrected(*SAVED)) as b:

@@ -230,7 +230,7 @@ class Worker:
 
         def work(connection: apsw.Connection) -> str:
             failures = reviews.count_failure(connection, job.id, line)
-            wait_s = None if order is None else _retry_in_s(error, failures)
+            wait_s = None if order is None else retry_in_s(error, failures)
             if not jobs.fail(connection, job, line, self._clock, retry_in_s=wait_s):
                 raise LeaseLost
             if wait_s is not None:
@@ -260,7 +260,7 @@ def _about(
     return ReviewFinished(job.id, session_id, "", state, note=note, by_hand=by_hand)
 
 
-def _retry_in_s(error: WhetError, failures: int) -> float | None:
+def retry_in_s(error: WhetError, failures: int) -> float | None:
     """Say when to try again after so many failures, None for never."""
     if isinstance(error, _FINAL) or failures >= _TRIES:
         return None
