@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def let_pass(seconds: float) -> None:
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
 
 
-async def beat(database: Database, seconds: float) -> None:
+async def beat(database: StateDatabase, seconds: float) -> None:
     """Let `seconds` pass for the running loop; on return, what was due by then has written and waits anew."""
     for moved in (False, True):
         if moved:

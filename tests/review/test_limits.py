@@ -25,14 +25,14 @@ from whet.contract.errors import (
     WhetError,
 )
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.contract.protocols import ModelInfo, Reply, StreamItem
+from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
 from whet.review.order import Order, Runtime, put, read_order
 from whet.review.triggers import day_start
 from whet.review.worker import retry_in_s
 from whet.store import jobs, reviews, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 
 
@@ -69,13 +69,13 @@ def test_the_next_try_comes_later_each_time_and_last_of_all_what_a_person_must_m
 
 
 @pytest.fixture
-def db(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
-    database = Database.open(tmp_path / "state.db", clock)
+def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
+    database = StateDatabase.open(tmp_path / "state.db", clock)
     yield database
     database.close()
 
 
-def spend(db: Database, clock: FixedClock, tokens: int, usd: float | None, kind: str = "review") -> None:
+def spend(db: StateDatabase, clock: FixedClock, tokens: int, usd: float | None, kind: str = "review") -> None:
     """Store a session of today that has used this much."""
 
     def work(connection) -> None:
@@ -86,12 +86,12 @@ def spend(db: Database, clock: FixedClock, tokens: int, usd: float | None, kind:
     db.write_now(work)
 
 
-def check(db: Database, clock: FixedClock, expected: Usage, **limits: float) -> None:
+def check(db: StateDatabase, clock: FixedClock, expected: Usage, **limits: float) -> None:
     settings = ReviewSettings(**{"daily_tokens": 0, **limits})
     asyncio.run(Budget(db, clock, settings).check(expected))
 
 
-def test_the_days_tokens_may_be_used_to_the_last_and_not_beyond(db: Database, clock: FixedClock) -> None:
+def test_the_days_tokens_may_be_used_to_the_last_and_not_beyond(db: StateDatabase, clock: FixedClock) -> None:
     spend(db, clock, 600, None)
     spend(db, clock, 9_000, None, kind="chat")
     check(db, clock, Usage(total_tokens=400), daily_tokens=1000)
@@ -102,7 +102,7 @@ def test_the_days_tokens_may_be_used_to_the_last_and_not_beyond(db: Database, cl
     check(db, clock, Usage(total_tokens=1000), daily_tokens=1000)
 
 
-def test_a_limit_in_money_needs_prices(db: Database, clock: FixedClock) -> None:
+def test_a_limit_in_money_needs_prices(db: StateDatabase, clock: FixedClock) -> None:
     spend(db, clock, 1, 0.6)
     check(db, clock, Usage(cost_usd=0.4), daily_usd=1.0)
     with pytest.raises(BudgetReached, match=r"\$0.60 of \$1.00"):
@@ -114,7 +114,7 @@ def test_a_limit_in_money_needs_prices(db: Database, clock: FixedClock) -> None:
         check(db, clock, Usage(cost_usd=0.1), daily_usd=1.0)
 
 
-def test_a_day_begins_and_ends_at_midnight_of_the_person(db: Database, clock: FixedClock) -> None:
+def test_a_day_begins_and_ends_at_midnight_of_the_person(db: StateDatabase, clock: FixedClock) -> None:
     tomorrow = datetime.fromisoformat(Budget(db, clock, ReviewSettings()).tomorrow()).astimezone()
     today = datetime.fromisoformat(day_start(clock.now())).astimezone()
     assert (tomorrow.hour, tomorrow.minute, tomorrow.second, tomorrow.microsecond) == (0, 0, 0, 0)
@@ -133,10 +133,10 @@ class Link:
         answer = self.answers.pop(0)
         if isinstance(answer, WhetError):
             raise answer
-        yield Reply(Message(role="assistant", content="ok"), Usage(total_tokens=answer), "m", "end")
+        yield ModelReply(Message(role="assistant", content="ok"), Usage(total_tokens=answer), "m", "end")
 
 
-def test_each_call_is_expected_to_be_as_large_as_the_last(db: Database, clock: FixedClock) -> None:
+def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clock: FixedClock) -> None:
     info = ModelInfo("p", "m", 100_000, 1_000, input_usd_per_mtok=1.0)
     budget = Budget(db, clock, ReviewSettings(daily_tokens=1000))
     link = Link(info, 900, 5, Unavailable("down"))
@@ -188,7 +188,9 @@ def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus:
     return Order(session_id, turn, kinds, reasons, runtime, focus=focus)
 
 
-def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(db: Database, clock: FixedClock) -> None:
+def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
+    db: StateDatabase, clock: FixedClock
+) -> None:
     def queue(new: Order):
         return db.write_now(lambda c: put(c, new, "talk", clock))
 

@@ -13,7 +13,7 @@ from whet.contract.messages import Message, Usage
 from whet.store import bulk, sessions
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 MS = 1_700_000_000_000
 
@@ -42,7 +42,7 @@ def put(db, session, origin="hermes"):
 
 
 def stored(db, clock, id_="f1"):
-    return asyncio.run(SessionLog.open(db, id_, clock))
+    return asyncio.run(Transcript.open(db, id_, clock))
 
 
 def fields(message):
@@ -105,7 +105,7 @@ def test_one_that_went_on_here_is_left(db, clock):
     put(db, past(SAID[:5]))
 
     async def go_on():
-        log = await SessionLog.open(db, "f1", clock)
+        log = await Transcript.open(db, "f1", clock)
         await log.end_turn(await log.begin_turn(user("mine")), "answered", "")
 
     asyncio.run(go_on())

@@ -6,11 +6,11 @@ import pytest
 
 from whet.contract.errors import NotFound
 from whet.store import chats, paired
-from whet.store.chats import SENDING, ChannelCounts, Place
-from whet.store.paired import MOST_WAITING, Paired, Waiting
+from whet.store.chats import SENDING, ChannelCounts, ChatPlace
+from whet.store.paired import MOST_WAITING, PairedPerson, PairingRequest
 
-HOME = Place("telegram", "100", user="7")
-GROUP = Place("telegram", "-5", "topic", "7", is_group=True)
+HOME = ChatPlace("telegram", "100", user="7")
+GROUP = ChatPlace("telegram", "-5", "topic", "7", is_group=True)
 
 
 def on(db, work, *args, **more):
@@ -113,7 +113,7 @@ def test_a_channel_keeps_how_far_it_was_read(db):
 
 def test_a_pairing_code_lets_one_person_in_once(db):
     def offer(user, code, made_ms=0, channel="telegram"):
-        return on(db, paired.offer, Waiting(channel, user, "Ann", made_ms, made_ms + 100), 3, code)
+        return on(db, paired.offer, PairingRequest(channel, user, "Ann", made_ms, made_ms + 100), 3, code)
 
     assert offer("u1", "AB-CD") and not offer("u1", "EF-GH"), "they have one already"
     assert [row.user for row in on(db, paired.all_waiting, 99)] == ["u1"]
@@ -122,11 +122,13 @@ def test_a_pairing_code_lets_one_person_in_once(db):
         with pytest.raises(NotFound, match="pairing code"):
             on(db, paired.accept, code, now_ms, "now")
     person, chat_id = on(db, paired.accept, " ab cd", 99, "now")
-    assert (person, chat_id) == (Paired("telegram", "u1", "Ann", "now"), 3)
+    assert (person, chat_id) == (PairedPerson("telegram", "u1", "Ann", "now"), 3)
     assert on(db, paired.is_paired, "telegram", "u1") and not on(db, paired.is_paired, "slack", "u1")
     with pytest.raises(NotFound):
         on(db, paired.accept, "AB-CD", 99, "now")
-    assert not on(db, paired.let_in, person) and on(db, paired.let_in, Paired("slack", "u2", "", "later"))
+    assert not on(db, paired.let_in, person) and on(
+        db, paired.let_in, PairedPerson("slack", "u2", "", "later")
+    )
     assert [row.user for row in on(db, paired.everybody)] == ["u2", "u1"], "in order of since"
     on(db, paired.remove, "slack", "u2")
     with pytest.raises(NotFound, match="u2"):
@@ -135,7 +137,7 @@ def test_a_pairing_code_lets_one_person_in_once(db):
 
 def test_only_so_many_wait_on_a_channel_and_old_codes_make_room(db):
     def offer(number, made_ms=0, channel="telegram"):
-        waiting = Waiting(channel, f"u{number}", "", made_ms, made_ms + 100)
+        waiting = PairingRequest(channel, f"u{number}", "", made_ms, made_ms + 100)
         return on(db, paired.offer, waiting, 1, f"code{number}")
 
     assert all(offer(number) for number in range(MOST_WAITING))

@@ -7,7 +7,7 @@ import pytest
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import jobs, schedules, sessions, turns
-from whet.store.schedules import KEPT_RUNS, Firing, Run, Schedule
+from whet.store.schedules import KEPT_RUNS, Firing, Schedule, ScheduleRun
 from whet.store.sessions import NewSession
 
 HOURLY = Schedule("abc1", "Reports", "2026", "0 * * * *", "", "UTC", "say hi", toolsets=("web", "files"))
@@ -73,12 +73,12 @@ def test_a_run_begins_once_counts_its_tries_and_ends_once(db, clock):
     firing = schedules.firing_of(job)
     assert on(db, schedules.get_run, job.id) is None
     run, is_new = on(db, schedules.begin, job, firing, "t1")
-    assert is_new and run == Run(job.id, "abc1", firing.due, False, "t1")
+    assert is_new and run == ScheduleRun(job.id, "abc1", firing.due, False, "t1")
     assert on(db, schedules.begin, job, firing, "t2") == (run, False)
     on(db, sessions.create, NewSession(id="s1"), "now")
     key = db.read_now(lambda c: sessions.key_of(c, "s1"))
     for number in (1, 2, 3):
-        on(db, turns.begin, key, turns.Turn(f"t{number}", "s1", number, "now"))
+        on(db, turns.begin, key, turns.TurnRecord(f"t{number}", "s1", number, "now"))
     on(db, schedules.enter, job.id, "s1")
     on(db, schedules.say, job.id, key)
     on(db, schedules.count_begun, job.id)

@@ -10,7 +10,7 @@ from tests.store.support import USAGE, asking, finish, new_log, result, talk, us
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.tools import ToolOutput
 from whet.store import api, costs, counts, moved, sessions, starts, warm
-from whet.store.api import Belonging, LoginRow, TokenRow
+from whet.store.api import ApiTokenRow, LoginRow, SessionOwner
 from whet.store.costs import Decided
 from whet.store.sessions import NewSession
 from whet.store.warm import ArmCounts, TemplateState, WarmStart
@@ -21,11 +21,11 @@ def on(db, work, *args, **more):
 
 
 def test_a_token_is_in_use_until_it_is_revoked(db):
-    ann, bob = TokenRow("i1", "ann", "owner", "1", ""), TokenRow("i2", "bob", "guest", "0", "")
+    ann, bob = ApiTokenRow("i1", "ann", "owner", "1", ""), ApiTokenRow("i2", "bob", "guest", "0", "")
     for row in (ann, bob):
         on(db, api.add_token, row, row.name.encode())
     with pytest.raises(ConfigError, match="already"):
-        on(db, api.add_token, TokenRow("i3", "ann", "chat", "2", ""), b"x")
+        on(db, api.add_token, ApiTokenRow("i3", "ann", "chat", "2", ""), b"x")
     assert on(db, api.token_by_hash, b"ann") == on(db, api.token_by_id, "i1") == ann
     assert on(db, api.all_tokens) == [bob, ann]
     logins = [LoginRow("h1", "i1", "c", 10.0, 20.0), LoginRow("h2", "i2", "c", 20.0, 30.0)]
@@ -44,7 +44,7 @@ def test_a_token_is_in_use_until_it_is_revoked(db):
     assert on(db, api.find_login, "h3") is None
     on(db, api.drop_login, "h4")
     assert on(db, api.find_login, "h4") is None
-    on(db, api.add_token, TokenRow("i4", "ann", "chat", "3", ""), b"y")
+    on(db, api.add_token, ApiTokenRow("i4", "ann", "chat", "3", ""), b"y")
 
 
 def test_a_clients_conversation_is_a_session(db, clock):
@@ -57,8 +57,10 @@ def test_a_clients_conversation_is_a_session(db, clock):
         on(db, api.adopt, "s1", "bob", "other")
         on(db, api.adopt, "s2", "ann")
         on(db, api.set_instructions, "s1", "h")
-        assert on(db, api.belonging, "s1") == Belonging("ann", "k", "h")
-        assert on(db, api.belonging, "s2") == Belonging("ann", "", "") and on(db, api.belonging, "s3") is None
+        assert on(db, api.belonging, "s1") == SessionOwner("ann", "k", "h")
+        assert (
+            on(db, api.belonging, "s2") == SessionOwner("ann", "", "") and on(db, api.belonging, "s3") is None
+        )
         assert on(db, api.session_of, "ann", "k") == "s1"
         assert on(db, api.session_of, "ann", "") == "" == on(db, api.session_of, "bob", "k")
         begun = on(db, api.begun_with, "ann", 9)

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whet.clock import Clock, iso
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 if TYPE_CHECKING:
-    from whet.store.grants import Grant
+    from whet.store.grants import GrantRow
 
 
-class Standing:
+class GrantRepository:
     """The kept grants of one home."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -26,7 +26,7 @@ class Standing:
         now = iso(self._clock.now())
         await self._database.write(lambda db: grants.add(db, tool, pattern, workspace, now))
 
-    async def all(self) -> Sequence[Grant]:
+    async def all(self) -> Sequence[GrantRow]:
         """Give every kept grant."""
         from whet.store import grants  # noqa: PLC0415 - most turns need no permission
 

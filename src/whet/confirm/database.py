@@ -25,7 +25,7 @@ _EARLY_PAGES, _CHECKPOINT_PAGES = 500, 2_000
 _HINT = "check the folder's permissions, or name another file with --db-path"
 
 
-class Database(DatabaseFile):
+class ConfirmDatabase(DatabaseFile):
     """An open confirmations.db. Reads on the loop's thread are for what an index answers at once."""
 
     layout = Layout(
@@ -43,7 +43,7 @@ class Database(DatabaseFile):
     _watcher: apsw.Connection | None = None
 
     @classmethod
-    def open(cls, path: Path, *, patience_s: float = 10.0) -> Database:
+    def open(cls, path: Path, *, patience_s: float = 10.0) -> ConfirmDatabase:
         """Open or make the file and its folder, and bring its schema up to date, as `open_file` does."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -21,7 +21,7 @@ import msgspec
 from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.faults import DISK_FULL, as_store_error
 from whet.sqlite.gather import After, Gather
-from whet.sqlite.lane import CHECKPOINT_PAGES, Lane, Outcome, Rows
+from whet.sqlite.lane import CHECKPOINT_PAGES, Outcome, Rows, WriterLane
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -56,7 +56,7 @@ class DatabaseFile:
         self._connection = connection
         self._patience_ms = int(patience_s * 1000)
         pages = self.layout.checkpoint_pages
-        self._lane = Lane(connection, str(path), self._patience_ms, checkpoint_pages=pages)
+        self._lane = WriterLane(connection, str(path), self._patience_ms, checkpoint_pages=pages)
         self._gather: Gather | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()

@@ -12,7 +12,7 @@ from whet.contract.messages import Message
 from whet.store import rows, sessions
 from whet.store.live import LiveList, list_decoder, read_list, undone_turns
 from whet.store.rows import ASSISTANT, SEQ_BITS, SEQ_LIMIT, unpack_with_usage
-from whet.store.transcript import SessionLog, Turn
+from whet.store.transcript import Transcript, TurnRecord
 
 
 class CompactionSums(msgspec.Struct, frozen=True):
@@ -54,8 +54,8 @@ def insert(connection: apsw.Connection, key: int, new: NewCompaction) -> None:
 
 
 async def record(
-    log: SessionLog,
-    turn: Turn | None,
+    log: Transcript,
+    turn: TurnRecord | None,
     compacted: Sequence[Message],
     engine: str,
     tokens_before: int,
@@ -96,7 +96,7 @@ async def record(
     await writer.commit(work, apply)
 
 
-async def last_counts(log: SessionLog) -> list[int]:
+async def last_counts(log: Transcript) -> list[int]:
     """Give the server's counts of the first requests after the last two compactions, oldest first."""
     return await log.writer.db.read(lambda connection: counts_after(connection, log.live.key, 2))
 

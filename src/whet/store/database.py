@@ -20,7 +20,7 @@ T = TypeVar("T")
 _READERS = 4
 
 
-class Database(DatabaseFile):
+class StateDatabase(DatabaseFile):
     """An open state.db. Safe to use from any thread and event loop."""
 
     layout = Layout(
@@ -33,7 +33,7 @@ class Database(DatabaseFile):
     _pool: ThreadPoolExecutor | None = None
 
     @classmethod
-    def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> Database:
+    def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> StateDatabase:
         """Open or make the file and bring its schema up to date, as `open_file` does."""
         return cls.open_file(path, iso(clock.now()), patience_s)
 

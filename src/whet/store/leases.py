@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from whet.clock import Clock
 from whet.store import jobs
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class LeaseLost(Exception):
 
 
 async def run_leased(
-    database: Database,
+    database: StateDatabase,
     clock: Clock,
     job: Job,
     work: Coroutine[Any, Any, T],

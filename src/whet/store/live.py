@@ -17,9 +17,9 @@ import msgspec
 from whet.clock import Clock
 from whet.contract.errors import StoreBusy
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.sqlite.lane import Rows, Statement
+from whet.sqlite.lane import Rows, RowStatement
 from whet.store import claims, rows, sessions, turns
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, nothing
 from whet.store.sessions import SessionRow
 
@@ -33,7 +33,7 @@ class Stale(Exception):
     """The stored session has moved on since it was read."""
 
 
-class Step(msgspec.Struct):
+class OpenStep(msgspec.Struct):
     """The last answer that asked for tools: where its results go, and which are there.
 
     `seq` is the answer's number; the result of call i has number seq + 1 + i. `base` is the index in the
@@ -75,7 +75,7 @@ class LiveState(msgspec.Struct):
     seqs: list[int]
     next_seq: int
     last_turn: int
-    step: Step | None
+    step: OpenStep | None
     open_turn: OpenTurn | None
 
     @property
@@ -131,7 +131,7 @@ class LiveState(msgspec.Struct):
 class SessionWriter:
     """Commits one open session's changes while this process has the claim, and keeps `live` up to date."""
 
-    def __init__(self, db: Database, clock: Clock, live: LiveState) -> None:
+    def __init__(self, db: StateDatabase, clock: Clock, live: LiveState) -> None:
         self.db = db
         self.clock = clock
         self._live = live
@@ -224,7 +224,7 @@ class SessionWriter:
     def append(
         self,
         apply: Callable[[None], object],
-        *added: tuple[Statement, tuple[Any, ...]],
+        *added: tuple[RowStatement, tuple[Any, ...]],
         also: AtEnd = nothing,
     ) -> Coroutine[Any, Any, None]:
         """Commit rows while the session stays claimed, together with what `also` does."""
@@ -252,7 +252,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     undone = undone_turns(connection, key)
     messages, seqs, after = _compacted(connection, key, undone, known or {})
     unfinished = open_turn(connection, key)
-    step: Step | None = None
+    step: OpenStep | None = None
     next_seq = after + 1
     for id_, turn, role, content, extra in connection.execute(
         "SELECT id, turn, role, content, extra FROM messages WHERE id > ? AND id < ? ORDER BY id",
@@ -267,7 +267,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
         seqs.append(seq)
         if role == rows.ASSISTANT:
             number = unfinished.steps if unfinished is not None else 0
-            step = Step(seq, number, len(messages), message.tool_calls) if message.tool_calls else None
+            step = OpenStep(seq, number, len(messages), message.tool_calls) if message.tool_calls else None
         elif role == rows.USER:
             step = None
         elif step is not None:
@@ -344,7 +344,7 @@ def undone_turns(connection: apsw.Connection, key: int) -> set[int]:
     return {row[0] for row in found}
 
 
-def _read_starts(connection: apsw.Connection, key: int, step: Step) -> None:
+def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:
     found = connection.execute(
         "SELECT position FROM tool_calls WHERE session = ? AND seq > ? AND seq <= ? AND started IS NOT NULL",
         (key, step.seq, step.seq + len(step.calls)),

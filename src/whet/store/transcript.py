@@ -16,13 +16,13 @@ from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import rows, sessions, turns
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, Queued, nothing
-from whet.store.live import LiveState, OpenTurn, SessionWriter, Stale, Step, load
+from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, Stale, load
 from whet.store.sessions import NewSession, SessionRow
-from whet.store.turns import Turn
+from whet.store.turns import TurnRecord
 
-__all__ = ["OpenCall", "SessionDetails", "SessionLog", "Turn"]
+__all__ = ["OpenCall", "SessionDetails", "Transcript", "TurnRecord"]
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -34,18 +34,18 @@ class OpenCall(msgspec.Struct, frozen=True):
     started: bool
 
 
-class SessionLog:
+class Transcript:
     """A session as one task uses it: the writes of its turns. Only this class and `compactions.py` change
     what is said in it. `details` changes its title and the like; `live` is what it has in memory."""
 
-    def __init__(self, db: Database, clock: Clock, state: LiveState) -> None:
+    def __init__(self, db: StateDatabase, clock: Clock, state: LiveState) -> None:
         self.live = state
         self.writer = SessionWriter(db, clock, state)
         self.details = SessionDetails(self.writer, state)
         self._clock = clock
 
     @classmethod
-    async def create(cls, db: Database, new: NewSession, clock: Clock) -> SessionLog:
+    async def create(cls, db: StateDatabase, new: NewSession, clock: Clock) -> Transcript:
         """Store a new session and open it."""
         now = iso(clock.now())
 
@@ -56,7 +56,7 @@ class SessionLog:
         return cls(db, clock, await db.append(work))
 
     @classmethod
-    async def open(cls, db: Database, session_id: str, clock: Clock) -> SessionLog:
+    async def open(cls, db: StateDatabase, session_id: str, clock: Clock) -> Transcript:
         """Open a stored session. Raises NotFound."""
         return cls(db, clock, await db.read(lambda connection: load(connection, session_id)))
 
@@ -70,7 +70,7 @@ class SessionLog:
         """The live list, as `LiveState` has it."""
         return self.live.messages
 
-    async def begin_turn(self, message: Message, also: AtEnd = nothing) -> Turn:
+    async def begin_turn(self, message: Message, also: AtEnd = nothing) -> TurnRecord:
         """Store the user's message and a turn in one transaction with what `also` does; claim the session.
 
         What another process added meanwhile is read first. A turn that a crash left open is closed as
@@ -84,9 +84,9 @@ class SessionLog:
             except Stale:
                 await self.writer.reload()
 
-    async def _begin(self, message: Message, also: AtEnd) -> Turn:
+    async def _begin(self, message: Message, also: AtEnd) -> TurnRecord:
         state = self.live
-        turn = Turn(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(self._clock.now()))
+        turn = TurnRecord(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(self._clock.now()))
         seq, packed = state.next_seq, rows.pack(message, self._clock.unix_ms())
 
         def work(connection: apsw.Connection) -> None:
@@ -105,7 +105,7 @@ class SessionLog:
         await self.writer.commit(work, apply)
         return turn
 
-    async def unfinished_turn(self) -> Turn | None:
+    async def unfinished_turn(self) -> TurnRecord | None:
         """Claim and give a turn that has no end marker and no living holder; None without one."""
         await self.drain()
         await self.writer.refresh()
@@ -126,7 +126,7 @@ class SessionLog:
                 return None
         except Stale:
             return await self.unfinished_turn()
-        return Turn(
+        return TurnRecord(
             found.id,
             state.session.id,
             found.number,
@@ -138,7 +138,7 @@ class SessionLog:
             tool_calls=found.tool_calls,
         )
 
-    async def append_user(self, turn: Turn, message: Message, also: AtEnd = nothing) -> None:
+    async def append_user(self, turn: TurnRecord, message: Message, also: AtEnd = nothing) -> None:
         """Store text that was typed during the turn, in one transaction with what `also` does."""
         self.live.fold_results()
         message = rows.storable(message)
@@ -153,7 +153,7 @@ class SessionLog:
 
         await self.writer.append(apply, (rows.MESSAGE, row), also=also)
 
-    async def append_reply(self, turn: Turn, reply: Message, usage: Usage, model: str) -> None:
+    async def append_reply(self, turn: TurnRecord, reply: Message, usage: Usage, model: str) -> None:
         """Store an answer and a row for each of its calls, in one transaction."""
         self.live.fold_results()
         state = self.live
@@ -169,7 +169,7 @@ class SessionLog:
         def apply(_: None) -> None:
             state.add(seq, reply)
             state.next_seq += len(calls)
-            state.step = Step(seq, number, len(state.messages), reply.tool_calls) if calls else None
+            state.step = OpenStep(seq, number, len(state.messages), reply.tool_calls) if calls else None
             turn.steps = number
             turn.usage += usage
             turn.messages += 1
@@ -177,7 +177,7 @@ class SessionLog:
 
         await self.writer.append(apply, (rows.MESSAGE, row), *calls)
 
-    def open_calls(self, turn: Turn) -> list[OpenCall]:
+    def open_calls(self, turn: TurnRecord) -> list[OpenCall]:
         """Give the last answer's calls that have no result, in the model's order."""
         step = self.live.step
         if step is None:
@@ -188,14 +188,14 @@ class SessionLog:
             if index not in step.results
         ]
 
-    async def call_started(self, turn: Turn, open_call: OpenCall, decided_by: str) -> None:
+    async def call_started(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
         """Store that a call is about to run; from here on a crash makes its outcome unknown."""
         state, step, started = self.live, self._step(), self._clock.unix_ms()
         values = (started, decided_by, state.key, step.seq + 1 + open_call.index)
         await self.writer.append(lambda _: step.started.add(open_call.index), (rows.CALL_STARTED, values))
 
     async def call_finished(
-        self, turn: Turn, open_call: OpenCall, result: Message, *, output: ToolOutput, duration_s: float
+        self, turn: TurnRecord, open_call: OpenCall, result: Message, *, output: ToolOutput, duration_s: float
     ) -> None:
         """Store a call's result; `fold_results` then puts the step's results into the live list in order."""
         state, step, now = self.live, self._step(), self._clock.unix_ms()
@@ -211,7 +211,7 @@ class SessionLog:
         await self.writer.append(apply, (rows.MESSAGE, row), (rows.CALL_FINISHED, end))
 
     async def end_turn(
-        self, turn: Turn, reason: EndReason, error: str, at_end: AtEnd = nothing
+        self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = nothing
     ) -> Sequence[Queued]:
         """Store the end marker, the sums and what `at_end` does in one transaction; free the session.
 
@@ -262,7 +262,7 @@ class SessionLog:
         """Wait for writes whose waiters were cancelled."""
         await self.writer.drain()
 
-    def _step(self) -> Step:
+    def _step(self) -> OpenStep:
         step = self.live.step
         assert step is not None  # an OpenCall exists only while its step is the last one
         return step
