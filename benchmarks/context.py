@@ -24,7 +24,7 @@ from whet.context import chat_dicts as chat
 from whet.context.compressor import Compressor
 from whet.contract.messages import Message, ToolCall, Usage, from_dict, to_dict
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.store import rows, sessions
+from whet.store import compactions, rows, sessions
 from whet.store.database import StateDatabase
 from whet.store.search import find_now
 from whet.store.sessions import NewSession
@@ -56,14 +56,14 @@ async def step(log: Transcript, turn: TurnRecord, number: int) -> None:
     body = NOISE * 12 + f"\nbatchkey{number} = sum{number * 7919}\n" + NOISE * 12
     result = Message("tool", body, tool_call_id=call.id, tool_name=call.name)
     await log.call_finished(turn, open_call, result, output=ToolOutput(body), duration_s=0.0)
-    log.settle(turn)
+    log.live.fold_results()
 
 
 async def compact(log: Transcript, turn: TurnRecord, engine: Compressor) -> tuple[int, int, float]:
     """Compact as the host does; gives tokens before and after, and seconds of the engine."""
     dicts = [
         {**to_dict(message), **({"_seq": seq} if seq else {})}
-        for message, seq in zip(log.messages, log.seqs, strict=True)
+        for message, seq in zip(log.messages, log.live.seqs, strict=True)
     ]
     known = {id(row): message for row, message in zip(dicts, log.messages, strict=True)}
     before = chat.estimate(dicts)
@@ -72,7 +72,7 @@ async def compact(log: Transcript, turn: TurnRecord, engine: Compressor) -> tupl
     took = time.perf_counter() - began
     messages = [known.get(id(row)) or from_dict(row) for row in smaller]
     after = chat.estimate(smaller)
-    await log.record_compaction(turn, messages, engine.name, before, after)
+    await compactions.record(log, turn, messages, engine.name, before, after)
     engine.update_from_response({"prompt_tokens": after})
     return before, after, took
 

@@ -109,19 +109,19 @@ async def cpu_ms_at(count: int, turns: int) -> float:
             log.messages.append(
                 Message(("user", "assistant")[number % 2], f"message {number} " + "word " * 60)
             )
-            log.seqs.append(number + 1)
+            log.live.seqs.append(number + 1)
         await host.view(log.messages, lambda event: None)
         host.observe(Usage(prompt_tokens=90_000))
         await host.status()
         began = time.process_time()
         for number in range(turns):
             log.messages.extend((Message("assistant", "answer " * 20), Message("user", "question " * 20)))
-            log.seqs.extend((count + 2 * number + 1, count + 2 * number + 2))
+            log.live.seqs.extend((count + 2 * number + 1, count + 2 * number + 2))
             host._turn = -number - 1  # pyright: ignore[reportPrivateUsage] (a turn each)
             await host.view(log.messages, lambda event: None)
             host.observe(Usage(prompt_tokens=90_000 + 100 * number))
         spent = time.process_time() - began
-        del log.messages[:], log.seqs[:]
+        del log.messages[:], log.live.seqs[:]
         await host.aclose()
         database.close()
     return spent * 1000 / turns

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from whet.store.database import StateDatabase
+
 T = TypeVar("T")
 
 
@@ -55,6 +57,16 @@ def let_pass(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
+async def beat(database: StateDatabase, seconds: float) -> None:
+    """Let `seconds` pass for the running loop; on return, what was due by then has written and waits anew."""
+    for moved in (False, True):
+        if moved:
+            let_pass(seconds)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await database.append(lambda _: None)  # after whatever was begun before it
 
 
 def within(call: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:

@@ -114,7 +114,7 @@ class World:
                 "tool", step.result, tool_call_id=call.id, tool_name=step.tool, is_error=not step.ok
             )
             await log.call_finished(turn, open_call, result, output=output, duration_s=0.1)
-            log.settle(turn)
+            log.live.fold_results()
         if turn is not None:
             await log.end_turn(turn, "answered", "")
         return new.id

@@ -18,9 +18,9 @@ from whet.config.paths import Home
 from whet.contract.origin import Origin
 from whet.memory.desk import LearningService
 from whet.memory.requests import MemoryRequest, SkillRequest
-from whet.store import outcomes
+from whet.store import starts
 from whet.store.database import StateDatabase
-from whet.store.outcomes import ContextItem
+from whet.store.starts import ContextItem
 
 _USER = Origin("user", platform="test")
 _SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun make deploy.\n"
@@ -51,7 +51,7 @@ def filled(home: Home, clock: FixedClock) -> None:
 
 async def _record(home: Home, session_id: str, shown: list[ContextItem], held: list[ContextItem]) -> None:
     database = StateDatabase.open(home.database, SystemClock())
-    await database.write(lambda db: outcomes.record_items(db, session_id, shown, held, randomised=True))
+    await database.write(lambda db: starts.record_items(db, session_id, shown, held, randomised=True))
     database.close()
 
 

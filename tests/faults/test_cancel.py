@@ -65,7 +65,7 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
         (outcome,) = await asyncio.gather(database.turn, return_exceptions=True)
         lived = not isinstance(outcome, BaseException)
         database.at = 0
-        await r.session.log.settle_writes()
+        await r.session.log.drain()
         open_turns = "SELECT count(*) FROM turns WHERE ended = ''"
         assert await database.read(lambda db: db.execute(open_turns).fetchone()) == (0,), f"write {at}"
         server.install([ScriptedReply("on again")])

@@ -196,8 +196,8 @@ async def judge(database: StateDatabase, seed: int) -> int:
 
 def grow(log: Transcript, rows: list[Message]) -> None:
     """Add rows to the live list that no turn would have stored."""
-    first = max(log.seqs, default=0) + 1
-    log.seqs.extend(range(first, first + len(rows)))
+    first = max(log.live.seqs, default=0) + 1
+    log.live.seqs.extend(range(first, first + len(rows)))
     log.messages.extend(rows)
 
 

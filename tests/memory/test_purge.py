@@ -12,7 +12,7 @@ from whet.contract.origin import Origin
 from whet.memory.purge import Purged
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.memory.undo import CannotUndo
-from whet.store import ledger, outcomes, sessions
+from whet.store import ledger, sessions, starts
 from whet.store.purge import PURGED
 
 HAND = Origin("user")
@@ -79,8 +79,8 @@ def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: st
 def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: str) -> None:
     new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
-    item = outcomes.ContextItem("memory", "x", "y", LEARNED)
-    world.database.write_now(lambda db: outcomes.record_items(db, "later", [item]))
+    item = starts.ContextItem("memory", "x", "y", LEARNED)
+    world.database.write_now(lambda db: starts.record_items(db, "later", [item]))
     assert purged(world, taught).prompts == ("later",)
     labels = world.database.read_now(lambda db: db.execute("SELECT label FROM context_items").fetchall())
     assert labels == [("",)]
@@ -153,10 +153,10 @@ def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world
     ((_, state),) = asyncio.run(world.review(session, [skill]))
     assert state == "active"
     part = asyncio.run(world.desk.prompt_part(("skill_view",)))
-    items = [outcomes.ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
+    items = [starts.ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
     new = sessions.NewSession(id="later", system_prompt=part.text)
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
-    world.database.write_now(lambda db: outcomes.record_items(db, "later", items))
+    world.database.write_now(lambda db: starts.record_items(db, "later", items))
     assert purged(world, session).prompts == ("later",)
     labels = world.database.read_now(lambda db: db.execute("SELECT label FROM context_items").fetchall())
     assert labels == [("",)]

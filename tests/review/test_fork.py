@@ -14,7 +14,7 @@ from tests.stories.program import ADAPTERS
 from whet.contract.messages import Message
 from whet.practice.endpoints import Recorded
 from whet.practice.script import ScriptedReply
-from whet.store import live, sessions
+from whet.store import compactions, live, sessions
 
 WIRES = ("chat_completions", "anthropic_messages", "responses")
 
@@ -73,12 +73,12 @@ def test_it_forks_what_the_last_request_showed_even_after_compactions_and_undone
             await b.session.log.undo_last_turn()
             log = b.session.log
             smaller = [Message(role="user", content="Summary of it all: héllo"), log.messages[-1]]
-            await log.record_compaction(None, smaller, "test", 100, 50)
+            await compactions.record(log, None, smaller, "test", 100, 50)
             await b.turn("third")
             await b.turn(SAID)
             parent = b.server.requests[-1]
             # A compaction after the last request was never shown to the model, so it is not in the fork.
-            await log.record_compaction(None, [Message(role="user", content="Later")], "test", 50, 9)
+            await compactions.record(log, None, [Message(role="user", content="Later")], "test", 50, 9)
             await b.review()
             assert_shares_every_byte(parent, b.server.requests[-1])
             assert "taken back later" not in b.server.requests[-1].body.decode()
@@ -94,12 +94,12 @@ def test_the_view_is_the_same_whichever_process_reads_it(tmp_path: Path) -> None
             def read(db: Any) -> list[Message]:
                 key = sessions.key_of(db, b.session.id)
                 assert live.last_turn(db, key) == 2
-                return live.read_view(db, key, live.view_after(db, key, 2))
+                return compactions.read_view(db, key, compactions.view_after(db, key, 2))
 
             found = b.app.database.read_now(read)
             assert [m.text for m in found] == [m.text for m in b.session.log.messages]
             early = b.app.database.read_now(
-                lambda db: live.view_after(db, sessions.key_of(db, b.session.id), 1)
+                lambda db: compactions.view_after(db, sessions.key_of(db, b.session.id), 1)
             )
             assert early == "[1,2]"
 

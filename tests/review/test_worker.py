@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.review.rig import LESSON, SAID, Bench, bench, corrected, does, remember, says, talk, use
+from tests.support import beat
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import ReviewFinished
 from whet.practice.script import Fault, ScriptedReply, server_error
 from whet.review.wording import GO_ON
 from whet.store import jobs, sessions
+from whet.store.leases import HEARTBEAT_S
 
 SAVED = [does(LESSON), says("Saved one fact.")]
 REVOKED = ScriptedReply(
@@ -99,6 +101,29 @@ def test_a_model_that_stalls_is_stopped_at_the_time_limit_and_what_was_saved_sta
     asyncio.run(main())
 
 
+def test_a_long_review_keeps_its_lease_and_ends_where_another_worker_took_it(tmp_path: Path) -> None:
+    stalls = ScriptedReply("never", fault=Fault(stall_after=-1))
+
+    async def main() -> None:
+        async with bench(tmp_path, corrected(SAVED[0], stalls)) as b:
+            await talk(b)
+            running = asyncio.create_task(b.review())
+            await asyncio.to_thread(b.server.wait_for_stall)
+            b.app.database.write_now(lambda db: db.execute("UPDATE jobs SET lease_until = 'long ago'"))
+            await beat(b.app.database, HEARTBEAT_S)
+            assert b.jobs()[0].lease_until != "long ago"
+            b.app.database.write_now(
+                lambda db: db.execute("UPDATE jobs SET owner = 'w2', lease_until = '9999'")
+            )
+            await beat(b.app.database, HEARTBEAT_S)
+            assert await running == [], "it is the other worker's"
+            b.server.release()
+            assert [job.owner for job in b.jobs()] == ["w2"]
+            assert [row.state for row in b.rows()] == ["staged"], "and so is what was saved"
+
+    asyncio.run(main())
+
+
 def test_a_revoked_key_is_one_line_and_the_review_waits_for_the_person(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, corrected(REVOKED, *SAVED)) as b:
@@ -168,7 +193,7 @@ def test_a_session_deleted_or_made_private_before_its_review(tmp_path: Path) -> 
     async def main() -> None:
         async with bench(tmp_path, corrected(says("hi"), says("ok"))) as b:
             await talk(b)
-            await b.session.log.set_private(True)
+            await b.session.log.details.set_private(True)
             [done] = await b.review()
             assert done.state == "failed" and "private" in done.note
             with pytest.raises(ConfigError, match="private"):
@@ -180,6 +205,20 @@ def test_a_session_deleted_or_made_private_before_its_review(tmp_path: Path) -> 
             assert done.state == "failed" and "no session" in done.note
             assert len(b.server.requests) == 4, "neither was sent anywhere"
             assert [job.state for job in b.jobs()] == ["failed", "failed"]
+
+    asyncio.run(main())
+
+
+def test_a_review_whose_worker_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, corrected(server_error(), *SAVED)) as b:
+            await talk(b)
+            b.app.database.write_now(lambda db: db.execute("UPDATE jobs SET attempts = 39"))
+            assert [done.state for done in await b.review()] == ["waiting"], "the fortieth try is one more"
+            due_now(b)
+            [done] = await b.review()
+            assert done.state == "failed" and "begun 41 times" in done.note
+            assert done.until == "" and len(b.server.requests) == 3
 
     asyncio.run(main())
 

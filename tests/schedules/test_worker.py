@@ -11,14 +11,16 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.schedules.rig import HOUR_S, MINUTE_S, Bench, does, says
+from tests.support import beat
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.schedules import channel
-from whet.store import chats, schedules, sessions
+from whet.store import chats, jobs, schedules, sessions
 from whet.store.database import StateDatabase
+from whet.store.leases import HEARTBEAT_S
 from whet.store.transcript import Transcript
 
 
@@ -207,6 +209,35 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
     asyncio.run(stop())
     assert [run.result for run in bench.runs(made)] == ["stopped"]
     assert bench.drain() == []
+
+
+def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
+    bench: Bench, server: PracticeServer
+) -> None:
+    server.install([says("slow", fault=Fault(stall_after=0))])
+    made = bench.add()
+    bench.clock.advance(10 * MINUTE_S)
+
+    def lease() -> jobs.Job:
+        [running] = bench.database.read_now(lambda db: jobs.list_jobs(db, state="running"))
+        return running
+
+    async def main() -> None:
+        running = asyncio.create_task(bench.worker().run_one())
+        await asyncio.to_thread(server.wait_for_stall)
+        before = lease().lease_until
+        bench.clock.advance(HEARTBEAT_S)
+        await beat(bench.database, HEARTBEAT_S)
+        assert lease().lease_until > before
+        bench.database.write_now(
+            lambda db: db.execute("UPDATE jobs SET owner = 'w2' WHERE state = 'running'")
+        )
+        await beat(bench.database, HEARTBEAT_S)
+        assert await running is None
+        server.release()
+
+    asyncio.run(main())
+    assert [run.result for run in bench.runs(made)] == [""] and bench.told == []
 
 
 def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, server: PracticeServer) -> None:

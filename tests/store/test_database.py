@@ -257,7 +257,7 @@ def test_migrations_are_recorded_once(tmp_path, clock):
     for _ in range(2):
         db = StateDatabase.open(tmp_path / "state.db", clock)
         names = db.read_now(lambda c: c.execute("SELECT name FROM migrations").fetchall())
-        assert names == [(step.__name__,) for step in STEPS]
+        assert names == [(name,) for name in STEPS]
         db.close()
 
 

@@ -34,10 +34,10 @@ def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_num
         log = await new_log(db, clock)
         turn = await log.begin_turn(user("go"))
         for path in ("a", "b", "a", "c"):
-            call = ToolCall(f"c{log.seqs[-1]}", "read_file", f'{{"path": "{path}"}}')
+            call = ToolCall(f"c{log.live.seqs[-1]}", "read_file", f'{{"path": "{path}"}}')
             await log.append_reply(turn, Message("assistant", "", (call,)), USAGE, "m")
             await finish(log, turn, log.open_calls(turn)[0])
-            log.settle(turn)
+            log.live.fold_results()
         await log.append_reply(turn, answer("done"), USAGE, "m")
         await log.end_turn(turn, "answered", "")
         return log
@@ -58,6 +58,6 @@ def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_num
     assert db.read_now(lambda c: call_of(c, "s1", 4)) is None
     assert [seq for seq, _ in db.read_now(lambda c: span(c, "s1", 2, 4))] == [2, 3, 4]
     assert [seq for seq, _ in db.read_now(lambda c: span(c, "s1", -5, 10**12, 2))] == [1, 2]
-    assert log.seqs == list(range(1, 11))
+    assert log.live.seqs == list(range(1, 11))
     with pytest.raises(NotFound):
         db.read_now(lambda c: trail(c, "nowhere", kinds, 0, 9))

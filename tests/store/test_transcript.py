@@ -11,7 +11,7 @@ from tests.support import within
 from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
 from whet.contract.tools import ToolOutput
-from whet.store import jobs, sessions
+from whet.store import compactions, jobs, sessions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 
@@ -37,7 +37,7 @@ def test_a_turn_is_kept_whole(db, clock):
         await log.call_finished(
             turn, first, result(first, "one"), output=ToolOutput("one", "exit", 3), duration_s=1.5
         )
-        log.settle(turn)
+        log.live.fold_results()
         assert log.open_calls(turn) == []
         assert [m.text for m in log.messages] == ["do it", "", "one", "two"]
         await log.append_user(turn, user("and hurry"))
@@ -64,6 +64,29 @@ def test_a_turn_is_kept_whole(db, clock):
         (1, 1, "call_1", "b", 0.25, "person", "", None, 1),
     ]
     assert [job.kind for job in db.read_now(jobs.list_jobs)] == ["review"]
+
+
+def test_what_belongs_to_a_message_is_stored_with_it_or_not_at_all(db, clock):
+    def refuse(connection):
+        one_job(clock)(connection)
+        raise StoreBusy("not now")
+
+    async def main():
+        log = await new_log(db, clock)
+        with pytest.raises(StoreBusy, match="not now"):
+            await log.begin_turn(user("one"), refuse)
+        turn = await log.begin_turn(user("one"), one_job(clock))
+        with pytest.raises(StoreBusy, match="not now"):
+            await log.append_user(turn, user("two"), refuse)
+        assert texts(log) == texts(await Transcript.open(db, "s1", clock)) == [("user", "one")]
+        assert len(await db.read(jobs.list_jobs)) == 1
+        await log.append_user(turn, user("two"), one_job(clock))
+        await log.append_user(turn, user("three"))
+        await log.end_turn(turn, "answered", "")
+        assert [text for _, text in texts(log)] == ["one", "two", "three"]
+        assert len(await db.read(jobs.list_jobs)) == 2
+
+    asyncio.run(main())
 
 
 def test_duplicate_call_ids_keep_their_own_results(db, clock):
@@ -145,7 +168,7 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
         assert [(c.index, c.started, c.step) for c in log.open_calls(turn)] == [(0, True, 1), (2, False, 1)]
         for call in log.open_calls(turn):
             await finish(log, turn, call, f"late {call.index}")
-        log.settle(turn)
+        log.live.fold_results()
         assert [m.text for m in log.messages[2:]] == ["late 0", "two", "late 2"]
         await log.append_reply(turn, answer("ok"), USAGE, "m")
         await log.end_turn(turn, "answered", "")
@@ -322,7 +345,7 @@ def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, clock):
         log = await talk(db, clock, "s1", "one", "two")
         turn = await log.begin_turn(user("three"))
         summary, last = answer("summary of all"), log.messages[-1]
-        await log.record_compaction(turn, [summary, log.messages[0], last], "simple", 900, 100)
+        await compactions.record(log, turn, [summary, log.messages[0], last], "simple", 900, 100)
         assert log.messages[0] is summary and log.messages[2] is last
         await log.append_reply(turn, asking("a"), USAGE, "m")
         await finish(log, turn, log.open_calls(turn)[0], "r")
@@ -344,7 +367,7 @@ def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
         turn = await log.begin_turn(user("x"))
         await log.append_reply(turn, asking("a"), USAGE, "m")
         await finish(log, turn, log.open_calls(turn)[0])
-        await log.record_compaction(turn, [user("short")], "simple", 9, 1)
+        await compactions.record(log, turn, [user("short")], "simple", 9, 1)
         log.close()
         again = await Transcript.open(db, "s1", clock)
         resumed = await again.unfinished_turn()
@@ -357,12 +380,12 @@ def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
 def test_titles_endings_and_unknown_prices(db, clock):
     async def main():
         log = await new_log(db, clock)
-        await log.set_title("A name")
+        await log.details.set_title("A name")
         turn = await log.begin_turn(user("x"))
         await log.append_reply(turn, answer("y"), Usage(total_tokens=1, cost_usd=None), "m")
         await log.end_turn(turn, "failed", "the server is down")
-        await log.end_session("quit")
-        await log.set_private(True)
+        await log.details.end("quit")
+        await log.details.set_private(True)
         row = log.session
         assert (row.title, row.end_reason, row.usage.cost_usd, row.private) == ("A name", "quit", None, True)
         assert row.ended

@@ -17,6 +17,7 @@ from tests.tools.running import context
 from whet.context import chat_dicts as chat
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_dict, to_dict
+from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
 from whet.tools.recall import PAGE_CHARS, recall_tools
@@ -41,7 +42,7 @@ async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **argu
     (open_call,) = log.open_calls(turn)
     await log.call_started(turn, open_call, "rule")
     await finish(log, turn, open_call, result)
-    log.settle(turn)
+    log.live.fold_results()
 
 
 def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(db: StateDatabase, clock: FixedClock):
@@ -151,7 +152,7 @@ def as_rows(log: Transcript) -> list[dict[str, Any]]:
     """The live list as a host hands it to an engine."""
     return [
         {**to_dict(message), **({"_seq": seq} if seq else {})}
-        for message, seq in zip(log.messages, log.seqs, strict=True)
+        for message, seq in zip(log.messages, log.live.seqs, strict=True)
     ]
 
 
@@ -166,7 +167,7 @@ def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
         compacted = compressor.compress(rows, force=True)
         assert compacted is not rows
         kept = [by_id.get(id(row)) or from_dict(row) for row in compacted]
-        await log.record_compaction(turn, kept, "compressor", chat.estimate(rows), chat.estimate(compacted))
+        await compactions.record(log, turn, kept, "compressor", chat.estimate(rows), chat.estimate(compacted))
 
     async def story():
         log = await new_log(db, clock)

@@ -122,7 +122,7 @@ async def stored(
         if turn.undone:
             await log.undo_last_turn()
     if end:
-        await log.end_session(end)
+        await log.details.end(end)
     return new.id
 
 

@@ -68,7 +68,7 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
                     group.create_task(_run_one(session, turn, item, emit, clock))
         except* StoreError as errors:
             raise errors.exceptions[0] from None
-    session.log.settle(turn)
+    session.log.live.fold_results()
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
@@ -199,7 +199,7 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
             is_error=True,
         )
         await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
-    session.log.settle(turn)
+    session.log.live.fold_results()
 
 
 def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) -> bool:

@@ -15,7 +15,15 @@ from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.interruption import Pause, TurnClock, or_undone, shielded
 from whet.agent.model_call import ask_model
 from whet.agent.session import InboxEntry, Session
-from whet.contract.errors import ConfigError, ModelRefused, NotFound, ProviderError, StoreError, WhetError
+from whet.contract.errors import (
+    BudgetReached,
+    ConfigError,
+    ModelRefused,
+    NotFound,
+    ProviderError,
+    StoreError,
+    WhetError,
+)
 from whet.contract.events import Emit, EndReason, Notice, ReviewQueued, Steered, StepFinished, TurnEnd
 from whet.contract.messages import Message
 from whet.store.jobs import AtEnd, Queued, nothing
@@ -55,7 +63,7 @@ async def run_turn(
         )
     except ModelRefused as refused:
         reason, error = "refused", refused
-    except (ConfigError, ProviderError, StoreError) as failed:
+    except (BudgetReached, ConfigError, ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
         queued = await shielded(_finish(session, turn, reason, error))
@@ -134,7 +142,7 @@ async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> bool:
 async def _finish(
     session: Session, turn: TurnRecord, reason: EndReason, error: WhetError | None
 ) -> Sequence[Queued]:
-    await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
+    await session.log.drain()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     turn.error = error.message if error else ""
     return await session.log.end_turn(turn, reason, turn.error, session.at_end(turn, reason))

@@ -60,7 +60,7 @@ async def run_child(
         await child.context.aclose()
         if watcher is not None:
             await watcher.child_ended(parent.session_id, child.id, ended)
-        await child.log.end_session("completed")
+        await child.log.details.end("completed")
     footer = f"[helper session {child.id}: {end.reason}, {end.steps} steps]"
     if end.reason == "answered":
         return ToolOutput(f"{end.text}\n\n{footer}")

@@ -182,7 +182,7 @@ class SessionHost:
                 if text is not None:
                     incoming = InboxEntry(session.user_message(text, images), receipt.stored)
                 if text and not session.log.session.title:
-                    await session.log.set_title(sessions.title_of(text))
+                    await session.log.details.set_title(sessions.title_of(text))
                 return await self._run(slot, session, incoming, emit)
             finally:
                 del self._receipts.by_session[session_id]
@@ -212,7 +212,7 @@ class SessionHost:
         has it too. Durable on return. Raises WhetError."""
         await self.app.answer_with(session, model)
         info = session.model
-        await session.log.choose_model(info.provider, info.model, chosen=bool(model))
+        await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
 
     async def session(self, session_id: str) -> Session:
         """Open a session; it stays open until it is idle. Waits for a turn that runs. Raises NotFound."""

@@ -22,9 +22,9 @@ from whet.memory.builtin import add_builtin
 from whet.memory.claim import LOCAL
 from whet.memory.desk import LearningService
 from whet.memory.prompt_part import PromptItem, PromptPart
-from whet.store import outcomes
+from whet.store import starts
 from whet.store.database import StateDatabase
-from whet.store.outcomes import ContextItem
+from whet.store.starts import ContextItem
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools
 
@@ -148,7 +148,7 @@ class Outcomes:
             return
         shown, held = (_stored(items) for items in (start.part.items, start.held_out))
         await self._database.append(
-            lambda db: outcomes.record_items(db, session_id, shown, held, randomised=start.randomised)
+            lambda db: starts.record_items(db, session_id, shown, held, randomised=start.randomised)
         )
 
 

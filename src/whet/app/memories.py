@@ -61,7 +61,7 @@ class MemoryObserver(TurnObserver):
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
         """Tell the memories what was said."""
-        if said := session.log.last_words():
+        if said := session.log.live.last_words():
             await self._memories.sync_turn(said, end.text, session.id)
 
     async def aclose(self) -> None:

@@ -14,7 +14,6 @@ from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import ScheduleSettings
 from whet.contract.errors import StoreError
-from whet.store import jobs, schedules
 from whet.store.database import StateDatabase
 
 log = logging.getLogger("whet.schedules")
@@ -45,6 +44,8 @@ class ScheduleWatch:
 
     async def look(self, was_due: bool) -> bool:
         """Say whether something is due that nobody has taken; start a worker where it `was_due` before."""
+        from whet.store import jobs, schedules  # noqa: PLC0415 - a one-shot never looks
+
         try:
             is_due = await self._database.read(lambda db: jobs.is_due(db, (schedules.KIND,), self._clock))
             if is_due and was_due:

@@ -20,7 +20,7 @@ from whet.contract.tools import ToolSpec
 from whet.memory.correction import is_correction
 from whet.memory.effects import Effect, by_session, effects
 from whet.stats import Interval
-from whet.store import outcomes, warm
+from whet.store import outcomes, starts, warm
 from whet.store.database import StateDatabase
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions, Composed, compose
@@ -153,13 +153,13 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     def apply(self, name: str, workspace: str) -> Template:
         """Let the next new session in `workspace` start with a template; durable on return."""
         found, now = self.load(name), iso(self.clock.now())
-        self.database.write_now(lambda db: warm.set_next(db, workspace, name, now))
+        self.database.write_now(lambda db: starts.set_next(db, workspace, name, now))
         return found
 
     def delete(self, name: str) -> None:
         """Remove a template. Sessions that were started with it keep their bytes. Raises NotFound."""
         templates.delete(self.home, name)
-        self.database.write_now(lambda db: warm.forget_next(db, "", name))
+        self.database.write_now(lambda db: starts.forget_next(db, "", name))
 
     def bring_in(self, source: Path, name: str) -> Template:
         """Import a template from a file. Raises ConfigError."""

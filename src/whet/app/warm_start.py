@@ -18,8 +18,8 @@ from whet.clock import iso
 from whet.config.redact import redact
 from whet.context.tokens import list_tokens, text_tokens
 from whet.contract.errors import WhetError
-from whet.store import outcomes, sessions, warm
-from whet.store.outcomes import ContextItem
+from whet.store import sessions, starts, warm
+from whet.store.starts import ContextItem
 from whet.store.warm import TemplateState, WarmStart
 from whet.warm.prime import PrimedLink, encode_prime, make_prime
 from whet.warm.select import Situation, pick, rank
@@ -130,7 +130,7 @@ async def _open(
     def record(db: apsw.Connection) -> None:
         warm.record(db, session.id, row, now)
         shown, held = ((), items) if held_out else (items, ())
-        outcomes.record_items(db, session.id, shown, held, randomised=by_chance)
+        starts.record_items(db, session.id, shown, held, randomised=by_chance)
 
     if held_out:
         await warmth.database.write(record)

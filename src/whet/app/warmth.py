@@ -18,7 +18,7 @@ from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Context, ModelLink
 from whet.contract.tools import ToolSpec
-from whet.store import sessions, warm
+from whet.store import sessions, starts
 from whet.store.database import StateDatabase
 
 OFF = "off"
@@ -60,9 +60,9 @@ class WarmStarts(msgspec.Struct, frozen=True):
 
                 load(self.home, asked)
             return WarmWish(asked, "auto" if asked == AUTO else "name")
-        waiting = self.database.read_now(lambda db: warm.next_of(db, workspace))
+        waiting = self.database.read_now(lambda db: starts.next_of(db, workspace))
         if waiting:
-            await self.database.write(lambda db: warm.forget_next(db, workspace))
+            await self.database.write(lambda db: starts.forget_next(db, workspace))
             return WarmWish(waiting, "next")
         return WarmWish(self.settings.default, "default")
 

@@ -216,13 +216,13 @@ async def _take_back(chat: ChatControl) -> str:
 
 async def _title(chat: ChatControl, rest: str) -> None:
     if rest:
-        await chat.session.log.set_title(rest)
+        await chat.session.log.details.set_title(rest)
     chat.say(chat.session.log.session.title or "this session has no title yet")
 
 
 async def _private(chat: ChatControl, rest: str) -> None:
     private = _switch(rest, not chat.session.log.session.private)
-    await chat.session.log.set_private(private)
+    await chat.session.log.details.set_private(private)
     state = "private: not searched, not learned from" if private else "not private"
     chat.say(f"this session is {state}", "dim")
 

@@ -345,7 +345,7 @@ def verify(
         keys = checks.read_keys(key_path or where.public_key)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
         outside += checks.read_checkpoints(checkpoint) if checkpoint else []
-        report = database.read_aside(
+        report = database.read(
             lambda db: checks.verify(db, keys, outside, lambda done: progress.update(f"{done} events"))
         )
     progress.finish()
@@ -379,7 +379,7 @@ def export(home: Home, after: int, db_path: Path | None) -> None:
                 sys.stdout.buffer.write(line)
 
         sys.stdout.flush()
-        database.read_aside(write)
+        database.read(write)
 
 
 @click.command()
@@ -402,7 +402,7 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
             return click.echo(f"Would take {what}.")
         if archive is not None:
             with archive.open("ab") as file:
-                database.read_aside(lambda db: file.writelines(checks.export(db, 0, cut.size)))
+                database.read(lambda db: file.writelines(checks.export(db, 0, cut.size)))
         _change(database, where, lambda tx: retention.note(tx, cut, _me()))
         while database.write_now(lambda db: retention.take(db, cut)):
             pass

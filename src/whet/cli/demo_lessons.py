@@ -18,12 +18,12 @@ from whet.clock import SystemClock
 from whet.memory import notes as note_files
 from whet.practice.review import OPENING
 from whet.store import learned as receipts
-from whet.store import ledger, live, outcomes, sessions
+from whet.store import ledger, live, outcomes, sessions, starts
 from whet.store.database import StateDatabase, Work
 from whet.store.ledger import LedgerRow
 
 T = TypeVar("T")
-_KINDS: tuple[outcomes.ItemKind, ...] = ("memory", "user", "skill")
+_KINDS: tuple[starts.ItemKind, ...] = ("memory", "user", "skill")
 _ALL = 10_000
 
 

@@ -85,7 +85,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
     try:
         session = await open_session(app, options)
         if not session.log.session.title:
-            await session.log.set_title(title_of(question))
+            await session.log.details.set_title(title_of(question))
         report = OneShotReport(session, options.output)
         code = await _answer(report, session.user_message(question, images))
         await app.reviews.leave()

@@ -229,7 +229,7 @@ class TerminalChat:
 
     async def _turn(self, message: Message | None) -> None:
         if message is not None and not self.session.log.session.title:
-            await self.session.log.set_title(title_of(message.text))
+            await self.session.log.details.set_title(title_of(message.text))
         await run_turn(self.session, message, self._view.emit)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:

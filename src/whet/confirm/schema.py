@@ -6,10 +6,6 @@ written to it.
 
 from __future__ import annotations
 
-import apsw
-
-from whet.sqlite.reading import has_step
-
 _FIRST = """
 CREATE TABLE requests (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
@@ -118,22 +114,3 @@ CREATE TABLE second_factors (
 """
 
 STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS)
-
-
-def is_current(connection: apsw.Connection, path: str) -> bool:
-    """Say whether nothing has to be applied. Raises SchemaTooNew; writes nothing."""
-    return has_step(connection, len(STEPS), path, "name another file with --db-path")
-
-
-def migrate(connection: apsw.Connection, path: str) -> None:
-    """Apply what is missing, all or nothing; another process doing the same is waited for."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if not is_current(connection, path):
-            for number in range(int(connection.pragma("user_version")) + 1, len(STEPS) + 1):
-                connection.execute(STEPS[number - 1])
-                connection.pragma("user_version", number)
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")

@@ -35,7 +35,7 @@ class LiveList:
     def follow(self, messages: Sequence[Message] | None = None) -> bool:
         """Take the transcript's messages; True where some that were known are gone."""
         given = self._log.messages if messages is None else messages
-        return self.rows.sync(given, self._log.seqs)
+        return self.rows.sync(given, self._log.live.seqs)
 
     def copy(self) -> list[ChatRow]:
         """Give the rows, the same objects, in a list of its own."""

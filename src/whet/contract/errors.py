@@ -2,6 +2,7 @@
 
     WhetError                       .message for a person, .hint says what to do; neither holds a secret
     ├─ ConfigError                  the user fixes a setting
+    ├─ BudgetReached                wait for the next day, or the user raises the limit
     ├─ NotFound                     the user named something that does not exist
     ├─ ProviderError                .provider .model .status .request_id .retryable
     │  ├─ AuthRejected              the user fixes the key (401, 403)
@@ -42,6 +43,10 @@ class WhetError(Exception):
 
 class ConfigError(WhetError):
     """A setting is wrong; the message names the key, where its value came from, and what is allowed."""
+
+
+class BudgetReached(WhetError):
+    """What may be spent in a day has no room for the next call; the message says how much was spent."""
 
 
 class NotFound(WhetError):

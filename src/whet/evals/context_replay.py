@@ -203,7 +203,7 @@ class _Run:
                     await log.call_started(turn, call, "rule")
                     output = ToolOutput(answer.text)
                     await log.call_finished(turn, call, answer, output=output, duration_s=0.0)
-                log.settle(turn)
+                log.live.fold_results()
         if turn is not None:
             await log.end_turn(turn, "answered", "")
         self._replay.progress(self._engine, total, total)

@@ -393,7 +393,7 @@ class Conversation:
             if row is not None:
                 chats.mark(connection, row.id, "begun")
             session = self.parts.hosted.opened(steered) if steered else None
-            if session is not None and session.log.turn_number:
+            if session is not None and session.log.live.turn_number:
                 last = session.log.messages[-1]
                 bodies = self._written(connection, last.text) if last.is_final else []
                 chats.post(connection, self.chat_id, bodies, now_ms)

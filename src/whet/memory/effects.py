@@ -17,7 +17,8 @@ from whet.memory.correction import is_correction
 from whet.memory.desk import LearningService
 from whet.stats import Interval, rate_difference, wilson
 from whet.store import outcomes
-from whet.store.outcomes import ContextItem, ItemKind, ItemUse, TurnOutcome
+from whet.store.outcomes import ItemUse, TurnOutcome
+from whet.store.starts import ContextItem, ItemKind
 
 Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]

@@ -16,7 +16,7 @@ from whet.memory.library import SkillInfo
 from whet.memory.notes import NoteEntry
 from whet.memory.requests import Target
 from whet.store.ledger import digest
-from whet.store.outcomes import ItemKind
+from whet.store.starts import ItemKind
 
 _LINE_CHARS = 160
 _SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", "Work and environment"))

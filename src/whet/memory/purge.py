@@ -17,7 +17,7 @@ from whet.memory import frontmatter, notes
 from whet.memory.frontmatter import BadSkill
 from whet.store import learned, ledger, purge
 from whet.store.ledger import LedgerRow, digest
-from whet.store.outcomes import LABEL_CHARS
+from whet.store.starts import LABEL_CHARS
 
 
 class Purged(msgspec.Struct, frozen=True):

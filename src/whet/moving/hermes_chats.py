@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
@@ -20,7 +19,6 @@ import msgspec
 from whet.clock import iso
 from whet.config import files, secrets
 from whet.config.paths import Home
-from whet.gateway.settings import GatewayText
 from whet.moving.taken import TakenOver
 from whet.store.paired import PairedPerson
 
@@ -193,8 +191,16 @@ def people(found: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
     return {name: named[name] for name in sorted(named, key=lambda name: (name != _OWNER, name))}
 
 
-def take(home: Home, found: Sequence[HermesChannel], came: Collection[str], *, dry: bool) -> list[TakenOver]:
-    """Write gateway.toml where there is none, with the channels' tokens in .env first."""
+def take(
+    home: Home,
+    found: Sequence[HermesChannel],
+    came: Collection[str],
+    *,
+    dry: bool,
+    check: Callable[[str], object],
+) -> list[TakenOver]:
+    """Write gateway.toml where there is none, with the channels' tokens in .env first. `check` is the
+    gateway's own reading of its file: what it would refuse is not written."""
     if not found:
         return []
     names = ", ".join(channel.kind for channel in found)
@@ -203,7 +209,7 @@ def take(home: Home, found: Sequence[HermesChannel], came: Collection[str], *, d
     if PART in came:
         return [TakenOver("gateway.toml", "kept", "it came before and was taken away here")]
     text = write(found)
-    msgspec.convert(tomllib.loads(text), GatewayText)  # what the gateway would refuse is not written
+    check(text)
     have = secrets.read_env(home).values
     if not dry:
         for name, value in {n: v for channel in found for n, v in channel.tokens.items()}.items():

@@ -16,16 +16,12 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
-from whet.contract.errors import ConfigError, ProviderError
+from whet.contract.errors import BudgetReached, ConfigError, ProviderError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
 from whet.review.triggers import day_start
 from whet.store import reviews
 from whet.store.database import StateDatabase
-
-
-class BudgetReached(ConfigError):
-    """The day's budget for reviews has no room for the next call."""
 
 
 class Budget:
@@ -75,7 +71,7 @@ class MeteredLink:
         self._link = link
         self._budget = budget
         self._expected_tokens = context_tokens
-        self.failure: ConfigError | ProviderError | None = None
+        self.failure: BudgetReached | ConfigError | ProviderError | None = None
 
     @property
     def info(self) -> ModelInfo:
@@ -93,7 +89,7 @@ class MeteredLink:
                     if isinstance(item, ModelReply):
                         self._expected_tokens = item.usage.total_tokens
                     yield item
-        except (ConfigError, ProviderError) as error:
+        except (BudgetReached, ConfigError, ProviderError) as error:
             self.failure = error
             raise
 

@@ -37,7 +37,7 @@ from whet.review import wording
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
 from whet.review.order import Order
-from whet.store import live, reviews, sessions
+from whet.store import compactions, live, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
@@ -91,10 +91,11 @@ async def open_fork(
         parent = sessions.get(connection, order.session_id)
         view = reviews.view_of(connection, job.id)[1]
         key = sessions.key_of(connection, parent.id)
-        if view == DIGEST:
-            text = live.view_after(connection, key, _newest(connection, key, order))
-            return parent, live.read_view(connection, key, text), sessions.prefix(connection, child_id), True
-        return parent, live.read_view(connection, key, view), sessions.prefix(connection, child_id), False
+        is_digest = view == DIGEST
+        if is_digest:
+            view = compactions.view_after(connection, key, _newest(connection, key, order))
+        inherited = compactions.read_view(connection, key, view)
+        return parent, inherited, sessions.prefix(connection, child_id), is_digest
 
     parent, inherited, prefix, is_digest = await parts.database.read(read)
     profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
@@ -130,7 +131,7 @@ def _child(
         view = DIGEST
     else:
         key = sessions.key_of(connection, parent.id)
-        view = live.view_after(connection, key, _newest(connection, key, order))
+        view = compactions.view_after(connection, key, _newest(connection, key, order))
     new = NewSession(
         id=parts.clock.new_id(),
         parent_session_id=parent.id,

@@ -7,11 +7,11 @@ exactly once, together with the job's completion. One of the four places that ma
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 import apsw
@@ -24,6 +24,7 @@ from whet.config.schema import ReviewSettings
 from whet.contract.errors import (
     AuthRejected,
     BadRequest,
+    BudgetReached,
     ConfigError,
     ContextOverflow,
     ModelRefused,
@@ -38,21 +39,19 @@ from whet.contract.protocols import Provider
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.review import wording
-from whet.review.budget import BudgetReached
 from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.order import Order, read_order
 from whet.store import claims, jobs, reviews, sessions, turns
 from whet.store.jobs import Job
+from whet.store.leases import LEASE_S, LeaseLost, run_leased
 from whet.store.ledger import LedgerRow
 
 log = logging.getLogger("whet.review")
 KINDS = (reviews.KIND,)
-LEASE_S = 120.0
-_HEARTBEAT_S = 30.0
 _TRIES = 5
 _LEASES = 40
 _BACKOFF_S, _BACKOFF_BY, _BACKOFF_MOST_S = 30.0, 4.0, 3600.0
-_PERSON_S = 600.0
+_OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY, _OPERATOR_BACKOFF_MOST_S = 600.0, 3.0, 14_400.0
 
 
 class _Pointless(WhetError):
@@ -61,15 +60,11 @@ class _Pointless(WhetError):
 
 # What another try can't mend.
 _FINAL = (_Pointless, NotFound, ModelRefused, BadRequest)
-# What a person has to mend first: tried again, but not soon.
-_PERSONS = (AuthRejected, QuotaExhausted, ConfigError)
+# What whoever runs this has to mend first: tried again, but not soon.
+_NEEDS_OPERATOR = (AuthRejected, QuotaExhausted, ConfigError)
 
 Connect = Callable[[Order], tuple[Provider, bool]]
 """Gives an order's provider and whether it can read the conversation's prefix cache. Raises ConfigError."""
-
-
-class _Lost(Exception):
-    """Another worker has taken the job; nothing of it is ours any more."""
 
 
 class ReviewWorker:
@@ -112,19 +107,22 @@ class ReviewWorker:
         if not self._is_healed:  # a worker that died between a review's completion and its files left those
             await self._desk_of("").apply()
             self._is_healed = True
-        job = await self._write(lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id))
-        if job is None:
-            return None
-        try:
-            finished = await self._beside_heartbeat(job, self._guarded(job))
-        except _Lost:
-            log.info("review %s was taken over by another worker", job.id)
-            return await self.run_one(job_id)
-        except asyncio.CancelledError:
-            await shielded(self._write(lambda db: jobs.release(db, job)))
-            raise
-        self._tell(finished)
-        return finished
+        while (job := await self._lease(job_id)) is not None:
+            stop = partial(self._release, job)
+            try:
+                finished = await run_leased(self._database, self._clock, job, self._guarded(job), stop)
+            except LeaseLost:
+                log.info("review %s was taken over by another worker", job.id)
+                continue
+            self._tell(finished)
+            return finished
+        return None
+
+    async def _lease(self, job_id: str) -> Job | None:
+        return await self._write(lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id))
+
+    async def _release(self, job: Job) -> None:
+        await shielded(self._write(lambda db: jobs.release(db, job)))
 
     async def _guarded(self, job: Job) -> ReviewFinished:
         """Run the job; every failure becomes one line and a next try, or its end."""
@@ -132,7 +130,7 @@ class ReviewWorker:
         try:
             order = read_order(job.payload)
             return await self._review(job, order)
-        except _Lost:
+        except LeaseLost:
             raise
         except BudgetReached as error:
             return await self._put_off(job, order, error)
@@ -204,7 +202,7 @@ class ReviewWorker:
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
             if not jobs.complete(connection, job, self._clock):
-                raise _Lost
+                raise LeaseLost
             rows = desk.settle(connection, job.id)
             summary = wording.summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
@@ -232,9 +230,9 @@ class ReviewWorker:
 
         def work(connection: apsw.Connection) -> str:
             failures = reviews.count_failure(connection, job.id, line)
-            wait_s = None if order is None else _retry_in_s(error, failures)
+            wait_s = None if order is None else retry_in_s(error, failures)
             if not jobs.fail(connection, job, line, self._clock, retry_in_s=wait_s):
-                raise _Lost
+                raise LeaseLost
             if wait_s is not None:
                 return iso(now + timedelta(seconds=wait_s))
             self._desk_of("").discard(connection, job.id)
@@ -246,21 +244,9 @@ class ReviewWorker:
         state = "waiting" if until else "failed"
         return msgspec.structs.replace(_about(job, order, state, line), until=until)
 
-    async def _beside_heartbeat(self, job: Job, work: Coroutine[Any, Any, ReviewFinished]) -> ReviewFinished:
-        """Run `work` while renewing the lease. Raises _Lost, with `work` ended, where that is gone."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not (await asyncio.wait({task}, timeout=_HEARTBEAT_S))[0]:
-                await self._change(lambda db: jobs.heartbeat(db, job, LEASE_S, self._clock))
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-
     async def _change(self, work: Callable[[apsw.Connection], bool]) -> None:
         if not await self._write(work):
-            raise _Lost
+            raise LeaseLost
 
     async def _write(self, work: Callable[[apsw.Connection], Any]) -> Any:
         return await self._database.append(work)
@@ -274,12 +260,14 @@ def _about(
     return ReviewFinished(job.id, session_id, "", state, note=note, by_hand=by_hand)
 
 
-def _retry_in_s(error: WhetError, failures: int) -> float | None:
+def retry_in_s(error: WhetError, failures: int) -> float | None:
     """Say when to try again after so many failures, None for never."""
     if isinstance(error, _FINAL) or failures >= _TRIES:
         return None
-    first_s, by = (_PERSON_S, 3.0) if isinstance(error, _PERSONS) else (_BACKOFF_S, _BACKOFF_BY)
-    wait_s = min(first_s * by ** (failures - 1), _BACKOFF_MOST_S * (4 if isinstance(error, _PERSONS) else 1))
+    first_s, by, most_s = _BACKOFF_S, _BACKOFF_BY, _BACKOFF_MOST_S
+    if isinstance(error, _NEEDS_OPERATOR):
+        first_s, by, most_s = _OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY, _OPERATOR_BACKOFF_MOST_S
+    wait_s = min(first_s * by ** (failures - 1), most_s)
     if isinstance(error, RateLimited) and error.retry_after_s:
         return max(wait_s, error.retry_after_s)
     return wait_s

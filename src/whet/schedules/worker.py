@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import apsw
@@ -25,14 +26,13 @@ from whet.schedules.perform import RunResult, perform
 from whet.store import claims, jobs, schedules
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
+from whet.store.leases import LEASE_S, LeaseLost, run_leased
 from whet.store.schedules import Schedule, ScheduleRun
 
 T = TypeVar("T")
 log = logging.getLogger("whet.schedules")
 KINDS = (schedules.KIND,)
 LANES = 3
-LEASE_S = 120.0
-_HEARTBEAT_S = 30.0
 _POLL_S = 15.0
 _AFTER_OWN_S = 2.0
 _BUSY_S = 60.0
@@ -52,10 +52,6 @@ class _Begun(msgspec.Struct, frozen=True):
     schedule: Schedule
     run: ScheduleRun
     is_new: bool
-
-
-class _Lost(Exception):
-    """Another worker has taken the job; nothing of it is ours any more."""
 
 
 async def together(*works: Coroutine[Any, Any, None]) -> None:
@@ -99,9 +95,10 @@ class ScheduleWorker:
         Raises CancelledError, with the run marked as stopped, and StoreError.
         """
         while (begun := await self._take(job_id)) is not None:
+            stop = partial(self._stop, begun)
             try:
-                came = await self._beside_heartbeat(begun.job, self._go(begun))
-            except _Lost:
+                came = await run_leased(self._database, self._clock, begun.job, self._go(begun), stop)
+            except LeaseLost:
                 log.info("the run %s was taken over by another worker", begun.run.job_id)
                 continue
             except StoreBusy as error:
@@ -109,9 +106,6 @@ class ScheduleWorker:
                 if not job_id and await self._put_off(begun, error):
                     continue
                 came = RunResult("failed", error.message)
-            except asyncio.CancelledError:
-                await shielded(self._settle(begun, RunResult("stopped", "its worker was stopped")))
-                raise
             if (finished := await self._settle(begun, came)) is not None:
                 return finished
         return None
@@ -182,6 +176,9 @@ class ScheduleWorker:
         came = await perform(self._home, schedule, run)
         return came if came.note or not note else msgspec.structs.replace(came, note=note)
 
+    async def _stop(self, begun: _Begun) -> None:
+        await shielded(self._settle(begun, RunResult("stopped", "its worker was stopped")))
+
     async def _settle(self, begun: _Begun, came: RunResult) -> Finished | None:
         """Complete the run; None where another worker has taken it."""
 
@@ -209,19 +206,6 @@ class ScheduleWorker:
         until = iso(now + timedelta(seconds=_BUSY_S))
         await self._write(lambda db: schedules.put_off(db, begun.job, error.message, until))
         return True
-
-    async def _beside_heartbeat(self, job: Job, work: Coroutine[Any, Any, RunResult]) -> RunResult:
-        """Run `work` while renewing the lease. Raises _Lost, with `work` ended, where that is gone."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not (await asyncio.wait({task}, timeout=_HEARTBEAT_S))[0]:
-                if not await self._write(lambda db: jobs.heartbeat(db, job, LEASE_S, self._clock)):
-                    raise _Lost
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
 
     async def _write(self, work: Callable[[apsw.Connection], T]) -> T:
         return await self._database.append(work)

@@ -17,7 +17,7 @@ import msgspec
 
 from whet.clock import iso
 from whet.contract.messages import Message, Usage
-from whet.store import live, rows, sessions
+from whet.store import compactions, rows, sessions
 from whet.store.sessions import NewSession
 
 Stored = Literal["new", "grown", "same", "changed"]
@@ -137,17 +137,10 @@ def _append(connection: apsw.Connection, key: int, past: PastSession, index: int
     )
     _sum_up(connection, key, past, turns)
     if past.live is not None:
-        connection.execute(
-            "INSERT INTO compactions (session, turn, after_seq, live, engine, tokens_before, tokens_after,"
-            " at) VALUES (?, ?, ?, ?, 'import', 0, 0, ?)",
-            (
-                key,
-                turns[-1].number if turns else turn,
-                len(past.messages),
-                live.encode_live([number + 1 for number in past.live]),
-                _iso(past.messages[-1].at_ms) if past.messages else "",
-            ),
-        )
+        said = _iso(past.messages[-1].at_ms) if past.messages else ""
+        number, kept = turns[-1].number if turns else turn, [index + 1 for index in past.live]
+        new = compactions.NewCompaction(number, len(past.messages), list(kept), "import", 0, 0, said)
+        compactions.insert(connection, key, new)
 
 
 class _Turn:

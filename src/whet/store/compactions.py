@@ -1,12 +1,18 @@
-"""What compactions did to a session, as sums for reports. Recording them is `transcript.py`'s business."""
+"""Compactions of a session: recorded, read for reports, and the list that a past request was made of."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import apsw
 import msgspec
 
-from whet.store import sessions
+from whet.clock import iso
+from whet.contract.messages import Message
+from whet.store import rows, sessions
+from whet.store.live import LiveList, list_decoder, read_list, undone_turns
 from whet.store.rows import ASSISTANT, SEQ_BITS, SEQ_LIMIT, unpack_with_usage
+from whet.store.transcript import Transcript, TurnRecord
 
 
 class CompactionSums(msgspec.Struct, frozen=True):
@@ -15,6 +21,84 @@ class CompactionSums(msgspec.Struct, frozen=True):
     count: int
     saved_tokens: int
     engine: str
+
+
+class NewCompaction(msgspec.Struct, frozen=True):
+    """A compaction to store: made in `turn`, the messages up to `after_seq` are `live` from now on."""
+
+    turn: int
+    after_seq: int
+    live: LiveList
+    engine: str
+    tokens_before: int
+    tokens_after: int
+    at: str
+
+
+def insert(connection: apsw.Connection, key: int, new: NewCompaction) -> None:
+    """Store a compaction of the session with this key."""
+    connection.execute(
+        "INSERT INTO compactions (session, turn, after_seq, live, engine, tokens_before, tokens_after, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            key,
+            new.turn,
+            new.after_seq,
+            _encode(new.live),
+            new.engine,
+            new.tokens_before,
+            new.tokens_after,
+            new.at,
+        ),
+    )
+
+
+async def record(
+    log: Transcript,
+    turn: TurnRecord | None,
+    compacted: Sequence[Message],
+    engine: str,
+    tokens_before: int,
+    tokens_after: int,
+) -> None:
+    """Make `compacted` the live list; the old rows stay and are found.
+
+    Messages of the present list are stored as references and stay the same objects. Without `turn` it
+    belongs to the open one, or between turns to the last; then StoreBusy where another process holds
+    the session or has changed it.
+    """
+    live, writer = log.live, log.writer
+    if turn is not None:
+        live.fold_results()
+    between = turn is None and live.open_turn is None
+    number = turn.number if turn is not None else live.turn_number or live.last_turn
+    known = {id(message): seq for message, seq in zip(live.messages, live.seqs, strict=True) if seq}
+    kept = [rows.storable(message) for message in compacted]
+    seqs = [known.get(id(message), 0) for message in kept]
+    left: LiveList = [seq or message for seq, message in zip(seqs, kept, strict=True)]
+    now = iso(writer.clock.now())
+    new = NewCompaction(number, live.next_seq - 1, left, engine, tokens_before, tokens_after, now)
+
+    def work(connection: apsw.Connection) -> None:
+        if between:
+            writer.refuse_if_changed(connection)
+        else:
+            writer.renew(connection)
+        insert(connection, live.key, new)
+        connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (live.key,))
+
+    def apply(_: None) -> None:
+        live.messages[:] = kept
+        live.seqs[:] = seqs
+        live.epoch += 1
+        live.step = None
+
+    await writer.commit(work, apply)
+
+
+async def last_counts(log: Transcript) -> list[int]:
+    """Give the server's counts of the first requests after the last two compactions, oldest first."""
+    return await log.writer.db.read(lambda connection: counts_after(connection, log.live.key, 2))
 
 
 def of_session(connection: apsw.Connection, session_id: str) -> CompactionSums:
@@ -46,3 +130,36 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
         if usage is not None and usage.prompt_tokens:
             found.append(usage.prompt_tokens)
     return found[::-1]
+
+
+def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
+    """Give the list of the last request of `turn` and what came after it in that turn, as JSON.
+
+    A compaction made by hand afterwards is not in it: no request has shown that list yet.
+    """
+    undone, last = undone_turns(connection, key), 0
+    first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
+    said: list[tuple[int, int]] = []
+    for id_, number, role in connection.execute(
+        "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
+        (first, end, turn),
+    ):
+        if number not in undone:
+            said.append((id_ & (rows.SEQ_LIMIT - 1), role))
+            last = said[-1][0] if role == rows.ASSISTANT else last
+    found = connection.execute(
+        "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' AND after_seq < ?"
+        " ORDER BY id DESC LIMIT 1",
+        (key, last),
+    ).fetchone()
+    kept, after = (list_decoder.decode(found[0]), found[1]) if found else (LiveList(), 0)
+    return _encode([*kept, *(seq for seq, _ in said if seq > after)])
+
+
+def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:
+    """Give the messages of a list that `view_after` has written."""
+    return read_list(connection, key, text, set(), {})[0]
+
+
+def _encode(live: LiveList) -> str:
+    return msgspec.json.encode(live).decode()

@@ -1,17 +1,36 @@
-"""A session's live list, read from its rows: what the model sees, after compactions and undone turns.
+"""A session as one process has it in memory: its live list, and how that follows what is committed.
 
-Also what is needed to go on from there: the next number, and the calls of the last step with the results
-that they have. Reading only; `transcript.py` keeps the state up to date afterwards.
+The live list is what the model sees, after compactions and undone turns. A write that was begun is not
+undone when its waiter is cancelled; the memory follows as soon as the commit is there. One process at a time
+holds a session's turn (`claims.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
 import apsw
 import msgspec
 
+from whet.clock import Clock
+from whet.contract.errors import StoreBusy
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.store import rows, sessions
+from whet.sqlite.lane import Rows, RowStatement
+from whet.store import claims, rows, sessions, turns
+from whet.store.database import StateDatabase
+from whet.store.jobs import AtEnd, nothing
 from whet.store.sessions import SessionRow
+
+T = TypeVar("T")
+LiveList = list[int | Message]
+"""A live list as it is stored, in JSON: a number stands for the stored message with that number."""
+list_decoder = msgspec.json.Decoder(LiveList)
+
+
+class Stale(Exception):
+    """The stored session has moved on since it was read."""
 
 
 class OpenStep(msgspec.Struct):
@@ -42,8 +61,12 @@ class OpenTurn(msgspec.Struct):
 
 
 class LiveState(msgspec.Struct):
-    """Everything that an open session log holds in memory. `seqs[i]` is the number of `messages[i]`, 0 for
-    a message that only a compaction made."""
+    """Everything that an open session holds in memory.
+
+    `messages` is the live list: everything said, or what the last compaction left and all after it. A message
+    stays the same object while the session is open. `seqs[i]` is the number of `messages[i]`, 0 for a message
+    that only a compaction made. `epoch` counts how often the list was rewritten.
+    """
 
     session: SessionRow
     key: int
@@ -55,14 +78,170 @@ class LiveState(msgspec.Struct):
     step: OpenStep | None
     open_turn: OpenTurn | None
 
+    @property
+    def turn_number(self) -> int:
+        """The number of the turn that is open here; 0 between turns."""
+        return self.open_turn.number if self.open_turn is not None else 0
 
-_Live = list[int | Message]
-_live_decoder = msgspec.json.Decoder(_Live)
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """What tells whether the stored session has moved on: epoch, last turn, next number."""
+        return self.epoch, self.last_turn, self.next_seq
+
+    def last_words(self) -> str:
+        """Give what the person said last; nothing where they have not said anything yet."""
+        said = (message.text for message in reversed(self.messages) if message.role == "user")
+        return next(said, "")
+
+    def add(self, seq: int, message: Message) -> None:
+        """Put a message that was stored at the end of the list."""
+        self.messages.append(message)
+        self.seqs.append(seq)
+        self.next_seq = seq + 1
+
+    def fold_results(self) -> None:
+        """Put the last step's results into the live list, in the order of their calls."""
+        step = self.step
+        if step is None or len(self.messages) - step.base == len(step.results) == len(step.calls):
+            return
+        order = sorted(step.results)
+        self.messages[step.base :] = [step.results[index] for index in order]
+        self.seqs[step.base :] = [step.seq + 1 + index for index in order]
+
+    def known(self) -> dict[int, Message]:
+        """Give the stored messages that are in memory, by number."""
+        found = {seq: message for seq, message in zip(self.seqs, self.messages, strict=True) if seq}
+        if self.step is not None:
+            found.update({self.step.seq + 1 + i: message for i, message in self.step.results.items()})
+        return found
+
+    def become(self, fresh: LiveState) -> None:
+        """Take over what was read anew. What only the last compaction made has no number to be known by: it
+        stays the same object while that compaction is the last one."""
+        if fresh.epoch == self.epoch:
+            for index, seq in enumerate(fresh.seqs[: len(self.seqs)]):
+                if not seq and not self.seqs[index]:
+                    fresh.messages[index] = self.messages[index]
+        self.messages[:] = fresh.messages
+        fresh.messages = self.messages
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(fresh, name))
 
 
-def encode_live(live: _Live) -> str:
-    """Write a live list: a number stands for the stored message with that number."""
-    return msgspec.json.encode(live).decode()
+class SessionWriter:
+    """Commits one open session's changes while this process has the claim, and keeps `live` up to date."""
+
+    def __init__(self, db: StateDatabase, clock: Clock, live: LiveState) -> None:
+        self.db = db
+        self.clock = clock
+        self._live = live
+        self._holder = claims.Holder(clock.new_id())
+        self._in_flight = 0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._renew_after_s = 0.0
+
+    def commit(
+        self, work: Callable[[apsw.Connection], T] | Rows, apply: Callable[[T], object]
+    ) -> Coroutine[Any, Any, T]:
+        """Commit `work`, then `apply` its result to memory, also where the waiter is cancelled."""
+
+        def after(result: T, error: BaseException | None) -> None:
+            self._in_flight -= 1
+            if error is None:
+                apply(result)
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+        self._in_flight += 1
+        return self.db.append(work, after)
+
+    async def drain(self) -> None:
+        """Wait for writes whose waiters were cancelled."""
+        while self._in_flight:
+            self._waiting.append(waiter := asyncio.get_running_loop().create_future())
+            try:
+                await waiter
+            finally:
+                self._waiting.remove(waiter)
+
+    async def refresh(self) -> None:
+        """Take in what another process did; mostly nothing, which one look at two indexes tells."""
+        live = self._live
+
+        def look(connection: apsw.Connection) -> None:
+            if live.open_turn or live.step:
+                raise Stale
+            self.refuse_if_stale(connection)
+            live.session = sessions.get(connection, live.session.id)
+
+        try:
+            self.db.read_now(look)
+        except Stale:
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Read the session anew, keeping the objects that are in memory."""
+        session_id, known = self._live.session.id, self._live.known()
+        self._live.become(await self.db.read(lambda connection: load(connection, session_id, known)))
+
+    def refuse_if_stale(self, connection: apsw.Connection) -> None:
+        """Raise Stale where the stored session has moved on."""
+        if turns.has_moved_on(connection, self._live.key, self._live.version):
+            raise Stale
+
+    def refuse_if_changed(self, connection: apsw.Connection) -> None:
+        """Raise StoreBusy where another process holds the session or has changed it."""
+        self.refuse_if_held(connection, self._holder)
+        try:
+            self.refuse_if_stale(connection)
+        except Stale:
+            raise StoreBusy(
+                "another process has changed this session", hint="open it again to see what it did"
+            ) from None
+
+    def refuse_if_held(self, connection: apsw.Connection, holder: claims.Holder | None = None) -> None:
+        """Raise StoreBusy while a turn runs, in this process too unless it is `holder`'s."""
+        live = self._live
+        claims.refuse_if_held(connection, live.key, live.session.id, holder, self.clock.now())
+
+    def claim(self, connection: apsw.Connection) -> None:
+        """Claim the session's turn. Raises StoreBusy where another holds it, Stale where it has moved on."""
+        live = self._live
+        claims.take(connection, live.key, live.session.id, self._holder, self.clock.now())
+        self.refuse_if_stale(connection)
+
+    def renew(self, connection: apsw.Connection) -> None:
+        """Renew the claim now and then, for those who can't see whether this process lives."""
+        if self.clock.monotonic_s() > self._renew_after_s:
+            claims.renew(connection, self._live.key, self._holder, self.clock.now())
+            self._renew_after_s = self.clock.monotonic_s() + claims.LEASE_S / 4
+
+    def release(self, connection: apsw.Connection) -> None:
+        """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
+        claims.release(connection, self._live.key, self._holder)
+
+    def append(
+        self,
+        apply: Callable[[None], object],
+        *added: tuple[RowStatement, tuple[Any, ...]],
+        also: AtEnd = nothing,
+    ) -> Coroutine[Any, Any, None]:
+        """Commit rows while the session stays claimed, together with what `also` does."""
+        if also is nothing and self.clock.monotonic_s() <= self._renew_after_s:
+            return self.commit(added, apply)
+
+        def work(connection: apsw.Connection) -> None:
+            self.renew(connection)
+            for statement, values in added:
+                statement.write(connection, [values])
+            also(connection)
+
+        return self.commit(work, apply)
+
+    def close(self) -> None:
+        """Count as gone: what was claimed is free to take."""
+        claims.drop(self._holder)
 
 
 def load(connection: apsw.Connection, session_id: str, known: dict[int, Message] | None = None) -> LiveState:
@@ -70,7 +249,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     session = sessions.get(connection, session_id)
     key = sessions.key_of(connection, session_id)
     epoch = _one(connection, "SELECT epoch FROM sessions WHERE key = ?", key)
-    undone = _undone_turns(connection, key)
+    undone = undone_turns(connection, key)
     messages, seqs, after = _compacted(connection, key, undone, known or {})
     unfinished = open_turn(connection, key)
     step: OpenStep | None = None
@@ -108,35 +287,6 @@ def last_turn(connection: apsw.Connection, key: int) -> int:
     )
 
 
-def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
-    """Give the list of the last request of `turn` and what came after it in that turn, as `encode_live` does.
-
-    A compaction made by hand afterwards is not in it: no request has shown that list yet.
-    """
-    undone, last = _undone_turns(connection, key), 0
-    first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
-    said: list[tuple[int, int]] = []
-    for id_, number, role in connection.execute(
-        "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
-        (first, end, turn),
-    ):
-        if number not in undone:
-            said.append((id_ & (rows.SEQ_LIMIT - 1), role))
-            last = said[-1][0] if role == rows.ASSISTANT else last
-    found = connection.execute(
-        "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' AND after_seq < ?"
-        " ORDER BY id DESC LIMIT 1",
-        (key, last),
-    ).fetchone()
-    kept, after = (_live_decoder.decode(found[0]), found[1]) if found else (list[int | Message](), 0)
-    return encode_live([*kept, *(seq for seq, _ in said if seq > after)])
-
-
-def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:
-    """Give the messages of a list that `view_after` has written."""
-    return _read(connection, key, text, set(), {})[0]
-
-
 def _compacted(
     connection: apsw.Connection, key: int, undone: set[int], known: dict[int, Message]
 ) -> tuple[list[Message], list[int], int]:
@@ -145,15 +295,16 @@ def _compacted(
         "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1",
         (key,),
     ).fetchone()
-    return ([], [], 0) if row is None else (*_read(connection, key, row[0], undone, known), row[1])
+    return ([], [], 0) if row is None else (*read_list(connection, key, row[0], undone, known), row[1])
 
 
-def _read(
+def read_list(
     connection: apsw.Connection, key: int, text: str, undone: set[int], known: dict[int, Message]
 ) -> tuple[list[Message], list[int]]:
+    """Give the messages of a stored live list, without those of `undone` turns, and their numbers."""
     messages: list[Message] = []
     seqs: list[int] = []
-    for item in _live_decoder.decode(text):
+    for item in list_decoder.decode(text):
         if isinstance(item, Message):
             messages.append(item)
             seqs.append(0)
@@ -187,7 +338,8 @@ def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
     return turn
 
 
-def _undone_turns(connection: apsw.Connection, key: int) -> set[int]:
+def undone_turns(connection: apsw.Connection, key: int) -> set[int]:
+    """Give the numbers of the turns that were undone."""
     found = connection.execute("SELECT number FROM turns WHERE session = ? AND undone <> ''", (key,))
     return {row[0] for row in found}
 

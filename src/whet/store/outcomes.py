@@ -1,4 +1,4 @@
-"""What sessions began with and how their turns went: items in context, people's verdicts, signals of trouble.
+"""How turns went, and which items their sessions began with: people's verdicts, signals of trouble.
 
 Every function takes a connection inside a transaction. It knows sessions and turns; what an item is, and
 whether one helps, is for others to say. What is read here is one person's (`profile`, empty for the owner's);
@@ -7,7 +7,7 @@ private sessions are left out of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import apsw
@@ -15,20 +15,10 @@ import msgspec
 
 from whet.contract.errors import NotFound
 from whet.store import rows, sessions
+from whet.store.starts import ContextItem, ItemKind
 
-ItemKind = Literal["memory", "user", "skill", "example"]
 Rating = Literal["good", "bad"]
 Signal = Literal["good", "bad", "retry"]
-LABEL_CHARS = 120
-
-
-class ContextItem(msgspec.Struct, frozen=True):
-    """A learned item as it stood in a session's context; `name` and `hash` say which version of which."""
-
-    kind: ItemKind
-    name: str
-    hash: str
-    label: str = ""
 
 
 class TurnOutcome(msgspec.Struct, frozen=True):
@@ -57,29 +47,6 @@ class ItemUse(msgspec.Struct, frozen=True):
 
 _FAILED_END = ("failed", "crashed", "budget")
 _NO_FAILURE = ("", "denied", "interrupted", "cancelled")
-
-
-def record_items(
-    connection: apsw.Connection,
-    session_id: str,
-    shown: Iterable[ContextItem],
-    held_out: Iterable[ContextItem] = (),
-    *,
-    randomised: bool = False,
-) -> None:
-    """Store what a session began with, and what chance kept from it. Raises NotFound."""
-    key = sessions.key_of(connection, session_id)
-    for items, is_out in ((shown, 0), (held_out, 1)):
-        for item in items:
-            connection.execute(
-                "INSERT OR IGNORE INTO context_items (kind, name, hash, label) VALUES (?, ?, ?, ?)",
-                (item.kind, item.name, item.hash, item.label[:LABEL_CHARS]),
-            )
-            connection.execute(
-                "INSERT OR REPLACE INTO session_items"
-                " SELECT ?, id, ?, ? FROM context_items WHERE kind = ? AND name = ? AND hash = ?",
-                (key, is_out, int(randomised), item.kind, item.name, item.hash),
-            )
 
 
 def signal(

@@ -218,11 +218,8 @@ def list_reviews(
     return [ReviewRow(*row[:12], Usage(*row[12:])) for row in found]  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
-_USAGE = ", ".join(
-    # A price that is not known stays NULL; a review that has not begun has cost nothing.
-    f"CASE WHEN c.key IS NULL THEN 0 ELSE c.{column} END"
-    for column in rows.USAGE_COLUMNS
-)
+# A price that is not known stays NULL; a review that has not begun has cost nothing.
+_USAGE = ", ".join(map("CASE WHEN c.key IS NULL THEN 0 ELSE c.{} END".format, rows.USAGE_COLUMNS))
 
 
 def _text(connection: apsw.Connection, id_: int) -> tuple[str, str | None]:

@@ -18,7 +18,7 @@ from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.contract.texts import encodable
 from whet.log import mask
-from whet.store import claims, purge, rows
+from whet.store import claims, rows
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
@@ -411,6 +411,8 @@ def _family(connection: apsw.Connection, session_id: str) -> list[int]:
 
 def drop(connection: apsw.Connection, key: int) -> None:
     """Delete one session's rows and nothing that was started from it."""
+    from whet.store import purge  # noqa: PLC0415 - sessions are made more often than deleted
+
     first, last = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
     indexed = connection.execute("SELECT indexed_seq, id FROM sessions WHERE key = ?", (key,)).fetchone()
     if indexed is not None:

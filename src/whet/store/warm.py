@@ -103,28 +103,6 @@ def uses(connection: apsw.Connection) -> dict[str, tuple[int, int]]:
     return {row[0]: (row[1], row[2]) for row in found}
 
 
-def set_next(connection: apsw.Connection, workspace: str, template: str, now: str) -> None:
-    """Start the next new session in `workspace` with this template."""
-    connection.execute(
-        "INSERT OR REPLACE INTO warm_next (workspace, template, at) VALUES (?, ?, ?)",
-        (workspace, template, now),
-    )
-
-
-def next_of(connection: apsw.Connection, workspace: str) -> str:
-    """Give the template that the next session in `workspace` is to start with; empty for none."""
-    row = connection.execute("SELECT template FROM warm_next WHERE workspace = ?", (workspace,)).fetchone()
-    return row[0] if row else ""
-
-
-def forget_next(connection: apsw.Connection, workspace: str, template: str = "") -> None:
-    """Take back what `set_next` asked for; with `template` only where it is that one, in any workspace."""
-    if template:
-        connection.execute("DELETE FROM warm_next WHERE template = ?", (template,))
-    else:
-        connection.execute("DELETE FROM warm_next WHERE workspace = ?", (workspace,))
-
-
 def hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
     """Of these sessions give (those marked private, those that are not in this store)."""
     found = dict(

@@ -5,7 +5,6 @@ A turn is judged again with the one after it, because what the person says next 
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
 
 import apsw
@@ -45,7 +44,8 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
         calls.keep_outcomes(connection, key, last, found)
         start = warm.start_of(connection, session_id)
         if start is not None and start.chosen_by in ("auto", "default"):
-            keep_verdict = pkgutil.resolve_name("whet.warm.proof:keep_verdict")  # few sessions need it
+            from whet.warm.proof import keep_verdict  # noqa: PLC0415 - few sessions need it
+
             keep_verdict(connection, start.hash, start.template, now)
 
     try:

@@ -1,0 +1,245 @@
+"""An open SQLite file of ours: WAL, synchronous=FULL, its schema up to date; several processes may share it.
+
+Writes go through the lane (`lane.py`), reads run on their own connections, so neither waits for the other.
+This module knows no table; the functions that do are passed in as `work`. A work gets a connection inside
+a transaction, may run twice, must change nothing else, and must not keep the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import ClassVar, Self, TypeVar
+
+import apsw
+import msgspec
+
+from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
+from whet.sqlite.faults import DISK_FULL, as_store_error
+from whet.sqlite.gather import After, Gather
+from whet.sqlite.lane import CHECKPOINT_PAGES, Outcome, Rows, WriterLane
+
+T = TypeVar("T")
+Work = Callable[[apsw.Connection], T]
+
+_READER_CACHE_KB = 16_000
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """What is one file's own: the numbered steps of its schema (SQL), sizes, and what a person can do."""
+
+    steps: Sequence[str]
+    step_names: Sequence[str] = ()
+    """Where given, the table `migrations` says what was applied when."""
+    newer_hint: str
+    """What else helps than an upgrade, where a newer version wrote the file."""
+    access_hint: str
+    wal_limit_bytes: int
+    checkpoint_pages: int = CHECKPOINT_PAGES
+    writer_cache_kb: int = 0
+    read_patience_s: float | None = None
+    """How long a read waits for a lock; None: as long as a write."""
+    many_writers: bool = False
+
+
+class DatabaseFile:
+    """An open file. Safe to use from any thread and event loop."""
+
+    layout: ClassVar[Layout]
+
+    def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
+        self.path = path
+        self._connection = connection
+        self._patience_ms = int(patience_s * 1000)
+        pages = self.layout.checkpoint_pages
+        self._lane = WriterLane(connection, str(path), self._patience_ms, checkpoint_pages=pages)
+        self._gather: Gather | None = None
+        self._idle_readers: list[apsw.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def open_file(cls, path: Path, now: str, patience_s: float) -> Self:
+        """Open or make the file (mode 0600) and bring its schema up to date.
+
+        Another process's lock is waited for `patience_s`.
+        Raises SchemaTooNew (the file is left untouched), StoreCorrupt, StoreUnwritable, StoreFull, StoreBusy.
+        """
+        _make_private(path, cls.layout.access_hint)
+        connection: apsw.Connection | None = None
+        try:
+            connection = apsw.Connection(str(path))
+            _prepare(connection, path, cls.layout, now, patience_s)
+        except (apsw.Error, StoreError) as error:
+            errno = connection.system_errno if connection else 0
+            if connection:
+                connection.close()
+            known = error if isinstance(error, StoreError) else as_store_error(error, str(path), errno)
+            raise cls.advised(known, path) from error
+        return cls(path, connection, patience_s)
+
+    @classmethod
+    def advised(cls, error: StoreError, path: Path) -> StoreError:
+        """Give what is raised where opening failed; a place for better hints."""
+        return error
+
+    async def append(self, work: Work[T] | Rows, after: After | None = None) -> T:
+        """Write a few rows; returns when they are on disk. A cancel leaves, and undoes nothing.
+
+        Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
+        thread before the waiter does, and also where that was cancelled.
+        """
+        return await self._gather_here().small(work, after)
+
+    def submit(self, work: Work[T]) -> Future[T]:
+        """Queue a write; the future is done after its commit is on disk, or has a StoreError."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def deliver(outcomes: Sequence[Outcome]) -> None:
+            result, error = outcomes[0]
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self._lane.put((work,), deliver)
+        return future
+
+    def write_now(self, work: Work[T]) -> T:
+        """Write and wait; for synchronous callers."""
+        outcomes = self._lane.try_here((work,))
+        if outcomes is None:
+            return self.submit(work).result()
+        result, error = outcomes[0]
+        if error is not None:
+            raise error
+        return result
+
+    def read_now(self, work: Work[T]) -> T:
+        """Read on the caller's thread; sees one consistent state. Raises StoreError."""
+        reader = self._take_reader()
+        try:
+            reader.execute("BEGIN")
+            try:
+                return work(reader)
+            finally:
+                if reader.in_transaction:
+                    reader.execute("ROLLBACK")
+        except apsw.Error as error:
+            raise as_store_error(error, str(self.path), reader.system_errno) from error
+        finally:
+            self._put_back(reader)
+
+    def close(self) -> None:
+        """Commit what was submitted and close every connection. Calling it again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._lane.close()
+        self._wait_for_readers()
+        for reader in self._idle_readers:
+            reader.close()
+        self._connection.close()
+
+    def _wait_for_readers(self) -> None:
+        """Wait for reads on threads of this object's own."""
+
+    def _gather_here(self) -> Gather:
+        loop = asyncio.get_running_loop()
+        gather = self._gather
+        if gather is None or gather.loop is not loop:
+            gather = self._gather = Gather(loop, self._lane, many_writers=self.layout.many_writers)
+        return gather
+
+    def _take_reader(self) -> apsw.Connection:
+        with self._readers_lock:
+            if self._closed:
+                raise StoreError("the database is closed")
+            if self._idle_readers:
+                return self._idle_readers.pop()
+        reader = self._connect()
+        patience_s = self.layout.read_patience_s
+        reader.set_busy_timeout(self._patience_ms if patience_s is None else int(patience_s * 1000))
+        reader.pragma("query_only", True)
+        reader.pragma("cache_size", -_READER_CACHE_KB)
+        return reader
+
+    def _put_back(self, reader: apsw.Connection) -> None:
+        with self._readers_lock:
+            self._idle_readers.append(reader)
+
+    def _connect(self) -> apsw.Connection:
+        try:
+            return apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        except apsw.Error as error:
+            raise as_store_error(error, str(self.path)) from error
+
+
+def _make_private(path: Path, hint: str) -> None:
+    """Make the file, or take others' rights on it away, before SQLite writes the first byte.
+
+    An existing file is never opened here: closing it would drop the locks of this process's other
+    connections (POSIX locks belong to the process, not to the descriptor).
+    """
+    try:
+        try:
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o600)
+        except FileNotFoundError:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise StoreFull(f"no space is left to make {path}", hint="free some disk space") from error
+        raise StoreUnwritable(f"can't open {path} for writing: {error.strerror}", hint=hint) from error
+
+
+def _prepare(connection: apsw.Connection, path: Path, layout: Layout, now: str, patience_s: float) -> None:
+    connection.set_busy_timeout(int(patience_s * 1000))
+    if connection.readonly("main"):
+        raise StoreUnwritable(f"{path} can't be written", hint=layout.access_hint)
+    current = _is_current(connection, path, layout)
+    if connection.pragma("journal_mode") != "wal":
+        connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.pragma("journal_size_limit", layout.wal_limit_bytes)
+    if layout.writer_cache_kb:
+        connection.pragma("cache_size", -layout.writer_cache_kb)
+    if not current:
+        _migrate(connection, path, layout, now)
+
+
+def _is_current(connection: apsw.Connection, path: Path, layout: Layout) -> bool:
+    """Say whether every step was applied. Raises SchemaTooNew; writes nothing."""
+    version, last = int(connection.pragma("user_version")), len(layout.steps)
+    if version > last:
+        raise SchemaTooNew(
+            f"{path} was written by a newer Whet (schema {version}, this one knows {last})",
+            hint=f"upgrade Whet, or {layout.newer_hint}",
+        )
+    return version == last
+
+
+def _migrate(connection: apsw.Connection, path: Path, layout: Layout, now: str) -> None:
+    """Apply the steps that are missing, all or nothing; another process doing the same is waited for."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not _is_current(connection, path, layout):
+            if layout.step_names:
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied TEXT NOT NULL)"
+                )
+            for number in range(int(connection.pragma("user_version")), len(layout.steps)):
+                connection.execute(layout.steps[number])
+                if layout.step_names:
+                    values = (layout.step_names[number], now)
+                    connection.execute("INSERT INTO migrations VALUES (?, ?)", values)
+                connection.pragma("user_version", number + 1)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

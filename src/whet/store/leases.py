@@ -1,0 +1,55 @@
+"""Runs leased jobs: a job's work goes on beside a heartbeat that renews its lease.
+
+What a job means, and what becomes of it when its work has ended, is its worker's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from whet.clock import Clock
+from whet.store import jobs
+from whet.store.database import StateDatabase
+from whet.store.jobs import Job
+
+T = TypeVar("T")
+LEASE_S = 120.0
+HEARTBEAT_S = 30.0
+
+
+class LeaseLost(Exception):
+    """Another worker has taken the job; nothing of it is ours any more."""
+
+
+async def run_leased(
+    database: StateDatabase,
+    clock: Clock,
+    job: Job,
+    work: Coroutine[Any, Any, T],
+    on_stop: Callable[[], Awaitable[object]],
+) -> T:
+    """Run `work` while renewing the job's lease, and give its result.
+
+    Raises LeaseLost, with `work` ended, where the lease is gone. Where this task is cancelled, `work` is
+    ended and `on_stop` awaited before the cancel is raised.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=HEARTBEAT_S))[0]:
+            if not await database.append(lambda db: jobs.heartbeat(db, job, LEASE_S, clock)):
+                raise LeaseLost
+        return task.result()
+    except asyncio.CancelledError:
+        await _ended(task)
+        await on_stop()
+        raise
+    finally:
+        await _ended(task)
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})

@@ -1,0 +1,71 @@
+"""What a new session starts with: learned items in its context, and the template that was asked for.
+
+Every function takes a connection inside a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.store import sessions
+
+ItemKind = Literal["memory", "user", "skill", "example"]
+LABEL_CHARS = 120
+
+
+class ContextItem(msgspec.Struct, frozen=True):
+    """A learned item as it stood in a session's context; `name` and `hash` say which version of which."""
+
+    kind: ItemKind
+    name: str
+    hash: str
+    label: str = ""
+
+
+def record_items(
+    connection: apsw.Connection,
+    session_id: str,
+    shown: Iterable[ContextItem],
+    held_out: Iterable[ContextItem] = (),
+    *,
+    randomised: bool = False,
+) -> None:
+    """Store what a session began with, and what chance kept from it. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    for items, is_out in ((shown, 0), (held_out, 1)):
+        for item in items:
+            connection.execute(
+                "INSERT OR IGNORE INTO context_items (kind, name, hash, label) VALUES (?, ?, ?, ?)",
+                (item.kind, item.name, item.hash, item.label[:LABEL_CHARS]),
+            )
+            connection.execute(
+                "INSERT OR REPLACE INTO session_items"
+                " SELECT ?, id, ?, ? FROM context_items WHERE kind = ? AND name = ? AND hash = ?",
+                (key, is_out, int(randomised), item.kind, item.name, item.hash),
+            )
+
+
+def set_next(connection: apsw.Connection, workspace: str, template: str, now: str) -> None:
+    """Start the next new session in `workspace` with this template."""
+    connection.execute(
+        "INSERT OR REPLACE INTO warm_next (workspace, template, at) VALUES (?, ?, ?)",
+        (workspace, template, now),
+    )
+
+
+def next_of(connection: apsw.Connection, workspace: str) -> str:
+    """Give the template that the next session in `workspace` is to start with; empty for none."""
+    row = connection.execute("SELECT template FROM warm_next WHERE workspace = ?", (workspace,)).fetchone()
+    return row[0] if row else ""
+
+
+def forget_next(connection: apsw.Connection, workspace: str, template: str = "") -> None:
+    """Take back what `set_next` asked for; with `template` only where it is that one, in any workspace."""
+    if template:
+        connection.execute("DELETE FROM warm_next WHERE template = ?", (template,))
+    else:
+        connection.execute("DELETE FROM warm_next WHERE workspace = ?", (workspace,))

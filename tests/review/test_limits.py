@@ -1,0 +1,215 @@
+"""What a review may cost, when it is tried again, and how a long conversation is cut for another model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support import FixedClock
+from whet.clock import iso
+from whet.config.schema import ModelSettings, ReviewSettings
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    BudgetReached,
+    ConfigError,
+    ModelRefused,
+    NotFound,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+    WhetError,
+)
+from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
+from whet.review.budget import Budget, MeteredLink
+from whet.review.digest import digest
+from whet.review.order import Order, Runtime, put, read_order
+from whet.review.triggers import day_start
+from whet.review.worker import retry_in_s
+from whet.store import jobs, reviews, sessions
+from whet.store.database import StateDatabase
+from whet.store.sessions import NewSession
+
+
+def limited(seconds: float | None) -> RateLimited:
+    error = RateLimited("slow down")
+    error.retry_after_s = seconds
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "wait_s"),
+    [
+        (Unavailable("down"), 1, 30.0),
+        (Unavailable("down"), 2, 120.0),
+        (Unavailable("down"), 4, 1920.0),
+        (Unavailable("down"), 5, None),
+        (WhetError("a bug"), 1, 30.0),
+        (AuthRejected("no"), 1, 600.0),
+        (QuotaExhausted("pay"), 2, 1800.0),
+        (ConfigError("wrong"), 3, 5400.0),
+        (AuthRejected("no"), 4, 14_400.0),
+        (limited(None), 1, 30.0),
+        (limited(10.0), 1, 30.0),
+        (limited(1000.0), 1, 1000.0),
+        (NotFound("gone"), 1, None),
+        (ModelRefused("no"), 1, None),
+        (BadRequest("shape"), 1, None),
+    ],
+)
+def test_the_next_try_comes_later_each_time_and_last_of_all_what_a_person_must_mend(
+    error: WhetError, failures: int, wait_s: float | None
+) -> None:
+    assert retry_in_s(error, failures) == wait_s
+
+
+@pytest.fixture
+def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+    yield database
+    database.close()
+
+
+def spend(db: StateDatabase, clock: FixedClock, tokens: int, usd: float | None, kind: str = "review") -> None:
+    """Store a session of today that has used this much."""
+
+    def work(connection) -> None:
+        row = sessions.create(connection, NewSession(id=clock.new_id(), kind=kind), iso(clock.now()))
+        values = (tokens, usd, row.id)
+        connection.execute("UPDATE sessions SET total_tokens = ?, cost_usd = ? WHERE id = ?", values)
+
+    db.write_now(work)
+
+
+def check(db: StateDatabase, clock: FixedClock, expected: Usage, **limits: float) -> None:
+    settings = ReviewSettings(**{"daily_tokens": 0, **limits})
+    asyncio.run(Budget(db, clock, settings).check(expected))
+
+
+def test_the_days_tokens_may_be_used_to_the_last_and_not_beyond(db: StateDatabase, clock: FixedClock) -> None:
+    spend(db, clock, 600, None)
+    spend(db, clock, 9_000, None, kind="chat")
+    check(db, clock, Usage(total_tokens=400), daily_tokens=1000)
+    with pytest.raises(BudgetReached, match="600 of 1,000 tokens"):
+        check(db, clock, Usage(total_tokens=401), daily_tokens=1000)
+    check(db, clock, Usage(total_tokens=10**9))
+    clock.advance(48 * 3600)
+    check(db, clock, Usage(total_tokens=1000), daily_tokens=1000)
+
+
+def test_a_limit_in_money_needs_prices(db: StateDatabase, clock: FixedClock) -> None:
+    spend(db, clock, 1, 0.6)
+    check(db, clock, Usage(cost_usd=0.4), daily_usd=1.0)
+    with pytest.raises(BudgetReached, match=r"\$0.60 of \$1.00"):
+        check(db, clock, Usage(cost_usd=0.41), daily_usd=1.0)
+    with pytest.raises(BudgetReached, match="price"):
+        check(db, clock, Usage(cost_usd=None), daily_usd=1.0)
+    spend(db, clock, 1, None)
+    with pytest.raises(BudgetReached, match="price"):
+        check(db, clock, Usage(cost_usd=0.1), daily_usd=1.0)
+
+
+def test_a_day_begins_and_ends_at_midnight_of_the_person(db: StateDatabase, clock: FixedClock) -> None:
+    tomorrow = datetime.fromisoformat(Budget(db, clock, ReviewSettings()).tomorrow()).astimezone()
+    today = datetime.fromisoformat(day_start(clock.now())).astimezone()
+    assert (tomorrow.hour, tomorrow.minute, tomorrow.second, tomorrow.microsecond) == (0, 0, 0, 0)
+    assert (tomorrow.date() - today.date()).days == 1
+    assert today <= clock.now() < tomorrow
+
+
+class Link:
+    """A link that answers with so many tokens, or fails."""
+
+    def __init__(self, info: ModelInfo, *answers: int | WhetError) -> None:
+        self.info, self.answers, self.asked = info, list(answers), 0
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        self.asked += 1
+        answer = self.answers.pop(0)
+        if isinstance(answer, WhetError):
+            raise answer
+        yield ModelReply(Message(role="assistant", content="ok"), Usage(total_tokens=answer), "m", "end")
+
+
+def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clock: FixedClock) -> None:
+    info = ModelInfo("p", "m", 100_000, 1_000, input_usd_per_mtok=1.0)
+    budget = Budget(db, clock, ReviewSettings(daily_tokens=1000))
+    link = Link(info, 900, 5, Unavailable("down"))
+    metered = MeteredLink(link, budget, 1001)
+
+    async def ask() -> list[StreamItem]:
+        return [item async for item in metered.stream([])]
+
+    with pytest.raises(BudgetReached):
+        asyncio.run(ask())
+    assert link.asked == 0 and isinstance(metered.failure, BudgetReached)
+    metered = MeteredLink(link, budget, 1000)
+    assert len(asyncio.run(ask())) == 1 and metered.failure is None
+    spend(db, clock, 100, None)
+    assert len(asyncio.run(ask())) == 1, "900 more are just allowed"
+    with pytest.raises(Unavailable):
+        asyncio.run(ask())
+    assert isinstance(metered.failure, Unavailable) and link.asked == 3
+    money = Budget(db, clock, ReviewSettings(daily_tokens=0, daily_usd=1.0))
+    db.write_now(lambda c: c.execute("UPDATE sessions SET cost_usd = 0"))
+    metered = MeteredLink(Link(info, 1), money, 1_000_000)
+    assert len(asyncio.run(ask())) == 1, "a dollar's worth"
+    metered = MeteredLink(Link(info, 1), money, 1_000_001)
+    with pytest.raises(BudgetReached):
+        asyncio.run(ask())
+
+
+def test_a_digest_keeps_what_the_person_said_longest() -> None:
+    asked = Message(role="assistant", content="Looking.", tool_calls=(ToolCall("c", "terminal", "{}"),))
+    talk = [
+        Message(role="user", content="q" * 900),
+        asked,
+        Message(role="tool", content="r" * 900, tool_call_id="c", tool_name="terminal"),
+        Message(role="tool", content="bad", tool_call_id="d", tool_name="patch", is_error=True),
+    ]
+    whole = digest(talk, 1000)
+    assert whole.startswith("<conversation>\nPERSON: " + "q" * 900 + "\n\nAGENT: Looking.\nCALL terminal {}")
+    assert whole.endswith(
+        "RESULT of terminal: " + "r" * 900 + "\n\nFAILED RESULT of patch: bad\n</conversation>"
+    )
+    shorter = digest(talk, 450)
+    assert "q" * 900 in shorter and "400 of 900 characters cut" in shorter
+    least = digest(talk, 100)
+    assert "</conversation>" in least and len(least) < 600
+
+
+def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus: str = "") -> Order:
+    runtime = Runtime(ModelSettings(model=f"m{turn}"))
+    return Order(session_id, turn, kinds, reasons, runtime, focus=focus)
+
+
+def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
+    db: StateDatabase, clock: FixedClock
+) -> None:
+    def queue(new: Order):
+        return db.write_now(lambda c: put(c, new, "talk", clock))
+
+    for id_ in ("s1", "s2"):
+        db.write_now(lambda c, id_=id_: sessions.create(c, NewSession(id=id_), ""))
+    first = queue(order(3, ("skill",), "steps", focus="deploys"))
+    again = queue(order(2, ("memory",), "turns", "steps", focus="tests"))
+    assert again.job_id == first.job_id and again.kinds == ("memory", "skill")
+    job = db.read_now(lambda c: jobs.get(c, first.job_id))
+    merged = read_order(job.payload)
+    assert (merged.turn, merged.reasons, merged.focus) == (3, ("steps", "turns"), "deploys\ntests")
+    assert merged.runtime.model.model == "m2", "the newest says which model answers"
+    clock.advance(-60)
+    queue(order(4, ("memory",), "turns"))
+    assert db.read_now(lambda c: jobs.get(c, first.job_id)).run_after == job.run_after
+    queue(order(4, ("memory",), "asked"))
+    assert db.read_now(lambda c: jobs.get(c, first.job_id)).run_after == iso(clock.now())
+    other = queue(order(1, ("memory",), "turns", session_id="s2"))
+    assert other.job_id != first.job_id
+    assert db.read_now(reviews.count_open) == 2
+    with pytest.raises(WhetError, match="can't be read"):
+        read_order("{}")

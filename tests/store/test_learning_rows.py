@@ -1,0 +1,155 @@
+"""The ledger, the files that follow it, and a purge, as rows."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from whet.contract.errors import NotFound, StoreCorrupt
+from whet.contract.origin import Origin
+from whet.store import learned, ledger, purge, sessions, starts
+from whet.store.learned import FileState, Mark, Use
+from whet.store.ledger import FileChange, NewRow, Quote, digest
+from whet.store.purge import PURGED
+from whet.store.sessions import NewSession
+from whet.store.starts import ContextItem
+
+
+def on(db, work, *args, **more):
+    return db.write_now(lambda c: work(c, *args, **more))
+
+
+def new(**more):
+    origin = {"session_id": "s1", "turn_id": "t1", "tool_call_id": "", "parent_session_id": ""}
+    origin |= {name: more.pop(name) for name in list(more) if name in Origin.__struct_fields__}
+    made = {"kind": "memory", "item": "user", "action": "add", "state": "active", **more}
+    return NewRow(origin=Origin(**origin), **made)
+
+
+def test_a_change_is_kept_whole_and_found(db):
+    quote = Quote("say so", "s1", 4, "user", trust="user", failed=True)
+    change = FileChange("SKILL.md", "h1", "h2")
+    whole = new(before="a", after="b", changes=(change,), base_hash="x", hash="y", evidence=(quote,))
+    whole = msgspec.structs.replace(whole, trust="user", reason="why", undoes=9, profile="ann")
+    row = on(db, ledger.insert, whole, "now")
+    for name in NewRow.__struct_fields__:
+        assert getattr(row, name) == getattr(whole, name)
+    assert (row.id, row.at, row.undone_by) == (1, "now", 0)
+    assert on(db, ledger.get, 1) == on(db, ledger.get, 1, "ann") == row
+    for missing in ((2,), (1, "bob"), (10**30,)):
+        with pytest.raises(NotFound, match="no change"):
+            on(db, ledger.get, *missing)
+
+
+def test_changes_are_listed_by_what_they_are_of(db):
+    on(db, ledger.insert, new(tool_call_id="c1", after="one"), "1")
+    on(db, ledger.insert, new(kind="skill", item="deploy", state="staged", task_id="j1"), "2")
+    on(db, ledger.insert, new(session_id="s2", parent_session_id="s1", task_id="j1", profile="ann"), "3")
+
+    def ids(*args, **filters):
+        return [row.id for row in on(db, ledger.select, *args, **filters)]
+
+    assert ids() == [3, 2, 1] and ids(2) == [3, 2] and ids(session_id="s1") == [3, 2, 1]
+    assert ids(session_id="s2") == [3] and ids(kind="skill") == [2] and ids(item="user") == [3, 1]
+    assert ids(states=("staged",)) == [2] and ids(states=("staged", "active")) == [3, 2, 1]
+    assert ids(profile="") == [2, 1] and ids(profile="ann") == [3]
+    assert [row.id for row in on(db, ledger.of_task, "j1")] == [2, 3]
+    assert [row.id for row in on(db, ledger.of_task, "j1", ("staged",))] == [2]
+    assert on(db, ledger.of_task, "") == []
+    assert on(db, ledger.by_call, "s1", "c1").id == 1
+    assert on(db, ledger.by_call, "s1", "") is None and on(db, ledger.by_call, "s2", "c1") is None
+    assert on(db, ledger.counts) == {"active": 1, "staged": 1} and on(db, ledger.counts, "ann") == {
+        "active": 1
+    }
+    on(db, ledger.set_state, 2, "undone", undone_by=3)
+    on(db, ledger.set_state, 1, "refused", reason="no proof")
+    on(db, ledger.set_state, 1, "rejected")
+    one, two = on(db, ledger.get, 1), on(db, ledger.get, 2)
+    assert (two.state, two.undone_by, two.reason) == ("undone", 3, "")
+    assert (one.state, one.reason) == ("rejected", "no proof")
+    change = FileChange("a", "b", "c")
+    on(db, ledger.rebase, 1, new(before="x", after="y", changes=(change,), base_hash="p", hash="q"))
+    one = on(db, ledger.get, 1)
+    assert (one.before, one.after, one.changes, one.base_hash, one.hash) == ("x", "y", (change,), "p", "q")
+
+
+def test_a_hash_is_of_bytes_and_short():
+    assert digest("é") == digest("é".encode()) and len(digest("")) == 32 and digest("a") != digest("b")
+    assert digest("\ud800")
+
+
+def test_files_follow_what_they_should_hold(db):
+    key = on(db, learned.keep_text, b"hello")
+    assert on(db, learned.keep_text, b"hello") == key and on(db, learned.text, key) == b"hello"
+    assert on(db, learned.text, "") == b""
+    with pytest.raises(StoreCorrupt, match="missing"):
+        on(db, learned.text, "0" * 32)
+    assert on(db, learned.state, "", "a.md") == FileState("a.md", "", "")
+    on(db, learned.want, "", "skills/a.md", "k0")
+    on(db, learned.want, "", "skills/a.md", key)
+    on(db, learned.want, "", "b.md", key)
+    on(db, learned.want, "ann", "b.md", "k1")
+    wanted = FileState("skills/a.md", key, "")
+    assert on(db, learned.state, "", "skills/a.md") == wanted
+    assert on(db, learned.states, "", "skills/") == [wanted]
+    assert [one.path for one in on(db, learned.states, "")] == ["b.md", "skills/a.md"]
+    assert {one.path for one in on(db, learned.unapplied, "")} == {"b.md", "skills/a.md"}
+    on(db, learned.saw, "", "b.md", "other")
+    on(db, learned.saw, "", "b.md", key)
+    assert on(db, learned.unapplied, "") == [wanted]
+    on(db, learned.want, "", "b.md", "")
+    assert on(db, learned.state, "", "b.md") == FileState("b.md", "", key)
+    on(db, learned.saw, "", "b.md", "")
+    assert [one.path for one in on(db, learned.states, "")] == ["skills/a.md"]
+    assert on(db, learned.states, "ann") == [FileState("b.md", "k1", "")]
+
+
+def test_a_skill_without_a_mark_is_a_persons(db):
+    assert on(db, learned.mark, "", "deploy") == Mark("deploy", "person", False, "")
+    mark = Mark("deploy", "agent", True, "git")
+    on(db, learned.set_mark, "", Mark("deploy"))
+    on(db, learned.set_mark, "", mark)
+    assert on(db, learned.mark, "", "deploy") == mark and on(db, learned.marks, "") == {"deploy": mark}
+    assert on(db, learned.marks, "ann") == {}
+
+
+def test_each_load_of_a_skill_leaves_a_receipt(db):
+    made = [Use(f"s{n}", "t", "c", name, "SKILL.md", "h", "view") for n, name in enumerate(("a", "b", "a"))]
+    for use in made:
+        on(db, learned.add_use, "", use, "now")
+    on(db, learned.add_use, "ann", made[0], "now")
+    stored = [msgspec.structs.replace(use, at="now") for use in made]
+    assert on(db, learned.uses)[1:] == stored[::-1] and len(on(db, learned.uses, limit=1)) == 1
+    assert on(db, learned.uses, name="b") == [stored[1]]
+    assert on(db, learned.uses, session_ids=["s1", "s2"]) == [stored[2], stored[1]]
+    assert on(db, learned.use_counts, "") == {"a": 2, "b": 1} and on(db, learned.use_counts, "ann") == {
+        "a": 1
+    }
+
+
+def test_a_purge_takes_the_words_and_leaves_the_row(db):
+    on(db, ledger.insert, new(before="b", after="a", evidence=(Quote("q"),), reason="r"), "now")
+    on(db, purge.blank_row, 1)
+    assert (on(db, ledger.get, 1).before, on(db, ledger.get, 1).after) == ("b", "a")
+    on(db, purge.blank_row, 1, before=True)
+    row = on(db, ledger.get, 1)
+    assert (row.before, row.after, row.reason, len(row.evidence)) == (PURGED, "a", "r", 1)
+    on(db, purge.blank_row, 1, after=True, proof=True)
+    row = on(db, ledger.get, 1)
+    assert (row.after, row.reason, row.evidence, row.at) == (PURGED, "", (), "now")
+    held, free = on(db, learned.keep_text, b"one two"), on(db, learned.keep_text, b"two three")
+    last = on(db, learned.keep_text, b"seen three")
+    on(db, learned.want, "", "a", held)
+    on(db, learned.saw, "", "b", last)
+    assert set(on(db, purge.texts_with, [("two",)])) == {held, free}
+    assert on(db, purge.texts_with, [("two", "one")]) == [held]
+    assert on(db, purge.texts_with, [("four",), ("three", "two")]) == [free]
+    assert on(db, purge.drop_texts, [held, free, last]) == 1
+    assert [on(db, purge.has_text, key) for key in (held, free, last, "")] == [True, False, True, True]
+    for name, label in (("x", "secret"), ("y", "open")):
+        on(db, sessions.create, NewSession(id=name, system_prompt=f"it is {label}"), "now")
+        on(db, starts.record_items, name, [ContextItem("memory", name, "h", label)])
+    on(db, purge.drop_labels, ["secret"])
+    labels = db.read_now(lambda c: c.execute("SELECT label FROM context_items ORDER BY name").fetchall())
+    assert labels == [("",), ("open",)]
+    assert on(db, purge.prompts_with, ["open", "is secret", "it"]) == ["y", "x"]

@@ -1,0 +1,165 @@
+"""What the API, warm starts, reports and importers keep, as rows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.store.support import USAGE, asking, finish, new_log, result, talk, user
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.tools import ToolOutput
+from whet.store import api, costs, counts, moved, sessions, starts, warm
+from whet.store.api import ApiTokenRow, LoginRow, SessionOwner
+from whet.store.costs import Decided
+from whet.store.sessions import NewSession
+from whet.store.warm import ArmCounts, TemplateState, WarmStart
+
+
+def on(db, work, *args, **more):
+    return db.write_now(lambda c: work(c, *args, **more))
+
+
+def test_a_token_is_in_use_until_it_is_revoked(db):
+    ann, bob = ApiTokenRow("i1", "ann", "owner", "1", ""), ApiTokenRow("i2", "bob", "guest", "0", "")
+    for row in (ann, bob):
+        on(db, api.add_token, row, row.name.encode())
+    with pytest.raises(ConfigError, match="already"):
+        on(db, api.add_token, ApiTokenRow("i3", "ann", "chat", "2", ""), b"x")
+    assert on(db, api.token_by_hash, b"ann") == on(db, api.token_by_id, "i1") == ann
+    assert on(db, api.all_tokens) == [bob, ann]
+    logins = [LoginRow("h1", "i1", "c", 10.0, 20.0), LoginRow("h2", "i2", "c", 20.0, 30.0)]
+    for login in logins:
+        on(db, api.save_login, login)
+    assert on(db, api.find_login, "h1") == logins[0], "its time is up only after it"
+    gone = on(db, api.revoke_token, "ann", "now")
+    assert gone.revoked == "now" and on(db, api.find_login, "h1") is None
+    assert on(db, api.find_login, "h2") == logins[1]
+    assert on(db, api.token_by_hash, b"ann") is None and on(db, api.token_by_id, "i1") is None
+    with pytest.raises(NotFound):
+        on(db, api.revoke_token, "ann", "now")
+    assert on(db, api.revoke_token, "i2", "now").name == "bob"
+    on(db, api.save_login, LoginRow("h3", "i3", "c", 0.0, 5.0))
+    on(db, api.save_login, LoginRow("h4", "i3", "c", 6.0, 9.0))
+    assert on(db, api.find_login, "h3") is None
+    on(db, api.drop_login, "h4")
+    assert on(db, api.find_login, "h4") is None
+    on(db, api.add_token, ApiTokenRow("i4", "ann", "chat", "3", ""), b"y")
+
+
+def test_a_clients_conversation_is_a_session(db, clock):
+    async def main():
+        log = await talk(db, clock, "s1", "one", "two")
+        for id_ in ("s2", "s3"):
+            clock.advance(1)
+            await new_log(db, clock, id_)
+        on(db, api.adopt, "s1", "ann", "k")
+        on(db, api.adopt, "s1", "bob", "other")
+        on(db, api.adopt, "s2", "ann")
+        on(db, api.set_instructions, "s1", "h")
+        assert on(db, api.belonging, "s1") == SessionOwner("ann", "k", "h")
+        assert (
+            on(db, api.belonging, "s2") == SessionOwner("ann", "", "") and on(db, api.belonging, "s3") is None
+        )
+        assert on(db, api.session_of, "ann", "k") == "s1"
+        assert on(db, api.session_of, "ann", "") == "" == on(db, api.session_of, "bob", "k")
+        begun = on(db, api.begun_with, "ann", 9)
+        assert [row.id for row in begun] == ["s2", "s1"]
+        assert [row.id for row in on(db, api.begun_with, "ann", 1)] == ["s2"]
+        assert [row.id for row in on(db, api.begun_with, "ann", 9, begun[0].last_active)] == ["s1"]
+        on(db, api.set_aside, "s2")
+        assert [row.id for row in on(db, api.begun_with, "ann", 9)] == ["s1"]
+        on(db, api.keep_response, "r0", "s3")
+        on(db, api.keep_response, "r2", "s1")
+        assert on(db, api.response_of, "r2") == ("s1", True) and on(db, api.response_of, "x") is None
+        assert on(db, api.response_of, "r0") == ("s3", True)
+        assert on(db, api.said_by_user, "s1") == ["one", "two"]
+        await log.undo_last_turn()
+        assert on(db, api.said_by_user, "s1") == ["one"]
+        assert on(db, api.response_of, "r2") == ("s1", False)
+
+    asyncio.run(main())
+
+
+def test_warm_starts_and_what_came_of_their_templates(db):
+    for id_ in ("s1", "s2", "s3"):
+        on(db, sessions.create, NewSession(id=id_), "now")
+    first = WarmStart("web", "h", "warm", "auto", 3)
+    on(db, warm.record, "s1", first, "t1")
+    on(db, warm.record, "s2", WarmStart("web", "h", "held_out", "default", 0), "t2")
+    on(db, warm.record, "s3", WarmStart("web", "h", "warm", "name", 3), "t3")
+    assert on(db, warm.start_of, "s1") == first and on(db, warm.start_of, "s9") is None
+    assert on(db, warm.uses) == {"h": (2, 1)}
+    state = TemplateState("it hurts", "never")
+    on(db, warm.set_state, "h", "web", state, "now")
+    assert on(db, warm.states) == {"h": state}
+    outcomes = {"s1": ["ok", "failed", "denied", "ok"], "s2": ["failed", "failed"], "s3": ["ok"]}
+    for id_, found in outcomes.items():
+        key = db.read_now(lambda c, id_=id_: sessions.key_of(c, id_))
+        for seq, outcome in enumerate(found, 1):
+            values = (key, seq, 0, 1, 1, "c", "terminal", outcome)
+            columns = "session, seq, position, turn, step, call_id, name, outcome"
+            sql = f"INSERT INTO tool_calls ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            db.write_now(lambda c, sql=sql, values=values: c.execute(sql, values))
+    held, warmed = ArmCounts("held_out", 2, 2, "t2"), ArmCounts("warm", 1, 3, "t1")
+    assert on(db, warm.first_calls, "h", 9) == [held, warmed], "one asked for by name is left out"
+    assert on(db, warm.first_calls, "h", 1) == [
+        ArmCounts("held_out", 1, 1, "t2"),
+        ArmCounts("warm", 0, 1, "t1"),
+    ]
+    assert on(db, warm.first_calls, "h", 9, 1) == [held] and on(db, warm.first_calls, "x", 9) == []
+    on(db, sessions.set_private, "s1", True)
+    assert on(db, warm.first_calls, "h", 9) == [held]
+    assert on(db, warm.hidden_sources, ["s1", "s2", "s9"]) == ({"s1"}, {"s9"})
+
+
+def test_the_next_session_of_a_folder_starts_with_what_was_asked_for(db):
+    for folder, template in (("/a", "web"), ("/b", "web"), ("/c", "ops"), ("/a", "db")):
+        on(db, starts.set_next, folder, template, "now")
+    assert [on(db, starts.next_of, folder) for folder in ("/a", "/b", "/c", "/d")] == ["db", "web", "ops", ""]
+    on(db, starts.forget_next, "/c")
+    on(db, starts.forget_next, "", "web")
+    assert [on(db, starts.next_of, folder) for folder in ("/a", "/b", "/c")] == ["db", "", ""]
+
+
+def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
+    async def main():
+        await talk(db, clock, "s1", "one", "two", model="m1", source="cli")
+        clock.advance(24 * 3600)
+        log = await new_log(db, clock, "s2", model="m2", source="api")
+        turn = await log.begin_turn(user("x"))
+        await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m2")
+        first, second, _ = log.open_calls(turn)
+        await log.call_started(turn, first, "rule")
+        await finish(log, turn, first)
+        denied = ToolOutput("no", "denied")
+        await log.call_finished(turn, second, result(second), output=denied, duration_s=0.0)
+        assert db.read_now(counts.unfinished_calls) == 1
+        await log.end_turn(turn, "answered", "")
+
+    asyncio.run(main())
+    by_day = db.read_now(lambda c: costs.spent_by(c, "day", ""))
+    assert [(one.label, one.turns) for one in by_day] == [("2026-11-21", 2), ("2026-11-22", 1)]
+    one, two = db.read_now(lambda c: costs.spent_by(c, "model", ""))
+    assert (one.label, one.prompt_tokens, one.output_tokens) == ("m1", 20, 10)
+    assert (one.cost_usd, one.unpriced) == (1.0, 0)
+    assert (one.usage.prompt_tokens, one.usage.cost_usd, one.cache_hit_ratio) == (20, 1.0, 0.0)
+    assert two.label == "m2" and one.usage.output_tokens == 10
+    assert [one.label for one in db.read_now(lambda c: costs.spent_by(c, "source", "2026-11-22"))] == ["api"]
+    assert db.read_now(lambda c: costs.decided_by(c, "")) == [Decided("", 2, 1), Decided("rule", 1, 0)]
+    assert db.read_now(lambda c: costs.decided_by(c, "2027")) == []
+    assert db.read_now(counts.calls_by_outcome) == {"": 2, "denied": 1} and db.read_now(counts.steps) == 3
+    assert db.read_now(lambda c: counts.messages(c, "s1")) == 4
+    assert db.read_now(lambda c: counts.largest_prompt(c, "s1")) == 10
+    assert db.read_now(lambda c: counts.live_messages(c, "s1")) == 4
+    db.write_now(lambda c: c.execute("UPDATE turns SET usage = json_set(usage, '$.cost_usd', NULL)"))
+    assert db.read_now(lambda c: costs.spent_by(c, "kind", ""))[0].unpriced == 3
+    with_cache = costs.Spending("x", 1, 100, 25, 1, 0.0, 0)
+    assert with_cache.cache_hit_ratio == 0.25 and with_cache.usage.cache_read_tokens == 25
+    assert costs.Spending("x", 1, 0, 0, 1, 0.0, 0).cache_hit_ratio == 0.0
+
+
+def test_what_came_once_is_remembered(db):
+    for _ in range(2):
+        on(db, moved.note, "hermes", "mcp", "files", "now")
+    assert on(db, moved.came, "hermes", "mcp") == {"files"} and on(db, moved.came, "hermes", "chats") == set()
