@@ -12,16 +12,16 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Limits, Session
 from whet.clock import Clock, SystemClock
 from whet.config.schema import FallbackSettings, ModelSettings
-from whet.context.engine_tools import engine_tools
-from whet.context.engines import NoEngine
+from whet.context.engine_runner import Deadlines, HostFacts, Seat
+from whet.context.engines import NoEngine, engine_tools
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, HostFacts, Seat
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import BadInput
 from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.plugins.hermes import await_real_usage
 from whet.practice.ask import Call
 from whet.practice.script import Reply
 from whet.practice.server import PracticeServer
@@ -184,12 +184,12 @@ async def rig(
     else:
         log = await SessionLog.create(store, NewSession(id=clock.new_id(), workspace=str(folder)), clock)
     gate = ListGate()
-    seat = Seat.of(engine or NoEngine(), deadlines)
+    seat = Seat.of(engine or NoEngine(), deadlines, await_real_usage)
     await seat.follow(provider.info, provider.info.window_tokens, HostFacts(lambda: provider.info))
     tools += await engine_tools(seat, [one.name for one in tools])
 
     async def make_spare() -> Seat | None:
-        return Seat.of(spare, deadlines) if spare else None
+        return Seat.of(spare, deadlines, await_real_usage) if spare else None
 
     facts = HostFacts(lambda: session.link.info, str(folder), "cli", fixed_tokens=100)
     host = EngineHost(log, seat, facts, make_spare)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.context.talk import BODY, Model, Talk, assert_valid, engine, full, summary_of
 from tests.support import FixedClock
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context import summary
-from whet.context.tokens import text_tokens
+from whet.context.rows import text_tokens
 from whet.contract.errors import (
     AuthRejected,
     BadRequest,

@@ -19,8 +19,8 @@ from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
 from tests.support import let_pass
 from whet.agent.loop import run_turn
+from whet.context.engine_runner import Deadlines, Seat
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, Seat
 from whet.contract.context_engine import ChatRows
 from whet.contract.errors import StoreBusy
 from whet.contract.events import Compaction, Notice
@@ -209,7 +209,7 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
             log = await SessionLog.open(one.database, one.session.id, one.session.clock)
             fresh = Puppet(engine.act)
             fresh.threshold_percent = 0.0005
-            again = EngineHost(log, Seat.of(fresh, Deadlines()), host._facts)  # pyright: ignore[reportPrivateUsage]
+            again = EngineHost(log, Seat.of(fresh, Deadlines()), host._engines.facts)  # pyright: ignore[reportPrivateUsage]
             await again.begin()
             said: list[Any] = []
             await again.view(log.messages, said.append)

@@ -22,7 +22,7 @@ from tests.context.test_host import LONG, compactions, host_of, notices, stored_
 from tests.support import FixedClock
 from whet.app.summaries import Summariser
 from whet.config.schema import ModelSettings
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context import summary
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import ChatRows

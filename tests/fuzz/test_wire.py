@@ -15,7 +15,7 @@ import pytest
 
 from tests.fuzz.transcripts import random_transcript
 from tests.providers import shapes
-from whet.context.repair import Growing
+from whet.context.live_list import Growing
 from whet.contract.messages import Message
 from whet.practice.dialects import Chat, Messages, Responses
 from whet.practice.strict import Options, Refusal

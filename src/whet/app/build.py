@@ -37,8 +37,8 @@ from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
+from whet.context.engine_runner import Seat
 from whet.context.prompt import system_prompt
-from whet.context.seat import Seat
 from whet.contract.context_engine import EngineOffer
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider

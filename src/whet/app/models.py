@@ -93,6 +93,7 @@ class Models:
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
             fresh=lambda: Compressor(summarise, clock, limits, summarise_again=again),
             is_quick=True,
+            recorded=Compressor.recorded,
         )
 
     async def aclose(self) -> None:

@@ -24,9 +24,9 @@ from whet.app.warmth import OFF, Opening, Wanted, Warmth
 from whet.app.whose import Whose
 from whet.clock import Clock
 from whet.config.schema import Settings
+from whet.context.engine_runner import Seat, no_scope
 from whet.context.host import EngineHost
 from whet.context.prompt import volatile_note
-from whet.context.seat import Seat, no_scope
 from whet.contract.protocols import Gate, Person
 from whet.contract.tools import Tool, ToolSpec
 from whet.store import sessions
