@@ -7,9 +7,8 @@ import pytest
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import ConfigError
 from whet.providers.catalog import SERVERS, describe
-from whet.providers.connect import connect, connect_one, providers_with_keys
+from whet.providers.connect import ServerProvider, connect, connect_one, providers_with_keys
 from whet.providers.fallback import FallbackProvider
-from whet.providers.link import ServerProvider
 
 
 def one(secrets: dict[str, str] | None = None, **settings: object) -> ServerProvider:

@@ -31,8 +31,7 @@ from whet.contract.events import ReviewFinished
 from whet.contract.protocols import ModelLink, Provider
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
-from whet.providers.connect import connect, connect_one
-from whet.providers.link import ServerProvider
+from whet.providers.connect import ServerProvider, connect, connect_one
 from whet.review.budget import Budget
 from whet.review.fork import PROBES, Nobody, Parts
 from whet.review.order import Order

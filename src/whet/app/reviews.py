@@ -33,9 +33,7 @@ from whet.contract.protocols import ModelInfo, Provider
 from whet.lanes import ToolPool
 from whet.log import start as start_log
 from whet.memory.desk import Desk
-from whet.providers.connect import stand_in
-from whet.providers.fallback import FallbackProvider
-from whet.providers.link import ServerProvider
+from whet.providers.connect import ServerProvider, stand_in
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.review.triggers import watch
 from whet.store import jobs, live, reviews, sessions
@@ -192,10 +190,13 @@ class Reviews:
 def runtime_of(provider: Provider, answering: ModelInfo, settings: Settings) -> Runtime:
     """Say which server, model and key answer a session now, its fallback where that has taken over."""
     model = settings.model
-    if isinstance(provider, FallbackProvider):
-        has_switched = answering == provider.second.info
-        model = stand_in(model, settings.fallback) if has_switched else model
-        provider = provider.second if has_switched else provider.first
+    if not isinstance(provider, ServerProvider):
+        from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
+
+        if isinstance(provider, FallbackProvider):
+            has_switched = answering == provider.second.info
+            model = stand_in(model, settings.fallback) if has_switched else model
+            provider = provider.second if has_switched else provider.first
     key = provider.wiring.keys.current.name if isinstance(provider, ServerProvider) else ""
     return Runtime(model, key)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whet.contract.errors import AuthRejected, ConfigError, QuotaExhausted, RateLimited, Unavailable
-from whet.providers.credentials import Key, KeyPool, find_keys
+from whet.providers.connect import find_keys
+from whet.providers.link import Key, KeyPool
 
 A, B, C = Key("A", "aaa"), Key("B", "bbb"), Key("C", "ccc")
 
