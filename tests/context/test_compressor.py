@@ -198,6 +198,19 @@ def test_7_after_a_compaction_the_real_size_is_awaited():
     assert compressor.get_status()["last_prompt_tokens"] == 2_000
 
 
+def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_has_counted():
+    talk, made = full(), engine()
+    made.update_from_response({"prompt_tokens": 6_100, "completion_tokens": 40, "total_tokens": 6_140})
+    assert made.compress(talk.rows, 6_200) is not talk.rows
+    made.recorded(5_900)
+    assert (made.last_prompt_tokens, made.last_completion_tokens) == (-1, 0)
+    assert made.get_status()["last_prompt_tokens"] == 0
+    # The estimate may grow by 5 % of the window, a quarter of the threshold at most, before it counts again.
+    assert not made.should_compress(5_900 + 1_500) and made.should_compress(5_900 + 1_501)
+    made.update_from_response({"prompt_tokens": 2_000})
+    assert not made.should_compress(5_900 + 1_501)
+
+
 def test_8_a_compaction_that_can_do_nothing_stops_after_two():
     compressor, talk = engine(), Talk()
     talk.user("One question only. " * 2_000)
