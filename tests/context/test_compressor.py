@@ -330,6 +330,40 @@ def test_timeouts_in_a_row_wait_longer_and_a_person_can_force_it():
     assert compressor.compress(talk.rows, 7_000, force=True) is not talk.rows
 
 
+def test_another_window_or_a_reset_ends_a_rest_and_begins_the_waits_anew():
+    clock = FixedClock()
+    compressor, talk = engine(Model(TimeoutError()), clock=clock), full(32_000)
+    for begin_anew in (lambda: compressor.update_model("m", 9_000), compressor.on_session_reset):
+        for wait_s in (60, 300):
+            compressor.compress(talk.rows, 40_000)
+            assert compressor.get_status()["cool_down_s"] == wait_s
+            clock.advance(wait_s)
+        compressor.compress(talk.rows, 40_000)
+        begin_anew()
+        assert compressor.get_status()["cool_down_s"] == 0 and compressor.should_compress(40_000)
+
+
+def test_a_rest_ends_at_its_second():
+    clock = FixedClock()
+    compressor, talk = engine(Model(WireError("cut")), clock=clock), full()
+    compressor.compress(talk.rows, 7_000)
+    clock.advance(29)
+    assert not compressor.should_compress(7_000)
+    clock.advance(1)
+    assert compressor.should_compress(7_000)
+
+
+def test_counts_that_a_server_leaves_out_are_none():
+    compressor = engine()
+    compressor.update_from_response({"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8})
+    compressor.update_from_response({"prompt_tokens": 0, "completion_tokens": 9, "total_tokens": 9})
+    counts = compressor.last_prompt_tokens, compressor.last_completion_tokens, compressor.last_total_tokens
+    assert counts == (5, 3, 8)
+    compressor.update_from_response({"prompt_tokens": 1})
+    counts = compressor.last_prompt_tokens, compressor.last_completion_tokens, compressor.last_total_tokens
+    assert counts == (1, 0, 0)
+
+
 def test_one_retry_is_enough_for_a_failure_that_passes():
     model = Model(WireError("cut"), BODY)
     compressor, talk = engine(model), full()
