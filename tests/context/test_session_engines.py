@@ -11,12 +11,12 @@ import pytest
 
 from tests.context.engines import RecordingEngine
 from tests.support import FixedClock
-from whet.context.engine_runner import Deadlines, HostFacts, Seat
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost, SessionEngines
 from whet.contract.protocols import ModelInfo
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 SMALL, LARGE = ModelInfo("p", "small", 8_000, 1_000), ModelInfo("p", "large", 64_000, 1_000)
 ROW = {"role": "user", "content": "hello"}
@@ -25,17 +25,17 @@ ROW = {"role": "user", "content": "hello"}
 class Bench:
     """A session's engines; `info` is the model that answers."""
 
-    def __init__(self, log: SessionLog, trace: list[str], *, has_spare: bool = True) -> None:
+    def __init__(self, log: Transcript, trace: list[str], *, has_spare: bool = True) -> None:
         self.trace = trace
         self.info = SMALL
         self.made = 0
-        self.seat = Seat.of(RecordingEngine(trace, "first "), Deadlines())
+        self.seat = EngineRunner.of(RecordingEngine(trace, "first "), Deadlines())
         spare = self.make_spare if has_spare else None
         self.engines = SessionEngines(log, self.seat, HostFacts(lambda: self.info, "/home", "cli"), spare)
 
-    async def make_spare(self) -> Seat | None:
+    async def make_spare(self) -> EngineRunner | None:
         self.made += 1
-        return Seat.of(RecordingEngine(self.trace, "spare "), Deadlines())
+        return EngineRunner.of(RecordingEngine(self.trace, "spare "), Deadlines())
 
     def told(self) -> list[str]:
         """What was called since the last time, without what was given."""
@@ -48,9 +48,9 @@ def on_bench(
     tmp_path: Path, work: Callable[[Bench], Awaitable[None]], kind: str = "chat", *, has_spare: bool = True
 ) -> None:
     async def main() -> None:
-        database = Database.open(tmp_path / "state.db", FixedClock())
+        database = StateDatabase.open(tmp_path / "state.db", FixedClock())
         new = NewSession(id="s", conversation_id="c", kind=kind)  # type: ignore[arg-type]
-        log = await SessionLog.create(database, new, FixedClock())
+        log = await Transcript.create(database, new, FixedClock())
         bench = Bench(log, [], has_spare=has_spare)
         try:
             await work(bench)
@@ -158,9 +158,9 @@ def test_a_session_that_was_left_is_kept_alive_by_nothing_of_its_engines(tmp_pat
 
 def test_a_host_ends_its_session_once(tmp_path: Path) -> None:
     async def main() -> None:
-        database, trace = Database.open(tmp_path / "state.db", FixedClock()), list[str]()
-        log = await SessionLog.create(database, NewSession(id="s"), FixedClock())
-        seat = Seat.of(RecordingEngine(trace), Deadlines())
+        database, trace = StateDatabase.open(tmp_path / "state.db", FixedClock()), list[str]()
+        log = await Transcript.create(database, NewSession(id="s"), FixedClock())
+        seat = EngineRunner.of(RecordingEngine(trace), Deadlines())
         host = EngineHost(log, seat, HostFacts(lambda: SMALL))
         await host.begin()
         assert not host.closed and seat.live() == []

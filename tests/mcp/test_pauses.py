@@ -9,7 +9,7 @@ import pytest
 
 from tests.mcp.rig import bench, until
 from tests.mcp.serving import Answer, Request, raw, usual
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.mcp.transport import ServerFailed
 
 SAYS = b'data: {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}\n\n'
@@ -27,7 +27,7 @@ def test_a_stream_that_is_refused_for_now_is_asked_for_ever_more_rarely(home: Pa
         return (429, {}, []) if len(streams) < 11 else (405, {}, [])
 
     async def test() -> None:
-        async with raw(answer) as (url, _), bench(home, {"web": McpServer(url=url)}) as b:
+        async with raw(answer) as (url, _), bench(home, {"web": McpServerSettings(url=url)}) as b:
             await until(lambda: len(streams) == 11)
             assert b.waits[:7] == [1.0, 3.0, 7.0, 15.0, 31.0, 60.0, 60.0]
             assert b.waits[7:] == [0.5, 1.0, 0.5]  # what was heard ends the silence
@@ -37,7 +37,7 @@ def test_a_stream_that_is_refused_for_now_is_asked_for_ever_more_rarely(home: Pa
 
 def test_a_server_that_can_not_be_started_is_started_again_ever_later(home: Path) -> None:
     async def test() -> None:
-        async with bench(home, {"bad": McpServer(command="/no/such/server")}) as b:
+        async with bench(home, {"bad": McpServerSettings(command="/no/such/server")}) as b:
             remote = b.servers.remotes["bad"]
 
             async def start() -> str:

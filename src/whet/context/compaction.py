@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from whet.context.compaction_policy import BELOW, BY_HAND, REASON_CHARS, Brake, Wish, optional_hook
-from whet.context.engine_runner import Seat, accepted
+from whet.context.compaction_policy import (
+    BELOW,
+    BY_HAND,
+    REASON_CHARS,
+    CircuitBreaker,
+    CompactionAnswer,
+    optional_hook,
+)
+from whet.context.engine_runner import EngineRunner, accepted
 from whet.context.live_list import LiveList, repair
 from whet.context.rows import extends, list_tokens, read_back
 from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine
 from whet.contract.events import Compaction, Emit, Notice
 from whet.contract.messages import Message
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
     from whet.context.host import SessionEngines
@@ -39,7 +46,7 @@ class CompressResult(msgspec.Struct, frozen=True):
 class _Begun(msgspec.Struct):
     """A compaction that an engine was asked for, and what it gave back, also where nobody waited for it."""
 
-    seat: Seat
+    seat: EngineRunner
     sources: list[Message]
     done: bool = False
     read: _Read | None = None
@@ -50,10 +57,10 @@ class CompactionRunner:
 
     def __init__(
         self,
-        log: SessionLog,
+        log: Transcript,
         engines: SessionEngines,
         live: LiveList,
-        brake: Brake,
+        brake: CircuitBreaker,
         recorded: Callable[[Compaction], Awaitable[None]],
     ) -> None:
         self._log = log
@@ -63,7 +70,7 @@ class CompactionRunner:
         self._recorded = recorded
         self._begun: _Begun | None = None
 
-    async def announce(self, wish: Wish, tokens: int, emit: Emit) -> None:
+    async def announce(self, wish: CompactionAnswer, tokens: int, emit: Emit) -> None:
         """Show that a compaction begins: it may take as long as a model's answer."""
         seat, window = self._engines.chosen, self._engines.window
         phase = BELOW if tokens < seat.threshold and wish.phase == "preflight" else wish.phase
@@ -86,7 +93,7 @@ class CompactionRunner:
         if phase == BY_HAND:
             keywords["force"] = True
         chosen = self._engines.chosen
-        seat: Seat | None = chosen
+        seat: EngineRunner | None = chosen
         while seat is not None:
             result = await self._compress(seat, keywords)
             if result.read is not None and await self._record(seat, result.read, emit):
@@ -148,7 +155,7 @@ class CompactionRunner:
         else:
             self._engines.stray(begun.seat)
 
-    async def _compress(self, seat: Seat, keywords: dict[str, Any]) -> CompressResult:
+    async def _compress(self, seat: EngineRunner, keywords: dict[str, Any]) -> CompressResult:
         """Call the engine once, never again."""
         engine, known = seat.engine, self._live.rows
         sources, rows, prints = list(known.sources), list(known.rows), known.prints()
@@ -184,7 +191,7 @@ class CompactionRunner:
                 rows.append(row)
         return rows, messages
 
-    async def _record(self, seat: Seat, read: _Read, emit: Emit, *, counts: bool = True) -> bool:
+    async def _record(self, seat: EngineRunner, read: _Read, emit: Emit, *, counts: bool = True) -> bool:
         """Store a compaction and go on from it. A list that grew is refused, unless it has fewer messages and
         grew little or fits: its engine counts on from it. `counts` says whether the brake hears of it."""
         rows, messages = self._with_request(read)

@@ -14,10 +14,10 @@ import msgspec
 
 from whet.context import artifacts, summary
 from whet.context import rows as chat
-from whet.context.head_tail import Limits, Split, paired, split
+from whet.context.head_tail import KeepLimits, Split, paired, split
 from whet.context.pruning import clip_text, describe, prune, shorten
 from whet.context.rows import text_tokens
-from whet.context.summariser import Failure, Request, Summarise, ask
+from whet.context.summariser import Failure, Summarise, SummaryRequest, ask
 from whet.context.summary import Summary
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.log import mask
@@ -76,7 +76,7 @@ def plan(messages: ChatRows, size: int, threshold_tokens: int, head_messages: in
     found = [summary.parse(row) for row in messages if summary.is_summary(row)]
     previous = _joined(found)
     tail = max(int(room * _TAIL_SHARE), 64)
-    head = Limits(0 if previous else head_messages, int(room * _HEAD_SHARE), tail)
+    head = KeepLimits(0 if previous else head_messages, int(room * _HEAD_SHARE), tail)
     parts = split(rows, head)
     if not parts.middle:
         return None
@@ -138,9 +138,9 @@ def _body_tokens(plan: CompactionPlan, taken: int, context_length: int) -> int:
     return max(min(wanted, free, content // 2), _BODY_MIN_TOKENS)
 
 
-def _request(plan: CompactionPlan, order: SummaryOrder, budget: int) -> Request:
+def _request(plan: CompactionPlan, order: SummaryOrder, budget: int) -> SummaryRequest:
     asks = [said for row in plan.rows if row.get("role") == "user" and (said := chat.said(row))]
-    return Request(
+    return SummaryRequest(
         rows=plan.parts.middle,
         previous=plan.previous.body if plan.previous else "",
         focus=order.focus,

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.context.engine_runner import Seat, accepted
+from whet.context.engine_runner import EngineRunner, accepted
 from whet.contract.context_engine import ChatRows, ContextEngine, EngineOffer
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 
@@ -87,7 +87,7 @@ def choose(available: Mapping[str, EngineOffer], wanted: str) -> tuple[EngineOff
     return standing_in, f"{wanted!r} is not there, {standing_in.name} is used instead{guess}"
 
 
-async def engine_tools(seat: Seat, taken: Collection[str]) -> list[Tool]:
+async def engine_tools(seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
     """Give the engine's tools except those whose name is taken; the engine is asked once."""
     if seat.tools is not None:
         return seat.tools
@@ -128,7 +128,7 @@ def _spec(schema: object) -> ToolSpec | str:
     return ToolSpec(name, str(bare.get("description") or name), plain)
 
 
-def _tool(seat: Seat, spec: ToolSpec) -> Tool:
+def _tool(seat: EngineRunner, spec: ToolSpec) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         rows = list(seat.live())
         hook = seat.engine.handle_tool_call

@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whet.context import compaction_policy as policy
-from whet.context.compaction_policy import BY_HAND, Brake, Question, Wish, optional_hook
-from whet.context.engine_runner import HostFacts, Seat, accepted
+from whet.context.compaction_policy import (
+    BY_HAND,
+    CircuitBreaker,
+    CompactionAnswer,
+    CompactionQuestion,
+    optional_hook,
+)
+from whet.context.engine_runner import EngineRunner, HostFacts, accepted
 from whet.context.live_list import LiveList
 from whet.contract.context_engine import ChatRow, SessionChange, transition_calls
 from whet.contract.events import Compaction, Emit, TurnEnd
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import Compacted, ContextStatus, ModelInfo
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
     from whet.context.compaction import CompactionRunner
@@ -35,22 +41,22 @@ class SessionEngines:
 
     def __init__(
         self,
-        log: SessionLog,
-        chosen: Seat,
+        log: Transcript,
+        chosen: EngineRunner,
         facts: HostFacts,
-        make_spare: Callable[[], Awaitable[Seat | None]] | None,
+        make_spare: Callable[[], Awaitable[EngineRunner | None]] | None,
     ) -> None:
         self.chosen = chosen
         self.facts = facts
         self._log = log
         self._make_spare = make_spare
-        self._spare: Seat | None = None
+        self._spare: EngineRunner | None = None
         self._model: ModelInfo | None = None
         self._limit = 0
-        self._astray: list[Seat] = []  # their engines know another list than the live one
+        self._astray: list[EngineRunner] = []  # their engines know another list than the live one
 
     @property
-    def active(self) -> list[Seat]:
+    def active(self) -> list[EngineRunner]:
         """The engines that are told of everything."""
         return [self.chosen] if self._spare is None else [self.chosen, self._spare]
 
@@ -65,7 +71,7 @@ class SessionEngines:
         session = self._log.session
         return session.id if session.kind != "chat" else session.conversation_id
 
-    async def begin(self, left: SessionLog | None, left_rows: list[ChatRow] | None) -> None:
+    async def begin(self, left: Transcript | None, left_rows: list[ChatRow] | None) -> None:
         """Tell the chosen engine of the session, and of the one that it leaves."""
         self._mark(self.chosen)
         self.has_other_model()
@@ -91,7 +97,7 @@ class SessionEngines:
             name = self.chosen.name
             self.chosen.note(f"{name}: the server's window is {limit_tokens:,} tokens, less than was set")
 
-    async def stand_in(self) -> Seat | None:
+    async def stand_in(self) -> EngineRunner | None:
         """Give the built-in engine, made at the first need; None where the chosen one is it."""
         if self._spare is None and self._make_spare is not None:
             self._spare = await self._make_spare()
@@ -103,7 +109,7 @@ class SessionEngines:
             self.chosen.note(f"{self.chosen.name} failed; {self._spare.name} stands in")
         return self._spare
 
-    def stray(self, seat: Seat) -> None:
+    def stray(self, seat: EngineRunner) -> None:
         """Note that an engine's list is not the live one: it is told of the session anew when it can be."""
         if seat not in self._astray:
             self._astray.append(seat)
@@ -145,19 +151,19 @@ class SessionEngines:
         self.facts = msgspec.structs.replace(self.facts, info=lambda: info)
         self._make_spare = None
 
-    async def _end(self, seat: Seat, rows: list[ChatRow]) -> None:
+    async def _end(self, seat: EngineRunner, rows: list[ChatRow]) -> None:
         end, session = getattr(seat.engine, "on_session_end", None), self._log.session
         if callable(end):
             await seat.run("on_session_end", lambda: end(session.id, rows))
         # A clone may share what it holds open with the engine that it was cloned from.
         await seat.close(shutdown=session.kind == "chat" or seat.origin == "fresh")
 
-    def _mark(self, seat: Seat) -> None:
+    def _mark(self, seat: EngineRunner) -> None:
         scope, session_id, conversation_id = self.facts.scope, self._log.session.id, self.conversation_id
         seat.scope = lambda: scope(session_id, conversation_id)
 
     def _change(
-        self, left: SessionLog | None = None, left_rows: list[ChatRow] | None = None
+        self, left: Transcript | None = None, left_rows: list[ChatRow] | None = None
     ) -> SessionChange:
         facts = {
             "hermes_home": self.facts.home,
@@ -175,15 +181,15 @@ class EngineHost:
 
     def __init__(
         self,
-        log: SessionLog,
-        seat: Seat,
+        log: Transcript,
+        seat: EngineRunner,
         facts: HostFacts,
-        spare: Callable[[], Awaitable[Seat | None]] | None = None,
+        spare: Callable[[], Awaitable[EngineRunner | None]] | None = None,
     ) -> None:
         self.log = log
         self._engines = SessionEngines(log, seat, facts, spare)
         self._live = LiveList(log, facts.fixed_tokens)
-        self._brake = Brake()
+        self._brake = CircuitBreaker()
         self._made: CompactionRunner | None = None
         self._last: Sequence[Message] = ()
         self._turn = 0
@@ -193,7 +199,7 @@ class EngineHost:
         self.compacted: Callable[[Compaction], Awaitable[None]] | None = None
 
     @property
-    def seat(self) -> Seat:
+    def seat(self) -> EngineRunner:
         """The chosen engine."""
         return self._engines.chosen
 
@@ -355,17 +361,17 @@ class EngineHost:
         can = optional_hook(self.seat.engine, "prune_tool_results_only") is not None
         return can and self._live.rows.rows[-1]["role"] == "tool"
 
-    async def _wish(self, seat: Seat, tokens: int, *, first: bool) -> Wish | None:
+    async def _wish(self, seat: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact; None where it could not say."""
         rough = not self._live.is_counted
-        question = Question(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
+        question = CompactionQuestion(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
         return (await seat.run("should_compress", lambda: policy.wish(seat.engine, question))).value
 
     async def _after_overflow(self, limit: int, emit: Emit) -> bool:
         self._engines.narrow(limit)
         await self._follow_model()
         tokens = max(self._live.tokens(), (limit or self._engines.window) + 1)
-        await self._compactions.announce(Wish(wants=True, phase="overflow"), tokens, emit)
+        await self._compactions.announce(CompactionAnswer(wants=True, phase="overflow"), tokens, emit)
         return await self._compactions.compact(emit, tokens, "overflow", anyone=True)
 
     async def _catch_up(self, emit: Emit) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from whet.context.rows import EngineRows
 from whet.contract.context_engine import ChatRow
 from whet.contract.messages import Message, TextPart, ToolCall, Usage
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 NO_RESULT = "No result of this call was recorded."
 OPENING = "(The conversation goes on.)"
@@ -29,11 +29,11 @@ EMPTY = "(empty message)"
 class LiveList:
     """Follows a transcript; `fixed_tokens` stand before its messages in every request."""
 
-    def __init__(self, log: SessionLog, fixed_tokens: int) -> None:
+    def __init__(self, log: Transcript, fixed_tokens: int) -> None:
         self.rows = EngineRows()
         self._log = log
         self._fixed = fixed_tokens
-        self._wire = Growing()
+        self._wire = RepairedList()
         self._counted = 0  # the server's count of the request that had `_sent` rows
         self._sent = 0
         self._scale = 1.0
@@ -173,7 +173,7 @@ def finished(rows: Sequence[Message]) -> Sequence[Message]:
     return rows
 
 
-class Growing:
+class RepairedList:
     """The repaired form of a list that grows; rows that went out stay the same objects."""
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ def list_tokens(messages: Iterable[Message]) -> int:
     return sum(map(message_tokens, messages))
 
 
-class Call(NamedTuple):
+class RowCall(NamedTuple):
     """A tool call of a row."""
 
     id: str
@@ -98,13 +98,13 @@ def images_in(row: ChatRow) -> int:
     return sum(map(is_image, parts_of(row)))
 
 
-def calls_of(row: ChatRow) -> list[Call]:
+def calls_of(row: ChatRow) -> list[RowCall]:
     """Give a row's tool calls."""
-    calls: list[Call] = []
+    calls: list[RowCall] = []
     for call in row.get("tool_calls") or ():
         function: dict[str, Any] = call.get("function") or {}
         calls.append(
-            Call(
+            RowCall(
                 str(call.get("id") or ""),
                 str(function.get("name") or ""),
                 str(function.get("arguments") or ""),
@@ -167,7 +167,7 @@ def line(text: str, cap_chars: int) -> str:
     return flat if len(flat) <= cap_chars else flat[: max(cap_chars - 3, 0)] + "..."
 
 
-class Unreadable(Exception):
+class BadEngineRows(Exception):
     """An engine returned something that is no list of chat messages."""
 
 
@@ -262,9 +262,9 @@ def read_back(
     Raises Unreadable where it is no list, is empty, or holds a row that can't be read.
     """
     if not isinstance(returned, list):
-        raise Unreadable(f"it returned {type(returned).__name__}, not a list")
+        raise BadEngineRows(f"it returned {type(returned).__name__}, not a list")
     if not returned:
-        raise Unreadable("it returned an empty list")
+        raise BadEngineRows("it returned an empty list")
     by_id = {id(row): index for index, row in enumerate(rows)}
     by_print: dict[Fingerprint, deque[int]] = {}
     for index, known in enumerate(prints):
@@ -274,7 +274,7 @@ def read_back(
     last = -1
     for item in cast("list[object]", returned):
         if not isinstance(item, dict):
-            raise Unreadable(f"it returned a row of {type(item).__name__}")
+            raise BadEngineRows(f"it returned a row of {type(item).__name__}")
         row = cast("ChatRow", item)
         mark = fingerprint(row)
         found = by_id.get(id(row))
@@ -310,7 +310,7 @@ def _parse(row: ChatRow) -> Message:
         plain["tool_calls"] = calls if plain["role"] == "assistant" else ()
         message = from_dict(plain)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Unreadable(f"it returned a row that is no chat message ({error})") from error
+        raise BadEngineRows(f"it returned a row that is no chat message ({error})") from error
     return msgspec.structs.replace(message, tool_call_id="") if message.role != "tool" else message
 
 

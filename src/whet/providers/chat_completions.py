@@ -16,13 +16,13 @@ import msgspec
 
 from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
-from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
+from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
     Deltas,
-    Dialect,
     RequestOptions,
+    ServerDialect,
     bearer_headers,
     content_json,
     count_usage,
@@ -48,7 +48,7 @@ class ChatCompletions:
     path = "/chat/completions"
     models_query = "/models"
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: ServerDialect) -> None:
         self._dialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
@@ -147,7 +147,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
-def _effort(dialect: Dialect, effort: str) -> dict[str, Any]:
+def _effort(dialect: ServerDialect, effort: str) -> dict[str, Any]:
     if not effort:
         return {}
     if dialect.effort == "reasoning":
@@ -375,7 +375,7 @@ class ChatDecoder:
             slot.id = call.id
         return slot
 
-    def reply(self, taken: Iterable[str]) -> Reply:
+    def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         if self._finish == "content_filter" or self._refusal or not self._saw_choice:
             raise self._withheld()
@@ -392,7 +392,9 @@ class ChatDecoder:
             reasoning="".join(self._reasoning),
             replay=self._replay(ids, slots),
         )
-        return Reply(message, self._count(), self._model, "length" if self._finish == "length" else "end")
+        return ModelReply(
+            message, self._count(), self._model, "length" if self._finish == "length" else "end"
+        )
 
     def _failure(self, data: bytes) -> ProviderError:
         from whet.providers import failures  # noqa: PLC0415 read only where something failed
@@ -414,7 +416,7 @@ class ChatDecoder:
             return failures.refused(self._info, "".join(self._refusal))
         return failures.unreadable(self._info, b"", "a stream without an answer in it")
 
-    def _replay(self, ids: list[str], slots: list[_Slot]) -> Replay | None:
+    def _replay(self, ids: list[str], slots: list[_Slot]) -> VendorReplay | None:
         fields: dict[str, Any] = {}
         if self._details and "reasoning_details" in self._replay_fields:
             fields["reasoning_details"] = self._details
@@ -427,7 +429,7 @@ class ChatDecoder:
         }
         if extras and "extra_content" in self._replay_fields:
             fields["extra_content"] = extras
-        return Replay("chat_completions", encode(fields).decode()) if fields else None
+        return VendorReplay("chat_completions", encode(fields).decode()) if fields else None
 
     def _count(self) -> Any:
         usage = self._usage

@@ -37,7 +37,7 @@ _BROKEN = (
 )
 
 
-class Answer:
+class HttpAnswer:
     """An answer whose body is still on the wire; `headers` by their names in lower case."""
 
     def __init__(self, response: httpcore2.Response) -> None:
@@ -86,7 +86,7 @@ class Http:
     @contextlib.asynccontextmanager
     async def post(
         self, info: ModelInfo, path: str, headers: Mapping[str, str], body: bytes
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[HttpAnswer, None]:
         """Send a JSON body; give the 2xx answer. Raises ProviderError, also while its body is read."""
         async with self._exchange(info, "POST", self.base_url + path, headers, body) as answer:
             yield answer
@@ -108,7 +108,7 @@ class Http:
     @contextlib.asynccontextmanager
     async def _exchange(
         self, info: ModelInfo, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[HttpAnswer, None]:
         if self._pool is None:
             self._pool = self._open()
         try:
@@ -116,7 +116,7 @@ class Http:
             async with self._pool.stream(
                 method, target, headers=sent, content=body, extensions=self._limits()
             ) as response:
-                answer = Answer(response)
+                answer = HttpAnswer(response)
                 if not 200 <= answer.status < 300:
                     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 

@@ -15,13 +15,13 @@ import msgspec
 
 from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
-from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
+from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
     Deltas,
-    Dialect,
     RequestOptions,
+    ServerDialect,
     bearer_headers,
     content_json,
     count_usage,
@@ -39,13 +39,13 @@ _IDS = re.compile(r"[\x21-\x7e]{1,64}")
 _NO_REASONING = re.compile(r"^(?:gpt-3|gpt-4|chatgpt)")
 
 
-class Responses:
+class ResponsesEncoder:
     """The encoder for one server's dialect."""
 
     path = "/responses"
     models_query = "/models"
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: ServerDialect) -> None:
         self._dialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
@@ -245,7 +245,7 @@ class ResponsesDecoder:
         elif event.type in ("response.failed", "error") or not event.type:
             raise self._failure(data)
 
-    def reply(self, taken: Iterable[str]) -> Reply:
+    def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         incomplete = self._response.incomplete_details
         reason = incomplete.reason if incomplete is not None else None
@@ -268,7 +268,7 @@ class ResponsesDecoder:
             reasoning="".join(self._reasoning),
             replay=_replay(raws, items) if ids == wanted else None,
         )
-        return Reply(
+        return ModelReply(
             message, self._count(), self._response.model or self._info.model, "length" if reason else "end"
         )
 
@@ -299,7 +299,7 @@ class ResponsesDecoder:
         )
 
 
-def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> Replay | None:
+def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | None:
     """Keep the items where reasoning is among them, and all of it can be read without the server's store."""
     thoughts = [item for item in items if item.type == "reasoning"]
     if not thoughts or not all(item.encrypted_content for item in thoughts):
@@ -309,4 +309,4 @@ def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> Replay | None:
         return None
     if any(item.type == "function_call" and not is_object(item.arguments or "") for item in items):
         return None
-    return Replay("responses", (b"[" + b",".join(raws) + b"]").decode())
+    return VendorReplay("responses", (b"[" + b",".join(raws) + b"]").decode())
