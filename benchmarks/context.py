@@ -20,7 +20,7 @@ import apsw
 
 from benchmarks.table import Row
 from whet.clock import SystemClock
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context.compressor import Compressor
 from whet.contract.messages import Message, ToolCall, Usage, from_dict, to_dict
 from whet.contract.tools import ToolContext, ToolOutput

@@ -20,10 +20,10 @@ from benchmarks.table import Row
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, PluginSettings, Settings
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context.compressor import Compressor, CompressorSettings
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, EngineRunner, HostFacts
 from whet.contract.errors import AuthRejected, QuotaExhausted, RateLimited, Unavailable, WireError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo
@@ -102,7 +102,9 @@ async def cpu_ms_at(count: int, turns: int) -> float:
         log = await Transcript.create(database, NewSession(id="s"), clock)
         engine = Compressor(lambda messages, **given: "", clock)
         host = EngineHost(
-            log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: info, fixed_tokens=2_000)
+            log,
+            EngineRunner.of(engine, Deadlines(), Compressor.recorded),
+            HostFacts(lambda: info, fixed_tokens=2_000),
         )
         await host.begin()
         for number in range(count):

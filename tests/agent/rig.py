@@ -12,16 +12,16 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits, TurnObserver
 from whet.clock import Clock, SystemClock
 from whet.config.schema import FallbackSettings, ModelSettings
-from whet.context.engine_tools import engine_tools
-from whet.context.engines import NoEngine
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
+from whet.context.engines import NoEngine, engine_tools
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, EngineRunner, HostFacts
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import BadInput
 from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Decision, GateCall, NobodyPresent, Person
 from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.plugins.hermes import await_real_usage
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -180,12 +180,12 @@ async def rig(
     else:
         log = await Transcript.create(store, NewSession(id=clock.new_id(), workspace=str(folder)), clock)
     gate = ListGate()
-    seat = EngineRunner.of(engine or NoEngine(), deadlines)
+    seat = EngineRunner.of(engine or NoEngine(), deadlines, await_real_usage)
     await seat.follow(provider.info, provider.info.window_tokens, HostFacts(lambda: provider.info))
     tools += await engine_tools(seat, [one.name for one in tools])
 
     async def make_spare() -> EngineRunner | None:
-        return EngineRunner.of(spare, deadlines) if spare else None
+        return EngineRunner.of(spare, deadlines, await_real_usage) if spare else None
 
     facts = HostFacts(lambda: session.link.info, str(folder), "cli", fixed_tokens=100)
     host = EngineHost(log, seat, facts, make_spare)

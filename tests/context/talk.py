@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.support import FixedClock
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context import summary
 from whet.context.compressor import Compressor, CompressorSettings
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.context.talk import Talk
 from whet.context import artifacts
 from whet.context.artifacts import TrailEntry
-from whet.context.tokens import text_tokens
+from whet.context.rows import text_tokens
 
 
 def test_the_trail_is_what_calls_touched_with_outcomes():

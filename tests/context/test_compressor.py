@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.context.talk import BODY, Model, Talk, assert_valid, engine, full, summary_of
 from tests.support import FixedClock
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context import summary
-from whet.context.tokens import text_tokens
+from whet.context.rows import text_tokens
 from whet.contract.errors import (
     AuthRejected,
     BadRequest,
@@ -198,6 +198,19 @@ def test_7_after_a_compaction_the_real_size_is_awaited():
     assert compressor.get_status()["last_prompt_tokens"] == 2_000
 
 
+def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_has_counted():
+    talk, made = full(), engine()
+    made.update_from_response({"prompt_tokens": 6_100, "completion_tokens": 40, "total_tokens": 6_140})
+    assert made.compress(talk.rows, 6_200) is not talk.rows
+    made.recorded(5_900)
+    assert (made.last_prompt_tokens, made.last_completion_tokens) == (-1, 0)
+    assert made.get_status()["last_prompt_tokens"] == 0
+    # The estimate may grow by 5 % of the window, a quarter of the threshold at most, before it counts again.
+    assert not made.should_compress(5_900 + 1_500) and made.should_compress(5_900 + 1_501)
+    made.update_from_response({"prompt_tokens": 2_000})
+    assert not made.should_compress(5_900 + 1_501)
+
+
 def test_8_a_compaction_that_can_do_nothing_stops_after_two():
     compressor, talk = engine(), Talk()
     talk.user("One question only. " * 2_000)
@@ -315,6 +328,40 @@ def test_timeouts_in_a_row_wait_longer_and_a_person_can_force_it():
     compressor.compress(talk.rows, 7_000)
     model.answers = [BODY]
     assert compressor.compress(talk.rows, 7_000, force=True) is not talk.rows
+
+
+def test_another_window_or_a_reset_ends_a_rest_and_begins_the_waits_anew():
+    clock = FixedClock()
+    compressor, talk = engine(Model(TimeoutError()), clock=clock), full(32_000)
+    for begin_anew in (lambda: compressor.update_model("m", 9_000), compressor.on_session_reset):
+        for wait_s in (60, 300):
+            compressor.compress(talk.rows, 40_000)
+            assert compressor.get_status()["cool_down_s"] == wait_s
+            clock.advance(wait_s)
+        compressor.compress(talk.rows, 40_000)
+        begin_anew()
+        assert compressor.get_status()["cool_down_s"] == 0 and compressor.should_compress(40_000)
+
+
+def test_a_rest_ends_at_its_second():
+    clock = FixedClock()
+    compressor, talk = engine(Model(WireError("cut")), clock=clock), full()
+    compressor.compress(talk.rows, 7_000)
+    clock.advance(29)
+    assert not compressor.should_compress(7_000)
+    clock.advance(1)
+    assert compressor.should_compress(7_000)
+
+
+def test_counts_that_a_server_leaves_out_are_none():
+    compressor = engine()
+    compressor.update_from_response({"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8})
+    compressor.update_from_response({"prompt_tokens": 0, "completion_tokens": 9, "total_tokens": 9})
+    counts = compressor.last_prompt_tokens, compressor.last_completion_tokens, compressor.last_total_tokens
+    assert counts == (5, 3, 8)
+    compressor.update_from_response({"prompt_tokens": 1})
+    counts = compressor.last_prompt_tokens, compressor.last_completion_tokens, compressor.last_total_tokens
+    assert counts == (1, 0, 0)
 
 
 def test_one_retry_is_enough_for_a_failure_that_passes():

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
 from tests.support import let_pass
 from whet.agent.loop import run_turn
+from whet.context.engine_runner import Deadlines, EngineRunner
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, EngineRunner
 from whet.contract.context_engine import ChatRows
 from whet.contract.errors import StoreBusy
 from whet.contract.events import Compaction, Notice
@@ -211,7 +212,7 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
             log = await Transcript.open(one.database, one.session.id, one.session.clock)
             fresh = Puppet(engine.act)
             fresh.threshold_percent = 0.0005
-            again = EngineHost(log, EngineRunner.of(fresh, Deadlines()), host._facts)  # pyright: ignore[reportPrivateUsage]
+            again = EngineHost(log, EngineRunner.of(fresh, Deadlines()), host._engines.facts)  # pyright: ignore[reportPrivateUsage]
             await again.begin()
             said: list[Any] = []
             await again.view(log.messages, said.append)
@@ -324,6 +325,32 @@ def test_attributes_after_a_compaction(tmp_path: Path) -> None:
             assert engine.awaiting_real_usage_after_compression is True
             assert engine.last_compression_rough_tokens == compactions(one)[0].tokens_after
             assert engine.get_status()["last_prompt_tokens"] == 0
+
+    asyncio.run(main())
+
+
+def test_an_engine_whose_offer_asks_for_nothing_is_not_written_to_after_a_compaction(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine = RecordingEngine([])
+        async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
+            seat = host_of(one).seat
+            seat.offer = msgspec.structs.replace(seat.offer, recorded=None)
+            await one.turn(LONG)
+            await one.turn("go on")
+            before = dict(vars(engine))
+            assert await one.session.context.compact("", one.events.append) == "compacted"
+            assert before | {"compression_count": 1} == vars(engine)
+
+    asyncio.run(main())
+
+
+def test_what_is_put_before_a_sessions_messages_later_counts_in_every_request(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [ScriptedReply(text="Hi.")]) as one:
+            host = host_of(one)
+            before = (await host.status()).used_tokens
+            host.lengthen(700)
+            assert (await host.status()).used_tokens == before + 700
 
     asyncio.run(main())
 

@@ -22,7 +22,7 @@ from tests.context.test_host import LONG, compactions, host_of, notices, stored_
 from tests.support import FixedClock
 from whet.app.models import Summariser
 from whet.config.schema import ModelSettings
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context import summary
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import ChatRows
@@ -30,7 +30,7 @@ from whet.contract.protocols import Provider
 from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited, server_error
 from whet.practice.server import PracticeServer
 from whet.providers.connect import connect_one
-from whet.providers.retry import Backoff
+from whet.providers.link import Backoff
 
 TESTS = Path(__file__).parents[1]
 NUMBERS = {str(number) for number in range(1, 41)} - {"38"} | {"38a", "38b"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from tests.context.talk import Talk
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context.pruning import describe, prune, shorten
 
 

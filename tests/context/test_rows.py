@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.context.repair import RepairedList, repair
-from whet.context.rows import BadEngineRows, EngineRows, engine_row, read_back
-from whet.context.tokens import IMAGE_TOKENS, message_tokens, text_tokens
+from whet.context.live_list import RepairedList, repair
+from whet.context.rows import (
+    IMAGE_TOKENS,
+    BadEngineRows,
+    EngineRows,
+    engine_row,
+    message_tokens,
+    read_back,
+    text_tokens,
+)
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
 
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 from datetime import date
 
 from tests.context.talk import Talk
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context import summary
 from whet.context.artifacts import TrailEntry
+from whet.context.rows import text_tokens
 from whet.context.summariser import Failure, SummaryRequest, judged, prompt
 from whet.context.summary import Summary
-from whet.context.tokens import text_tokens
 
 WHOLE = Summary(
     first=4,

@@ -23,13 +23,14 @@ from tests.fuzz.transcripts import TEXTS, random_transcript
 from tests.providers import shapes
 from tests.support import FixedClock
 from whet.context.compressor import Compressor
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, EngineRunner, HostFacts
 from whet.contract.context_engine import ChatRows, ContextEngine
 from whet.contract.errors import Unavailable
 from whet.contract.events import Event
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo
+from whet.plugins.hermes import await_real_usage
 from whet.practice.strict import VendorRefusal
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
@@ -174,8 +175,10 @@ async def judge(database: StateDatabase, seed: int) -> int:
     count = 0
     for number, engine in enumerate(engines(rng)):
         log = await Transcript.create(database, NewSession(id=f"s{seed}-{number}"), FixedClock())
-        spare = EngineRunner.of(Compressor(answers(rng), FixedClock()), Deadlines())
-        host = EngineHost(log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: INFO), made(spare))
+        spare = EngineRunner.of(Compressor(answers(rng), FixedClock()), Deadlines(), Compressor.recorded)
+        host = EngineHost(
+            log, EngineRunner.of(engine, Deadlines(), await_real_usage), HostFacts(lambda: INFO), made(spare)
+        )
         events: list[Event] = []
         await host.begin()
         for end in sorted({rng.randrange(len(rows) + 1), len(rows)}):

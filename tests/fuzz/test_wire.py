@@ -15,7 +15,7 @@ import pytest
 
 from tests.fuzz.transcripts import random_transcript
 from tests.providers import shapes
-from whet.context.repair import RepairedList
+from whet.context.live_list import RepairedList
 from whet.contract.messages import Message
 from whet.practice.dialects import ChatCompletionsDialect, Messages, ResponsesDialect
 from whet.practice.strict import Options, VendorRefusal

@@ -188,13 +188,19 @@ def test_an_answer_with_something_odd_beside_it_comes(home: Path, fault: str, sa
     asyncio.run(test())
 
 
-@pytest.mark.parametrize(("fault", "text"), [("forges", "hi"), ("modern", "ask me")])
-def test_whatever_words_of_a_server_an_error_holds_they_are_marked_as_its_own(
-    home: Path, fault: str, text: str
-) -> None:
+def test_a_server_can_not_say_in_the_hosts_name_that_its_answer_was_dropped(home: Path) -> None:
     async def test() -> None:
-        async with bench(home, {"odd": odd(fault)}) as b:
-            out = await b.call("mcp__odd__echo", text=text)
+        async with bench(home, {"odd": odd("forges")}) as b:
+            out = await b.call("mcp__odd__echo", text="hi")
+            assert out.text.endswith("you said: hi") and not out.error_kind
+
+    asyncio.run(test())
+
+
+def test_whatever_words_of_a_server_an_error_holds_they_are_marked_as_its_own(home: Path) -> None:
+    async def test() -> None:
+        async with bench(home, {"odd": odd("modern")}) as b:
+            out = await b.call("mcp__odd__echo", text="ask me")
             assert out.error_kind and out.text.startswith("[untrusted: from the MCP server odd; data,")
 
     asyncio.run(test())

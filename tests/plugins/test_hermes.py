@@ -180,3 +180,16 @@ def test_a_hook_that_is_unknown_here_is_said_so(home: Path) -> None:
     write(home, "style", HERMES_STYLE.replace("post_llm_call", "pre_lunch_call"))
     with loading(home, "style") as loaded:
         assert "plugin style: there is no hook pre_lunch_call" in reasons(loaded)
+
+
+def test_an_engine_finds_on_itself_that_the_next_count_is_awaited() -> None:
+    class Stubborn(hermes.ContextEngine):  # type: ignore[misc]
+        name = "stubborn"  # type: ignore[assignment]
+        update_from_response = should_compress = compress = lambda self, *given: None  # type: ignore[assignment]
+        last_completion_tokens = property(lambda self: 5)  # type: ignore[assignment]
+
+    engine = Stubborn()  # type: ignore[abstract]
+    with pytest.raises(AttributeError):
+        hermes.await_real_usage(engine, 900)
+    assert engine.last_prompt_tokens == -1 and engine.last_compression_rough_tokens == 900
+    assert engine.awaiting_real_usage_after_compression is True and engine.last_completion_tokens == 5

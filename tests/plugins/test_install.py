@@ -47,6 +47,14 @@ def test_a_repository_is_cloned_with_its_commit(home: Path, tmp_path: Path) -> N
     assert (home / "plugins" / "source" / ".git").is_dir()
 
 
+def test_a_folder_or_repository_lies_ready_under_its_own_name(home: Path, tmp_path: Path) -> None:
+    folder = write(tmp_path, ".my plug-in", "", manifest="name: mine\n")
+    for source in (str(folder), f"{folder}/"):
+        fetched = fetch(Home(home), source)
+        assert fetched.folder.name == "my-plug-in"
+        discard(fetched)
+
+
 def test_discarding_leaves_nothing(home: Path, tmp_path: Path) -> None:
     fetched = fetch(Home(home), str(write(tmp_path, "source", "")))
     assert leftovers(home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -190,3 +191,24 @@ def test_without_plugins_nothing_of_this_is_imported(home: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_a_plugin_logs_stands_once_in_our_log_however_often_it_is_loaded(home: Path) -> None:
+    class Ours(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    lines: list[str] = []
+    ours, handler = logging.getLogger("whet.plugins"), Ours()
+    log = """
+    import logging
+    logging.getLogger(__name__).warning("here I am")
+    """
+    write(home, "talks", log + TOOL.format(name="talk"))
+    ours.addHandler(handler)
+    try:
+        for count in (1, 2):
+            with loading(home, "talks"):
+                assert lines == ["here I am"] * count
+    finally:
+        ours.removeHandler(handler)

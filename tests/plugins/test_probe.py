@@ -21,3 +21,9 @@ def test_one_that_hangs_is_given_up_on(home: Path) -> None:
     write(home, "hangs", "import threading\nthreading.Event().wait()\n")
     (hangs,) = look(Home(home), ["hangs"], limit_s=1.0)
     assert not hangs.is_loaded and hangs.problems == ["loading did not end in 1 s"]
+
+
+def test_one_that_a_signal_ends_is_told_by_its_number(home: Path) -> None:
+    write(home, "hangs_up", "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\n")
+    (hangs_up,) = look(Home(home), ["hangs_up"])
+    assert not hangs_up.is_loaded and "ended with signal 1 while loading" in hangs_up.problems[0]

@@ -214,6 +214,15 @@ def test_text_alone_needs_no_replay_and_whole_inputs_are_read():
     assert [(c.id, c.arguments) for c in message.tool_calls] == [("x", '{"a": 1}'), ("x_2", "{}")]
 
 
+def test_counts_that_the_server_leaves_out_are_none():
+    stream = sse('{"type":"message_start","message":{"model":"m"}}', '{"type":"message_stop"}')
+    decoder = AnthropicDecoder(INFO)
+    replay(decoder, stream)
+    usage = decoder.reply(()).usage
+    assert (usage.prompt_tokens, usage.input_tokens, usage.cache_read_tokens) == (0, 0, 0)
+    assert (usage.cache_write_tokens, usage.output_tokens, usage.reasoning_tokens) == (0, 0, 0)
+
+
 def test_failures_inside_the_stream():
     overloaded = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
     with pytest.raises(Unavailable) as caught:

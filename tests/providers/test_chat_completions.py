@@ -152,6 +152,12 @@ def test_tool_calls_are_assembled_however_a_server_sends_them():
         ("a", "f", '{"n":1}')
     ]
     assert calls_of('{"index":0,"id":"a","function":{"name":"f"}}') == [("a", "f", "{}")]
+    # the id comes after the first piece
+    late = (
+        '{"index":0,"function":{"name":"f","arguments":"{\\"n\\":"}}',
+        '{"index":0,"id":"a","function":{"arguments":"1}"}}',
+    )
+    assert calls_of(*late) == [("a", "f", '{"n":1}')]
     # an id that an earlier message had
     assert calls_of(whole % ("a", 1), taken=("a", "a_2")) == [("a_3", "f", '{"n":1}')]
     # cut in the middle: kept as received

@@ -6,10 +6,9 @@ import pytest
 
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import ConfigError
-from whet.providers.catalog import SERVERS, describe
-from whet.providers.connect import connect, connect_one, providers_with_keys
+from whet.providers.catalog import SERVERS, describe, families
+from whet.providers.connect import ServerProvider, connect, connect_one, providers_with_keys
 from whet.providers.fallback import FallbackProvider
-from whet.providers.link import ServerProvider
 
 
 def one(secrets: dict[str, str] | None = None, **settings: object) -> ServerProvider:
@@ -100,3 +99,24 @@ def test_prices_hold_only_at_the_vendors_own_server():
 def test_settings_win_over_the_catalog():
     info = describe("openai", "gpt-5.4", window_tokens=9, max_output_tokens=3)
     assert (info.window_tokens, info.max_output_tokens) == (9, 3)
+
+
+def test_the_table_of_families_is_whole_and_its_prices_are_in_order():
+    for name, family in families().items():
+        assert name == name.lower() and family.max_output_tokens < family.window_tokens >= 128_000, name
+        prompt, output, cache_read, cache_write = family.prices
+        assert (prompt is None) == (output is None), name
+        if prompt is not None and output is not None:
+            assert 0 < prompt < output, name
+        if prompt is not None and cache_read is not None:
+            assert cache_write is not None and 0 < cache_read < prompt <= cache_write, name
+    assert families()["claude-haiku-4-5"].prices == (1, 5, 0.1, 1.25)
+
+
+def test_servers_on_this_machine_need_no_key_and_cost_nothing():
+    here = {name for name, server in SERVERS.items() if "//localhost:" in server.base_url}
+    assert here == {name for name, server in SERVERS.items() if server.local} and len(here) == 5
+    for name in here:
+        info = one(provider=name, model="gpt-5.4").info
+        assert (info.input_usd_per_mtok, info.cache_write_usd_per_mtok) == (0.0, 0.0)
+    assert not [name for name, server in SERVERS.items() if server.local == bool(server.keys)]

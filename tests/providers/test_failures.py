@@ -100,6 +100,19 @@ def test_model_errors_say_how_to_list_models_and_pages_are_named():
     assert "https://new.example" in error_of(301, b"", {"location": "https://new.example"}).message
 
 
+@pytest.mark.parametrize(
+    ("body", "is_page"),
+    [
+        (b" " * 1_995 + b"<html>", True),
+        (b" " * 1_996 + b"<html>", False),
+        (b" " * 191 + b"<!doctype", True),
+        (b" " * 192 + b"<!doctype", False),
+    ],
+)
+def test_a_page_is_known_by_its_beginning(body, is_page):
+    assert ("an HTML page" in error_of(502, body).message) is is_page
+
+
 def test_secrets_in_an_error_are_masked():
     log.protect(["hunter2-hunter2"])
     error = error_of(401, said("Incorrect API key provided: sk-proj-abcdefghijklmnop1234 or hunter2-hunter2"))

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.providers.json_text import encode, is_object, quote, unique_ids, wire_id, wire_name
+from whet.providers.wire import encode, is_object, quote, unique_ids, wire_id, wire_name
 
 
 @given(st.text())

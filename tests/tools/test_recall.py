@@ -14,7 +14,7 @@ from tests.context.talk import Model, engine
 from tests.store.support import USAGE, answer, finish, new_log, user
 from tests.support import FixedClock
 from tests.tools.running import context
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_dict, to_dict
 from whet.store import compactions

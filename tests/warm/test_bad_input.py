@@ -13,7 +13,7 @@ from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
 from whet.app.warm_desk import WarmTemplates
 from whet.config.paths import Home
-from whet.context.repair import repair
+from whet.context.live_list import repair
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import calls, sessions
 from whet.store.database import StateDatabase

@@ -14,11 +14,10 @@ import msgspec
 from whet.agent.session import Session, TurnObserver
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.context.engine_tools import engine_tools
-from whet.context.engines import NoEngine, built_in, choose, offers
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts, Scope, no_scope
+from whet.context.engines import NoEngine, built_in, choose, engine_tools, offers
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, EngineRunner, HostFacts, Scope, no_scope
-from whet.context.tokens import text_tokens
+from whet.context.rows import text_tokens
 from whet.contract.context_engine import EngineOffer
 from whet.contract.events import TurnEnd
 from whet.contract.protocols import Context, ContextStatus, ModelInfo

@@ -21,9 +21,7 @@ from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
-from whet.providers.connect import connect, connect_one, learn_windows, stand_in
-from whet.providers.fallback import FallbackProvider
-from whet.providers.link import ServerProvider
+from whet.providers.connect import ServerProvider, connect, connect_one, learn_windows, stand_in
 from whet.review.order import Runtime
 
 if TYPE_CHECKING:
@@ -194,10 +192,13 @@ class Models:
         """Say which server, model and key a session is answered by, for whoever goes on with it later; its
         fallback where that has taken over."""
         provider, model = self.provider, self.settings
-        if isinstance(provider, FallbackProvider):
-            has_switched = answering == provider.second.info
-            model = stand_in(model, self._settings.fallback) if has_switched else model
-            provider = provider.second if has_switched else provider.first
+        if not isinstance(provider, ServerProvider):
+            from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
+
+            if isinstance(provider, FallbackProvider):
+                has_switched = answering == provider.second.info
+                model = stand_in(model, self._settings.fallback) if has_switched else model
+                provider = provider.second if has_switched else provider.first
         key = provider.wiring.keys.current.name if isinstance(provider, ServerProvider) else ""
         return Runtime(model, key)
 
@@ -215,6 +216,7 @@ class Models:
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
             fresh=lambda: Compressor(summarise, clock, limits, summarise_again=again),
             is_quick=True,
+            recorded=Compressor.recorded,
         )
 
     async def aclose(self) -> None:

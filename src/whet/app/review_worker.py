@@ -29,7 +29,7 @@ from whet.contract.events import ReviewFinished
 from whet.contract.protocols import ModelLink, NobodyPresent, Provider
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
-from whet.providers.link import ServerProvider
+from whet.providers.connect import ServerProvider
 from whet.review.budget import Budget
 from whet.review.fork import PROBES, ForkParts
 from whet.review.order import Order

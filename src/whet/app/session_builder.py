@@ -17,8 +17,8 @@ from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
 from whet.app.session_parts import SessionExtras, SharedParts, Start, StoredPrefix
 from whet.app.warmth import OFF, Opening, WarmLabelObserver, WarmStartObserver
+from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.prompt import volatile_note
-from whet.context.seat import EngineRunner, no_scope
 from whet.contract.tools import Tool, ToolSpec
 from whet.review.triggers import ReviewObserver
 from whet.store import sessions

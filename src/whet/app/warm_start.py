@@ -16,7 +16,7 @@ from whet.agent.session import Session
 from whet.app.warmth import AUTO, Opening, WarmStarts, WarmWish
 from whet.clock import iso
 from whet.config.redact import redact
-from whet.context.tokens import list_tokens, text_tokens
+from whet.context.rows import list_tokens, text_tokens
 from whet.contract.errors import WhetError
 from whet.store import sessions, starts, warm
 from whet.store.starts import ContextItem

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from whet.context import chat_dicts as chat
-from whet.context.tokens import text_tokens
+from whet.context import rows as chat
+from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.log import mask
 from whet.store.trail import Kind, touched

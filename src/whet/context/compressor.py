@@ -1,35 +1,26 @@
 """The default context engine: keep the beginning and the end, prune old tool traffic, summarise the middle.
 
-What leaves the window stays in the store; every cut names the messages that `recall` gives back. A failed
-summary changes nothing. Two compactions in a row that did not help stop it until a person forces one. The
-engine keeps no state that a new process would need: summaries, trail and references are read back from the
-messages themselves. It does not know the host, the store or any provider.
+This module decides when a compaction is due and what a failure means; `default_compaction.py` carries one
+out. A failed summary changes nothing. Two compactions in a row that did not help stop it until a person
+forces one. The engine keeps no state that a new process would need. It does not know the host, the store or
+any provider.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from whet.clock import Clock
-from whet.context import artifacts, summary
-from whet.context import chat_dicts as chat
-from whet.context.head_tail import KeepLimits, Split, split
-from whet.context.pruning import clip_text, describe, prune, shorten
-from whet.context.summariser import CoolDown, Failure, Summarise, SummaryRequest, ask
-from whet.context.summary import Summary
-from whet.context.tokens import text_tokens
-from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine
-from whet.log import mask
+from whet.context.rows import estimate
+from whet.contract.context_engine import ChatRows, ContextEngine
+
+if TYPE_CHECKING:
+    from whet.context.default_compaction import CompactionPlan, SummarisedRows
+    from whet.context.summariser import Failure, FailureKind, Summarise
 
 STRIKES_MAX = 2
-_TARGET = 0.4
-_TAIL_SHARE, _HEAD_SHARE, _TRAIL_SHARE, _KEPT_SHARE = 0.18, 0.05, 0.05, 0.15
-_FRAME_TOKENS = 150
-_BODY_MIN_TOKENS = 60
-_FALLBACK_CHARS = 8_000
-_PARTS_MAX, _PARTS_TOKENS = 12, 300
 _LARGE_WINDOW = 512_000
 
 
@@ -44,16 +35,6 @@ class CompressorSettings(msgspec.Struct, frozen=True):
     summary_timeout_s: float = 90.0
     fallback: bool = True
     can_recall: bool = True
-
-
-class _Plan(NamedTuple):
-    """A compaction before it is carried out. `room` is what the messages may have below the threshold."""
-
-    parts: Split
-    previous: Summary | None
-    rows: ChatRows
-    room: int
-    before: int
 
 
 class Compressor(ContextEngine):
@@ -74,7 +55,8 @@ class Compressor(ContextEngine):
         self._again = summarise_again
         self._clock = clock
         self._settings = settings or CompressorSettings()
-        self._cool_down = CoolDown()
+        self._rests_until_s = 0.0
+        self._failures: dict[FailureKind, int] = {}  # in a row
         self._strikes = 0
         self._fallbacks = 0
         self._awaits_verdict = False
@@ -124,7 +106,6 @@ class Compressor(ContextEngine):
         super().on_session_reset()
         self._forgive()
         self._last_rough = self._rough_at_real = self.saved_tokens = 0
-        self.awaiting_real_usage_after_compression = False
 
     def update_from_response(self, usage: dict[str, Any]) -> None:
         """Take the real size of the last request, and judge the last compaction by it."""
@@ -135,7 +116,6 @@ class Compressor(ContextEngine):
         self.last_completion_tokens = int(usage.get("completion_tokens") or 0)
         self.last_total_tokens = int(usage.get("total_tokens") or 0)
         self._rough_at_real = self._last_rough
-        self.awaiting_real_usage_after_compression = False
         if prompt < self.threshold_tokens:
             self._strikes = 0
         elif self._awaits_verdict:
@@ -160,7 +140,7 @@ class Compressor(ContextEngine):
         """Ask for a compaction where no request has told the size yet and the messages alone are too many."""
         if self.last_prompt_tokens > 0 or self._awaits_verdict or self._is_stopped():
             return False
-        return 0 < self.threshold_tokens <= chat.estimate(messages)
+        return 0 < self.threshold_tokens <= estimate(messages)
 
     def has_content_to_compress(self, messages: ChatRows) -> bool:
         """Say whether there is a middle between head and end."""
@@ -186,12 +166,16 @@ class Compressor(ContextEngine):
         plan = self._plan(messages, current_tokens)
         if plan is None:
             return self._nothing_gained(messages, force=force)
-        compacted = None if focus_topic else self._pruned_only(plan)
+        # Few sessions are ever compacted: what does that is loaded when it is needed.
+        from whet.context.default_compaction import SummarisedRows, pruned_only  # noqa: PLC0415
+
+        compacted = None if focus_topic else pruned_only(plan)
         if compacted is None:
-            compacted = self._summarised(plan, focus_topic or "")
-        if isinstance(compacted, Failure):
-            return self._abort(messages, compacted)
-        after = chat.estimate(compacted)
+            summarised = self._summarised(plan, focus_topic or "")
+            if not isinstance(summarised, SummarisedRows):
+                return self._abort(messages, summarised)
+            compacted = summarised.rows
+        after = estimate(compacted)
         if after >= plan.before:
             return self._nothing_gained(messages, force=force)
         self.saved_tokens += plan.before - after
@@ -201,9 +185,15 @@ class Compressor(ContextEngine):
         self._awaits_verdict = self._last_compression_made_progress = True
         return compacted
 
+    def recorded(self, tokens: int) -> None:
+        """The host has stored the last compaction; a request has about `tokens` from now on, until the server
+        counts it."""
+        self.last_prompt_tokens, self.last_completion_tokens = -1, 0
+        self.last_compression_rough_tokens = tokens
+
     def get_status(self) -> dict[str, Any]:
         """Give the contract's numbers, and why nothing is compacted where that is so."""
-        wait_s = self._cool_down.until_s - self._clock.monotonic_s()
+        wait_s = self._rests_until_s - self._clock.monotonic_s()
         return {
             **super().get_status(),
             "saved_tokens": self.saved_tokens,
@@ -213,12 +203,12 @@ class Compressor(ContextEngine):
         }
 
     def _is_stopped(self) -> bool:
-        return self.is_exhausted or self._clock.monotonic_s() < self._cool_down.until_s
+        return self.is_exhausted or self._clock.monotonic_s() < self._rests_until_s
 
     def _forgive(self) -> None:
         self._strikes = self._fallbacks = 0
         self._awaits_verdict = False
-        self._cool_down.clear()
+        self._rest_no_more()
 
     def _projected(self, given: int) -> int:
         real = self.last_prompt_tokens
@@ -239,168 +229,49 @@ class Compressor(ContextEngine):
         return messages
 
     def _abort(self, messages: ChatRows, failure: Failure) -> ChatRows:
-        self._cool_down.note(failure.kind, self._clock.monotonic_s())
+        from whet.context.summariser import rest_s  # noqa: PLC0415 as above
+
+        before = self._failures.get(failure.kind, 0)
+        self._failures[failure.kind] = before + 1
+        self._rests_until_s = self._clock.monotonic_s() + rest_s(failure.kind, before)
         self._last_summary_error, self._last_compress_aborted = failure.message, True
         return messages
 
-    def _plan(self, messages: ChatRows, current_tokens: int | None) -> _Plan | None:
-        """Cut the list; None where it has no middle."""
-        rows = chat.paired([row for row in messages if not summary.is_synthetic(row)])
-        if not rows:
-            return None
-        before = chat.estimate(messages)
+    def _rest_no_more(self) -> None:
+        self._rests_until_s = 0.0
+        self._failures.clear()
+
+    def _plan(self, messages: ChatRows, current_tokens: int | None) -> CompactionPlan | None:
+        from whet.context.default_compaction import plan  # noqa: PLC0415 as above
+
         size = current_tokens or self.last_prompt_tokens
-        threshold = self.threshold_tokens or before
-        room = max(threshold - max(size - before, 0), threshold // 4)
-        found = [summary.parse(row) for row in messages if summary.is_summary(row)]
-        previous = _joined(found)
-        tail = max(int(room * _TAIL_SHARE), 64)
-        head = KeepLimits(0 if previous else self.protect_first_n, int(room * _HEAD_SHARE), tail)
-        parts = split(rows, head)
-        if not parts.middle:
-            return None
-        return _Plan(self._fitted(parts, room), previous, rows, room, before)
+        return plan(messages, size, self.threshold_tokens, self.protect_first_n)
 
-    def _fitted(self, parts: Split, room: int) -> Split:
-        """Clip what stays, where a single group or an old answer is larger than the end may be."""
-        budget = max(int(room * _TAIL_SHARE * 1.5), 96)
-        tail = parts.tail if chat.estimate(parts.tail) <= budget else shorten(parts.tail, budget)
-        cap = max(int(room * _KEPT_SHARE), 96)
-        kept = [clip_text(row, cap) if row.get("role") == "assistant" else row for row in parts.kept]
-        return parts._replace(tail=tail, kept=kept)
+    def _summarised(self, plan: CompactionPlan, focus: str) -> SummarisedRows | Failure:
+        from whet.context.default_compaction import SummarisedRows, SummaryOrder, summarised  # noqa: PLC0415
 
-    def _pruned_only(self, plan: _Plan) -> ChatRows | None:
-        """Give the list with its old tool traffic pruned, where that alone is enough."""
-        if plan.previous is not None or plan.rows[0].get("role") != "user":
-            return None
-        tail = plan.parts.tail
-        compacted = [*prune(plan.rows[: len(plan.rows) - len(tail)], tail), *tail]
-        return compacted if chat.estimate(compacted) <= min(plan.room, plan.before) * _TARGET else None
-
-    def _summarised(self, plan: _Plan, focus: str) -> ChatRows | Failure:
-        """Give head, summary and end, or why there is no summary."""
-        ask_chars = min(600, max(120, plan.room // 6))
-        latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
-        todo = summary.open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
-        trail_tokens = min(1500, max(60, int(plan.room * _TRAIL_SHARE)))
-        taken = trail_tokens + text_tokens(latest) + text_tokens(todo)
-        budget = self._body_tokens(plan, taken)
-        answer = ask(self._summarise, self._again, self._request(plan, focus, budget), self._timeout_s())
-        if isinstance(answer, Failure):
-            if answer.kind != "other" or not self._settings.fallback:
-                return answer
-            self._fallbacks += 1
-            self._last_summary_error = f"{answer.message}; the summary was written without a model"
-            body = _listed(plan)
-        else:
-            self._fallbacks = 0
-            self._cool_down.clear()
-            body = summary.clean_body(answer)
-        allowed = budget + taken + _FRAME_TOKENS
-        row: ChatRow = {}
-        for _ in range(3):  # tokens of the parts do not add up exactly to those of the whole
-            written = self._summary_of(plan, latest, todo, summary.fit_body(body, budget))
-            row = summary.write(written, trail_tokens=trail_tokens, can_recall=self._settings.can_recall)
-            excess = chat.tokens_of(row) - allowed
-            if excess <= 0 or budget <= _BODY_MIN_TOKENS:
-                break
-            budget = max(budget - excess, _BODY_MIN_TOKENS)
-        return _assembled(plan.parts, row)
-
-    def _timeout_s(self) -> float:
-        return self._settings.summary_timeout_s
-
-    def _body_tokens(self, plan: _Plan, taken: int) -> int:
-        """Give what sections 2 to 13 may cost: a fifth of what they replace, within what is left."""
-        parts = plan.parts
-        content = chat.estimate(parts.middle)
-        if plan.previous is not None:
-            content += text_tokens(plan.previous.body)
-        largest = min(10_000, max(self.context_length // 20, 2_000))
-        wanted = min(max(content // 5, 2_000), largest)
-        fixed = chat.estimate((*parts.head, *parts.kept, *parts.tail)) + _FRAME_TOKENS + taken
-        free = int(min(plan.room, plan.before) * _TARGET) - fixed
-        return max(min(wanted, free, content // 2), _BODY_MIN_TOKENS)
-
-    def _request(self, plan: _Plan, focus: str, budget: int) -> SummaryRequest:
-        asks = [said for row in plan.rows if row.get("role") == "user" and (said := chat.said(row))]
-        return SummaryRequest(
-            rows=plan.parts.middle,
-            previous=plan.previous.body if plan.previous else "",
-            focus=focus,
-            recent=" / ".join(asks[-3:]),
-            sample=asks[-1] if asks else "",
+        settings = self._settings
+        order = SummaryOrder(
+            summarise=self._summarise,
+            again=self._again,
+            timeout_s=settings.summary_timeout_s,
             today=self._clock.now().date(),
-            budget_tokens=budget,
-            window_tokens=self._settings.summary_window_tokens or self.context_length or 8_000,
+            context_length=self.context_length,
+            window_tokens=settings.summary_window_tokens,
+            focus=focus,
+            fallback=settings.fallback,
+            can_recall=settings.can_recall,
         )
+        found = summarised(plan, order)
+        if isinstance(found, SummarisedRows):
+            self._note_author(found.failure)
+        return found
 
-    def _summary_of(self, plan: _Plan, latest: str, todo: str, body: str) -> Summary:
-        first, last = chat.span_of(plan.parts.middle)
-        previous = plan.previous or Summary()
-        line = summary.part_line(plan.parts.middle, self._clock.now().date().isoformat())
-        trail = artifacts.merge(previous.trail, artifacts.collect(plan.parts.middle))
-        return Summary(
-            first=min(previous.first or first, first or previous.first),
-            last=max(previous.last, last),
-            ask=latest,
-            body=body,
-            todo=todo,
-            trail=trail,
-            parts=_newest([*previous.parts, line], min(_PARTS_TOKENS, plan.room // 40)),
-        )
-
-
-def _newest(lines: list[str], budget_tokens: int) -> list[str]:
-    """Give the newest lines that fit, one at least."""
-    kept = lines[-_PARTS_MAX:]
-    while len(kept) > 1 and sum(map(text_tokens, kept)) > budget_tokens:
-        kept = kept[1:]
-    return kept
-
-
-def _joined(found: list[Summary]) -> Summary | None:
-    """Give one summary of those in a list; more than one stands there only after an engine's change."""
-    if not found:
-        return None
-    newest = found[-1]
-    for older in found[:-1]:
-        newest.first = min(newest.first or older.first, older.first or newest.first)
-        newest.trail = artifacts.merge(older.trail, newest.trail)
-        newest.body = f"{older.body}\n{newest.body}".strip()
-        newest.todo = newest.todo or older.todo
-    return newest
-
-
-def _listed(plan: _Plan) -> str:
-    """Write sections without a model: what was said and run, one line each, after what was known."""
-    calls = {call.id: call for row in plan.parts.middle for call in chat.calls_of(row)}
-    lines: list[str] = []
-    for row in plan.parts.middle:
-        place = f" [{chat.ref(chat.seq_of(row))}]" if chat.seq_of(row) else ""
-        if row.get("role") == "tool":
-            lines.append(f"- {describe(row, calls.get(str(row.get('tool_call_id'))))}{place}")
-        elif text := chat.said(row):
-            who = "The person" if row.get("role") == "user" else "The assistant"
-            lines.append(f'- {who}: "{chat.line(mask(text), 240)}"{place}')
-    while sum(map(len, lines)) > _FALLBACK_CHARS:
-        lines = lines[max(1, len(lines) // 8) :]
-    pieces = summary.sections(plan.previous.body) if plan.previous else []
-    for index, piece in enumerate(pieces):
-        if piece.startswith("## 4."):
-            pieces[index] = "\n".join((piece.rstrip(), *lines)) + "\n\n"
-            return "".join(pieces)
-    return "".join(pieces).rstrip() + "\n\n" + "\n".join(("## 4. Completed actions", *lines))
-
-
-def _assembled(parts: Split, row: ChatRow) -> ChatRows:
-    """Put the parts together; a line of ours stands where two roles would meet their like."""
-    rows = [*parts.head, row]
-    for following in (*parts.kept, *parts.tail[:1]):
-        roles = (rows[-1].get("role"), following.get("role"))
-        if roles == ("user", "user"):
-            rows.append({"role": "assistant", "content": summary.ACK})
-        elif roles == ("assistant", "assistant"):
-            rows.append({"role": "user", "content": summary.BRIDGE})
-        rows.append(following)
-    return [*rows, *parts.tail[1:]]
+    def _note_author(self, failure: Failure | None) -> None:
+        """A model wrote the summary; or it failed in a way that asking again does not mend, and code did."""
+        if failure is None:
+            self._fallbacks = 0
+            self._rest_no_more()
+        else:
+            self._fallbacks += 1
+            self._last_summary_error = f"{failure.message}; the summary was written without a model"

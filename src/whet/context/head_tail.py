@@ -1,15 +1,15 @@
 """Choose what of a conversation stays word for word: its first messages, once, and its end.
 
-An answer with tool calls and their results are one group that is never cut. The person's last message and
-the last answer that they saw stay in any case, taken out of the middle where need be. This module changes
-no row and knows nothing of summaries.
+`paired` puts a list in order first; nothing else here changes a row. An answer with tool calls and their
+results are one group that is never cut. The person's last message and the last answer that they saw stay in
+any case, taken out of the middle where need be. This module knows nothing of summaries.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.contract.context_engine import ChatRow, ChatRows
 
 _TAIL_MESSAGES_MIN = 3
@@ -32,6 +32,39 @@ class Split(NamedTuple):
     middle: ChatRows
     kept: ChatRows
     tail: ChatRows
+
+
+def paired(rows: ChatRows) -> ChatRows:
+    """Give the rows with each call answered right after it: late results moved there, a missing one
+    replaced by a line that says so, results without a call left out. Untouched rows stay the same objects.
+    """
+    results: dict[str, list[tuple[int, ChatRow]]] = {}
+    for index, row in enumerate(rows):
+        if row.get("role") == "tool":
+            results.setdefault(str(row.get("tool_call_id") or ""), []).append((index, row))
+    fixed: ChatRows = []
+    for index, row in enumerate(rows):
+        if row.get("role") == "tool":
+            continue
+        fixed.append(row)
+        for call in chat.calls_of(row):
+            fixed.append(_take(results.get(call.id, []), index, call))
+    return fixed
+
+
+def _take(waiting: list[tuple[int, ChatRow]], after: int, call: chat.RowCall) -> ChatRow:
+    while waiting and waiting[0][0] < after:
+        waiting.pop(0)
+    if waiting:
+        return waiting.pop(0)[1]
+    text = "No result of this call was recorded."
+    return {
+        "role": "tool",
+        "tool_call_id": call.id,
+        "name": call.name,
+        "tool_name": call.name,
+        "content": text,
+    }
 
 
 def groups(rows: ChatRows) -> list[ChatRows]:

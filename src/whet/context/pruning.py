@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context.artifacts import outcome_of
-from whet.context.tokens import text_tokens
+from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import clip

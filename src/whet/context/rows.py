@@ -1,25 +1,170 @@
-"""Messages as an engine sees them, and what it gives back as messages again.
+"""Chat rows: messages as an engine sees them, what a row says and costs, and the way back to messages.
 
-An engine sees OpenAI chat dicts whose content is always text; a row that it keeps, as the same object or
-as an equal copy, is the same `Message` again, with its images, its replay and its place in the store.
-What it gives back may be anything: `read_back` takes nothing on trust.
+An engine sees OpenAI chat dicts whose content is always text. A row that stands in the store carries its
+number as `_seq`; a row that was rewritten on the way names it in its text ("recall #12"). A row that an
+engine keeps, as the same object or as an equal copy, is the same `Message` again, with its images, its replay
+and its place in the store; `read_back` takes nothing else that an engine returns on trust.
+
+Token counts are rough, for decisions before the server has counted: Latin text has about four characters a
+token, other scripts fewer, which their UTF-8 length follows well.
 """
 
 from __future__ import annotations
 
 import json
 import operator
+import re
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from whet.context.tokens import message_tokens
 from whet.contract.context_engine import ChatRow
 from whet.contract.messages import ImagePart, Message, from_dict, sent_content, to_dict
 
+IMAGE_TOKENS = 1_200
+_ROW_TOKENS = 4
+_CALL_TOKENS = 8
+_REF = re.compile(r"; recall #(\d+)\]")
+_NOTE = re.compile(r"(?:\n\n|\A)\[\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\n\]]*\]\Z")
 Fingerprint = tuple[str, str, str, str]
+
+
+def text_tokens(text: str) -> int:
+    """Estimate the tokens of `text`."""
+    if text.isascii():
+        return (len(text) + 3) // 4
+    return (len(text.encode("utf-8", "replace")) + 2) // 3
+
+
+def message_tokens(message: Message) -> int:
+    """Estimate what a message adds to a request, its calls and images included."""
+    content = sent_content(message)
+    total = _ROW_TOKENS
+    if isinstance(content, str):
+        total += text_tokens(content)
+    else:
+        total += sum(
+            IMAGE_TOKENS if isinstance(part, ImagePart) else text_tokens(part.text) for part in content
+        )
+    for call in message.tool_calls:
+        total += _ROW_TOKENS + text_tokens(call.name) + text_tokens(call.arguments)
+    if message.replay is not None and message.reasoning:
+        total += text_tokens(message.reasoning)
+    return total
+
+
+def list_tokens(messages: Iterable[Message]) -> int:
+    """Estimate a list of messages, without system prompt and tools."""
+    return sum(map(message_tokens, messages))
+
+
+class RowCall(NamedTuple):
+    """A tool call of a row."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+def text_of(row: ChatRow) -> str:
+    """Give a row's text; of several parts, the text parts joined by newlines."""
+    content = row.get("content")
+    if isinstance(content, str):
+        return content
+    texts = (part if isinstance(part, str) else str(part.get("text") or "") for part in parts_of(row))
+    return "\n".join(text for text in texts if text)
+
+
+def said(row: ChatRow) -> str:
+    """Give what a person said, without the note that was stored with it."""
+    return _NOTE.sub("", text_of(row)).strip()
+
+
+def parts_of(row: ChatRow) -> list[Any]:
+    """Give the parts of a row's content; plain text has none."""
+    content = row.get("content")
+    return cast("list[Any]", content) if isinstance(content, list) else []
+
+
+def is_image(part: Any) -> bool:
+    """Whether a part of a message is an image."""
+    return isinstance(part, dict) and "image" in str(cast("dict[str, Any]", part).get("type", ""))
+
+
+def images_in(row: ChatRow) -> int:
+    """Count a row's images."""
+    return sum(map(is_image, parts_of(row)))
+
+
+def calls_of(row: ChatRow) -> list[RowCall]:
+    """Give a row's tool calls."""
+    calls: list[RowCall] = []
+    for call in row.get("tool_calls") or ():
+        function: dict[str, Any] = call.get("function") or {}
+        calls.append(
+            RowCall(
+                str(call.get("id") or ""),
+                str(function.get("name") or ""),
+                str(function.get("arguments") or ""),
+            )
+        )
+    return calls
+
+
+def seq_of(row: ChatRow) -> int:
+    """Give the number of the stored message that a row is, or stands for; 0 without one."""
+    number = row.get("_seq")
+    if isinstance(number, int):
+        return number
+    if row.get("role") == "user" and not parts_of(row):
+        return 0
+    texts = [text_of(row), *(call.arguments for call in calls_of(row))]
+    return max((int(found[1]) for text in texts if (found := _REF.search(text))), default=0)
+
+
+def is_reply(row: ChatRow) -> bool:
+    """Whether a row is an answer to the person: text, and no call."""
+    return row.get("role") == "assistant" and not row.get("tool_calls") and bool(text_of(row).strip())
+
+
+def tokens_of(row: ChatRow) -> int:
+    """Estimate a row's tokens."""
+    total = _ROW_TOKENS
+    content = row.get("content")
+    if isinstance(content, str):
+        total += text_tokens(content)
+    elif content:
+        total += text_tokens(text_of(row)) + IMAGE_TOKENS * images_in(row)
+    if row.get("tool_calls"):
+        for call in calls_of(row):
+            total += _CALL_TOKENS + text_tokens(call.arguments)
+    return total
+
+
+def estimate(rows: Iterable[ChatRow]) -> int:
+    """Estimate the tokens of a list."""
+    return sum(map(tokens_of, rows))
+
+
+def span_of(rows: Sequence[ChatRow]) -> tuple[int, int]:
+    """Give the first and last message number among `rows`; (0, 0) where none has one."""
+    numbers = [number for row in rows if (number := seq_of(row))]
+    return (min(numbers), max(numbers)) if numbers else (0, 0)
+
+
+def ref(first: int, last: int = 0) -> str:
+    """Write a reference: #12 or #12-40; nothing for 0."""
+    if not first:
+        return ""
+    return f"#{first}-{last}" if last > first else f"#{first}"
+
+
+def line(text: str, cap_chars: int) -> str:
+    """Give a text as one line of at most `cap_chars` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= cap_chars else flat[: max(cap_chars - 3, 0)] + "..."
 
 
 class BadEngineRows(Exception):

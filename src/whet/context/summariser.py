@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from whet.context import chat_dicts as chat
+from whet.context import rows as chat
 from whet.context.artifacts import outcome_of
-from whet.context.tokens import text_tokens
+from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.errors import (
     AuthRejected,
@@ -34,7 +34,7 @@ from whet.contract.tools import clip
 from whet.log import mask
 
 FailureKind = Literal["no_provider", "auth", "quota", "timeout", "network", "stream", "empty", "other"]
-_COOL_DOWN_S: dict[FailureKind, tuple[float, ...]] = {
+_REST_S: dict[FailureKind, tuple[float, ...]] = {
     "no_provider": (600,),
     "auth": (600,),
     "quota": (600,),
@@ -100,24 +100,10 @@ class SummaryRequest(NamedTuple):
     window_tokens: int
 
 
-class CoolDown:
-    """Remembers failures, and until when no further try is made."""
-
-    def __init__(self) -> None:
-        self.until_s = 0.0
-        self._in_a_row: dict[FailureKind, int] = {}
-
-    def note(self, kind: FailureKind, now_s: float) -> None:
-        """Count a failure and wait accordingly."""
-        count = self._in_a_row.get(kind, 0)
-        steps = _COOL_DOWN_S[kind]
-        self.until_s = now_s + steps[min(count, len(steps) - 1)]
-        self._in_a_row[kind] = count + 1
-
-    def clear(self) -> None:
-        """Forget all."""
-        self.until_s = 0.0
-        self._in_a_row.clear()
+def rest_s(kind: FailureKind, before: int) -> float:
+    """Give how long to wait after a failure, where `before` of its kind came in a row before it."""
+    steps = _REST_S[kind]
+    return steps[min(before, len(steps) - 1)]
 
 
 def ask(

@@ -13,8 +13,8 @@ from itertools import pairwise
 import msgspec
 
 from whet.context import artifacts
-from whet.context import chat_dicts as chat
-from whet.context.tokens import text_tokens
+from whet.context import rows as chat
+from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.tools import clip
 from whet.log import mask

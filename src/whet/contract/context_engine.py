@@ -23,10 +23,9 @@ ChatRows = list[ChatRow]
 class ContextEngine(ABC):
     """Decides what the model sees. An engine needs not call `super().__init__`.
 
-    The host reads the attributes below and writes `last_prompt_tokens` = -1 ("await real usage"),
-    `last_completion_tokens` = 0, `awaiting_real_usage_after_compression` and
-    `last_compression_rough_tokens` after a compaction. Three more methods are called only where an engine
-    has them: `carry_over_new_session_context(old_id, new_id)`, `clone_for_agent()` and `shutdown()`.
+    The attributes below are read; after a compaction `EngineOffer.recorded` sets them for an engine of a
+    plugin. Three more methods are called only where an engine has them:
+    `carry_over_new_session_context(old_id, new_id)`, `clone_for_agent()` and `shutdown()`.
     """
 
     last_prompt_tokens: int = 0
@@ -133,7 +132,8 @@ class EngineOffer(msgspec.Struct, frozen=True):
     engine has no prototype. `fresh` may raise; it is called off the event loop.
 
     `is_quick` is a promise of an engine of ours: nothing but a compaction takes time or waits, so that the
-    rest needs no thread.
+    rest needs no thread. `recorded(engine, tokens)` is called after a compaction of the engine was stored,
+    with what the next request has from now on.
     """
 
     name: str
@@ -142,6 +142,7 @@ class EngineOffer(msgspec.Struct, frozen=True):
     prototype: ContextEngine | None = None
     fresh: Callable[[], ContextEngine] | None = None
     is_quick: bool = False
+    recorded: Callable[[Any, int], object] | None = None
 
 
 class SessionChange(msgspec.Struct, frozen=True):

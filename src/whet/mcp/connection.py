@@ -1,7 +1,6 @@
-"""JSON-RPC with one MCP server: calls with their answers, what the server asks, and the handshake.
+"""JSON-RPC with one MCP server: calls with their answers, the handshake, and what the server tells.
 
-A server may ask for three things of a host: a ping is answered; a question to the person (elicitation) and
-a request to the model (sampling) are refused in words. It does not know how messages travel.
+It does not know how messages travel, nor what is answered to a server that asks (`server_requests.py`).
 """
 
 from __future__ import annotations
@@ -17,20 +16,14 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
+from whet.mcp.server_requests import ServerRequests
 from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
-from whet.rpc import METHOD_NOT_FOUND, STATELESS_VERSION, VERSIONS
+from whet.rpc import STATELESS_VERSION, VERSIONS
 
 log = logging.getLogger("whet.mcp")
-_REFUSED = {
-    "sampling/createMessage": "this host does not let servers use its model (sampling)",
-    "elicitation/create": "this host does not let servers ask its person questions (elicitation)",
-    "roots/list": "this host shows servers no folders (roots)",
-}
-_TOLD = ("sampling/createMessage", "elicitation/create")
 _PAGES = 50
 _MOST_LISTED = 2_000
 _MOST_LISTED_BYTES = 4_000_000
-_MOST_REPLIES = 32
 _GOODBYE_S = 2.0
 _LISTEN_PAUSE_S = 5.0
 _PARTS = ("resources", "prompts")
@@ -71,14 +64,13 @@ class Connection:
         self._next_id = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._progress: dict[int, Progress] = {}
-        self._told: set[str] = set()
         self._listening: asyncio.Task[None] | None = None
-        self._replies: set[asyncio.Task[None]] = set()
+        self._asked = ServerRequests(lambda message: transport.send(message, None), hears.refused)
         self._is_closed = False
 
     async def open(self) -> None:
         """Start the transport and shake hands. Raises ServerFailed."""
-        await self.transport.start(self._received, self._ended)
+        await self.transport.start(self._received, self._dropped, self._ended)
         hello = {
             "protocolVersion": VERSIONS[0],
             "capabilities": {},
@@ -213,8 +205,9 @@ class Connection:
     async def aclose(self) -> None:
         """End the conversation and let the server go."""
         self._is_closed = True
-        for task in (*self._replies, *([self._listening] if self._listening else [])):
-            task.cancel()
+        self._asked.cancel()
+        if self._listening is not None:
+            self._listening.cancel()
         self._fail(ServerFailed(f"the connection to the MCP server {self.name} was closed"))
         await self.transport.aclose()
 
@@ -255,16 +248,11 @@ class Connection:
         found = cast("dict[str, Any]", result)
         if found.get("resultType") == "input_required":
             asked = [str(_fields(one).get("method")) for one in _part(found, "inputRequests").values()]
-            for method in asked:
-                self._tell(method)
-            reasons = "; ".join(_REFUSED.get(method, f"it asks for {method[:80]}") for method in asked)
+            reasons = self._asked.refuse(asked)
             raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
         return found
 
     def _received(self, message: dict[str, Any]) -> None:
-        if "whet/too_large" in message:
-            self._fail_waiting(ToolError(f"the MCP server {self.name} sent {message['whet/too_large']}"))
-            return
         method, call_id = message.get("method"), message.get("id")
         if method is None:
             answer = self._waiting.get(call_id) if isinstance(call_id, int) else None
@@ -272,10 +260,7 @@ class Connection:
                 answer.set_result(message)
             return
         if call_id is not None:
-            if len(self._replies) < _MOST_REPLIES:  # a server that asks and does not read gets no more
-                task = asyncio.create_task(self._reply(str(method), call_id))
-                self._replies.add(task)
-                task.add_done_callback(self._replies.discard)
+            self._asked.answer(str(method), call_id)
         elif method in _CHANGES:
             self._hears.changed()
         elif method == "notifications/progress":
@@ -284,22 +269,9 @@ class Connection:
             if isinstance(token, int) and (progress := self._progress.get(token)):
                 progress(params)
 
-    async def _reply(self, method: str, call_id: object) -> None:
-        body: dict[str, Any] = {"jsonrpc": "2.0", "id": call_id}
-        if method == "ping":
-            body["result"] = {}
-        else:
-            reason = _REFUSED.get(method, f"this host has no method {method[:80]}")
-            body["error"] = {"code": METHOD_NOT_FOUND, "message": reason}
-            self._tell(method)
-        with contextlib.suppress(ToolError):
-            await self.transport.send(msgspec.json.encode(body), None)
-
-    def _tell(self, method: str) -> None:
-        """Tell the person what was refused, once in a connection."""
-        if method in _TOLD and method not in self._told:
-            self._told.add(method)
-            self._hears.refused(method)
+    def _dropped(self, what: str) -> None:
+        """A message was too large to be read: it may be the answer to any call that waits."""
+        self._fail_waiting(ToolError(f"the MCP server {self.name} sent {what}"))
 
     def _ended(self, failure: ToolError) -> None:
         self._fail(failure)

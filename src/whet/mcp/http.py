@@ -27,6 +27,7 @@ from whet.mcp.streams import EVENTS, Streams
 from whet.mcp.transport import (
     LARGEST_MESSAGE_BYTES,
     VERSION_HEADER,
+    Dropped,
     Ended,
     LoginNeeded,
     Received,
@@ -70,9 +71,9 @@ class HttpTransport:
         self._login = Login(name, url, reach, self._http)
         self._streams = Streams(name, self._stream, self._take, reach.pause)
 
-    async def start(self, received: Received, ended: Ended) -> None:
+    async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
         """Nothing is sent before the first message."""
-        del ended
+        del dropped, ended  # a message that is too large ends the call that it came for
         self._received = received
         if urlsplit(self._url).scheme not in ("http", "https") or not urlsplit(self._url).hostname:
             raise ServerFailed(f"the MCP server {self._name} has the url {self._url[:200]!r}, which is none")

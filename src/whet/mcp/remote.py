@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 import re
@@ -202,10 +201,11 @@ class Remote:
         settings = self.settings
         if settings.url:
             # httpx2 costs 30 ms of CPU, and many homes have no server that is reached so.
-            http = importlib.import_module("whet.mcp.http")
+            from whet.mcp.http import HttpTransport  # noqa: PLC0415
+
             headers = self._filled(settings.headers, "headers")
             has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
-            return http.HttpTransport(self.name, settings.url, headers, self._reach, has_key=has_key)
+            return HttpTransport(self.name, settings.url, headers, self._reach, has_key=has_key)
         given = self._filled(settings.env, "env")
         cwd = Path(settings.cwd).expanduser() if settings.cwd else None
         launch = Launch(

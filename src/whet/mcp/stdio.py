@@ -19,7 +19,7 @@ import msgspec
 
 from whet.log import mask
 from whet.mcp.exits import ChildExit, signal_group
-from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Ended, Received, ServerFailed
+from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Dropped, Ended, Received, ServerFailed
 from whet.rpc import read_message
 from whet.tools.guardian import Guardian
 
@@ -110,14 +110,15 @@ class StdioTransport:
         self._writer: asyncio.StreamWriter | None = None
         self._watch: asyncio.Task[None] | None = None
         self._received: Received = lambda _message: None
+        self._dropped: Dropped = lambda _what: None
         self._garbage = 0
         self._first_garbage = ""
         self._too_large = 0
         self._has_quoted = False
 
-    async def start(self, received: Received, ended: Ended) -> None:
+    async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
         """Start the process. Raises ServerFailed where there is no such command."""
-        self._received = received
+        self._received, self._dropped = received, dropped
         self._popen = popen = self._spawn()
         self._guardian.add(popen.pid)
         self._exit = exit_ = ChildExit(popen)
@@ -247,7 +248,7 @@ class StdioTransport:
         self._too_large = size
         problem = f"a message of {size:,} bytes, more than the {LARGEST_MESSAGE_BYTES:,} that are read"
         log.warning("the MCP server %s sent %s", self._name, problem)
-        self._received({"whet/too_large": problem})
+        self._dropped(problem)
 
     def _stderr_line(self) -> str:
         lines = self._tail.kept.decode("utf-8", "replace").strip().splitlines()

@@ -15,6 +15,8 @@ from whet.contract.errors import ToolError
 
 Received = Callable[[dict[str, Any]], None]
 """Takes each message of the server, on the event loop."""
+Dropped = Callable[[str], None]
+"""Told of each message that was not read, and why."""
 Ended = Callable[[ToolError], None]
 """Told once when the server is gone for good."""
 LARGEST_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -37,7 +39,7 @@ class SessionLost(ServerFailed):
 class Transport(Protocol):
     """The way to one server, from `start` to `aclose`."""
 
-    async def start(self, received: Received, ended: Ended) -> None:
+    async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
         """Reach the server or start it. Raises ServerFailed."""
         ...
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.context_engine import ContextEngine
+from whet.lanes import attempt
 from whet.plugins.parts import Hook
 
 PACKAGES = ("agent", "hermes_cli", "gateway")
@@ -142,6 +143,21 @@ def session_scope(session_id: str, conversation_id: str = "") -> Generator[None]
         yield
     finally:
         _session.reset(token)
+
+
+def await_real_usage(engine: ContextEngine, tokens: int) -> None:
+    """Write what engines expect to find on themselves after their compaction: no count until the next answer,
+    and the estimate of what a request has from now on. Raises what the first refused attribute raised, after
+    all were tried."""
+    attributes: dict[str, object] = {
+        "last_prompt_tokens": -1,
+        "last_completion_tokens": 0,
+        "awaiting_real_usage_after_compression": True,
+        "last_compression_rough_tokens": tokens,
+    }
+    tried = [attempt(lambda item=item: setattr(engine, *item)) for item in attributes.items()]
+    for failure in (outcome.error for outcome in tried if outcome.error is not None):
+        raise failure
 
 
 def is_hermes_plugin(folder: Path) -> bool:

@@ -99,6 +99,7 @@ class LoadedPlugins:
                 plugin.found.manifest.description,
                 engine,
                 plugin.register_again,
+                hermes.await_real_usage,
             )
             for plugin in running
             for engine in plugin.registered.engines

@@ -167,11 +167,14 @@ class PluginEngine(msgspec.Struct, frozen=True):
     description: str
     prototype: ContextEngine
     register_again: Callable[[], Registered]
+    recorded: Callable[[ContextEngine, int], object]
 
     @property
     def offer(self) -> EngineOffer:
         """The engine as the host takes it."""
-        return EngineOffer(self.name, self.description, self.plugin, self.prototype, self.fresh)
+        return EngineOffer(
+            self.name, self.description, self.plugin, self.prototype, self.fresh, recorded=self.recorded
+        )
 
     def fresh(self) -> ContextEngine:
         """Run the plugin's register() again and give the instance it makes, with its own connections.

@@ -15,14 +15,22 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
-from whet.providers import failures
-from whet.providers.json_text import encode, object_or_empty, quote, unique_ids, wire_id, wire_name
-from whet.providers.usage import count_usage
-from whet.providers.wire import Deltas, RequestOptions
+from whet.providers.wire import (
+    Deltas,
+    RequestOptions,
+    count_usage,
+    encode,
+    object_or_empty,
+    quote,
+    unique_ids,
+    wire_id,
+    wire_name,
+)
 
 DEFAULT_MAX_TOKENS = 32_000
 _EPHEMERAL = {"type": "ephemeral"}
@@ -37,9 +45,15 @@ class AnthropicMessages:
     """The encoder. `max_tokens` is what the model may write when the settings don't say."""
 
     path = "/messages"
+    models_query = "/models?limit=1000"
 
     def __init__(self, max_tokens: int = DEFAULT_MAX_TOKENS) -> None:
         self._max_tokens = max_tokens
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Give the headers of one request."""
+        headers = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+        return headers | {"x-api-key": key} if key else headers
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
         """Give everything up to the first message."""
@@ -292,9 +306,7 @@ class AnthropicDecoder:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            if failures.read_error(data) is not None:
-                raise failures.from_payload(self._info, data) from error
-            raise failures.unreadable(self._info, data) from error
+            raise self._failure(data) from error
         if event.type == "content_block_delta" and event.delta is not None:
             return self._delta(event.index, event.delta)
         if event.type == "content_block_start" and bytes(event.content_block):
@@ -310,15 +322,17 @@ class AnthropicDecoder:
                 self.is_done = True
         elif event.type == "message_stop":
             self.is_done = self.is_ended = True
-        elif event.type == "error" or (not event.type and failures.read_error(data) is not None):
-            raise failures.from_payload(self._info, data)
+        elif event.type == "error":
+            raise self._failure(data)
+        elif not event.type:
+            self._check(data)
         return ()
 
     def _open(self, index: int, raw: bytes) -> Deltas:
         try:
             block = self._blocks[index] = _Block(raw)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise failures.unreadable(self._info, raw) from error
+            raise self._unreadable(raw) from error
         if not block.text or block.type not in ("text", "thinking"):
             return ()
         return (TextDelta(block.text) if block.type == "text" else ReasoningDelta(block.text),)
@@ -326,7 +340,7 @@ class AnthropicDecoder:
     def _delta(self, index: int, delta: _Piece) -> Deltas:
         block = self._blocks.get(index)
         if block is None:
-            raise failures.unreadable(self._info, b"", f"a piece of block {index}, which it never opened")
+            raise self._unreadable(b"", f"a piece of block {index}, which it never opened")
         if delta.type == "text_delta" and delta.text:
             block.pieces.append(delta.text)
             return (TextDelta(delta.text),)
@@ -358,9 +372,11 @@ class AnthropicDecoder:
     def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         if self._stop == "refusal":
+            from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
             raise failures.refused(self._info)
         if not self._started:
-            raise failures.unreadable(self._info, b"", "a stream without an answer in it")
+            raise self._unreadable(b"", "a stream without an answer in it")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         uses = [block for block in blocks if block.type == "tool_use"]
         ids = unique_ids([block.id for block in uses], taken)
@@ -376,6 +392,23 @@ class AnthropicDecoder:
             replay=_replay(blocks, ids, is_cut),
         )
         return ModelReply(message, self._usage(), self._model, "length" if is_cut else "end")
+
+    def _failure(self, data: bytes) -> ProviderError:
+        from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+        return failures.from_payload(self._info, data)
+
+    def _unreadable(self, data: bytes, what: str = "something that can't be read") -> ProviderError:
+        from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+        return failures.unreadable(self._info, data, what)
+
+    def _check(self, data: bytes) -> None:
+        """Raise the error that an event of no type may be."""
+        from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+        if failures.read_error(data) is not None:
+            raise self._failure(data)
 
     def _usage(self) -> Any:
         counts = self._counts

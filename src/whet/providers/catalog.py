@@ -1,11 +1,14 @@
 """Known servers and known model families: where they are, how they speak, how large, what they cost.
 
-Windows and list prices were read from the vendors' pages on 2026-11-21 (USD per million tokens, the base
-tier); a price that we are not sure of is None, and a newer model than the table is served with defaults.
-Only data and look-ups, nothing is imported that is not needed to say it.
+`families.csv` holds windows, largest outputs and list prices, as read from the vendors' pages on 2026-11-21
+(USD per million tokens, the base tier); a price that we are not sure of is left out, and a newer model than
+the table is served with defaults. Only look-ups, nothing is imported that is not needed to say it.
 """
 
 from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -82,62 +85,30 @@ SERVERS: dict[str, KnownServer] = {
     "practice": KnownServer("http://localhost:8765/v1", model="practice", local=True),
 }
 
-# family prefix: window, most output, then USD per million tokens: input, output, cache read, cache write
-_Row = tuple[int, int, float | None, float | None, float | None, float | None]
-_FAMILIES: dict[str, _Row] = {
-    "claude-fable-5-2": (1_000_000, 128_000, 8, 40, 0.8, 10),
-    "claude-fable-5": (1_000_000, 128_000, 10, 50, 1, 12.5),
-    "claude-opus-5-5": (1_000_000, 128_000, 4, 20, 0.4, 5),
-    "claude-opus-5": (1_000_000, 128_000, 5, 25, 0.5, 6.25),
-    "claude-sonnet-5": (1_000_000, 128_000, 2, 10, 0.2, 2.5),
-    "claude-haiku-5": (1_000_000, 128_000, None, None, None, None),
-    "claude-haiku-4-5": (200_000, 64_000, 1, 5, 0.1, 1.25),
-    "claude-opus-4-8": (1_000_000, 128_000, 5, 25, 0.5, 6.25),
-    "claude-opus-4-7": (1_000_000, 128_000, 5, 25, 0.5, 6.25),
-    "claude-opus-4-6": (1_000_000, 128_000, 5, 25, 0.5, 6.25),
-    "claude-sonnet-4-6": (1_000_000, 64_000, 3, 15, 0.3, 3.75),
-    "claude-opus-4-5": (200_000, 64_000, 5, 25, 0.5, 6.25),
-    "claude-sonnet-4-5": (200_000, 64_000, 3, 15, 0.3, 3.75),
-    "claude": (200_000, 32_000, None, None, None, None),
-    "gpt-6.1-sol": (1_050_000, 128_000, 2, 10, 0.1, 2.5),
-    "gpt-6.1-terra": (1_050_000, 128_000, 1, 5, 0.05, 1.25),
-    "gpt-6-sol": (1_050_000, 128_000, 2, 10, None, None),
-    "gpt-6-luna": (1_050_000, 128_000, 0.1, 0.5, None, None),
-    "gpt-6": (1_050_000, 128_000, None, None, None, None),
-    "gpt-5.6": (1_050_000, 128_000, None, None, None, None),
-    "gpt-5.5": (1_000_000, 128_000, 5, 30, 0.5, 5),
-    "gpt-5.4-mini": (400_000, 128_000, 0.75, 4.5, 0.075, 0.75),
-    "gpt-5.4-nano": (400_000, 128_000, 0.2, 1.25, 0.02, 0.2),
-    "gpt-5.4-pro": (1_000_000, 128_000, None, None, None, None),
-    "gpt-5.4": (1_000_000, 128_000, 2.5, 15, 0.25, 2.5),
-    "gpt-5.2-pro": (400_000, 128_000, None, None, None, None),
-    "gpt-5.2": (400_000, 128_000, 1.75, 14, 0.175, 1.75),
-    "gpt-5.1": (400_000, 128_000, 1.25, 10, 0.125, 1.25),
-    "gpt-5-mini": (400_000, 128_000, 0.25, 2, 0.025, 0.25),
-    "gpt-5-nano": (400_000, 128_000, 0.05, 0.4, 0.005, 0.05),
-    "gpt-5-pro": (400_000, 128_000, None, None, None, None),
-    "gpt-5": (400_000, 128_000, 1.25, 10, 0.125, 1.25),
-    "gpt-4.1-mini": (1_047_576, 32_768, 0.4, 1.6, 0.1, 0.4),
-    "gpt-4.1-nano": (1_047_576, 32_768, 0.1, 0.4, 0.025, 0.1),
-    "gpt-4.1": (1_047_576, 32_768, 2, 8, 0.5, 2),
-    "gpt-4o-mini": (128_000, 16_384, 0.15, 0.6, 0.075, 0.15),
-    "gpt-4o": (128_000, 16_384, 2.5, 10, 1.25, 2.5),
-    "gpt-oss": (131_072, 32_768, None, None, None, None),
-    "o4-mini": (200_000, 100_000, 1.1, 4.4, 0.275, 1.1),
-    "o3-mini": (200_000, 100_000, 1.1, 4.4, 0.55, 1.1),
-    "o3": (200_000, 100_000, 2, 8, 0.5, 2),
-    "deepseek-v4-pro": (1_000_000, 384_000, 0.435, 0.87, 0.003625, 0.435),
-    "deepseek-v4-flash": (1_000_000, 384_000, 0.14, 0.28, 0.0028, 0.14),
-    "deepseek": (128_000, 8_192, None, None, None, None),
-    "gemini-3": (1_048_576, 65_536, None, None, None, None),
-    "gemini-2.5": (1_048_576, 65_536, None, None, None, None),
-    "gemini": (1_048_576, 8_192, None, None, None, None),
-    "grok-4": (256_000, 32_768, None, None, None, None),
-    "mistral-large": (128_000, 32_768, None, None, None, None),
-    "llama-3.3-70b": (131_072, 32_768, None, None, None, None),
-}
-_BY_LENGTH = sorted(_FAMILIES, key=len, reverse=True)
+
+class Family(msgspec.Struct, frozen=True):
+    """What is known of models whose names begin alike. `prices`, in USD per million tokens: input, output,
+    read from the cache, written to it."""
+
+    window_tokens: int
+    max_output_tokens: int
+    prices: tuple[float | None, ...]
+
+
+_UNKNOWN = Family(DEFAULT_WINDOW_TOKENS, 8_192, (None,) * 4)
+_FREE = (0.0,) * 4
 _LIST_PRICES = {"openai": ("gpt", "o3", "o4"), "anthropic": ("claude",), "deepseek": ("deepseek",)}
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Give the known families by the beginning of their models' names."""
+    found: dict[str, Family] = {}
+    for line in Path(__file__).with_name("families.csv").read_text("utf-8").splitlines()[1:]:
+        name, window, output, *prices = line.split(",")
+        given = tuple(float(price) if price else None for price in prices)
+        found[name] = Family(int(window), int(output), given)
+    return found
 
 
 def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_tokens: int = 0) -> ModelInfo:
@@ -148,17 +119,18 @@ def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_to
     server = SERVERS.get(provider)
     name = model.rpartition("/")[2].lower()
     name = name.replace(".", "-") if name.startswith("claude") else name
-    family = next((prefix for prefix in _BY_LENGTH if name.startswith(prefix)), "")
-    window, output, *prices = _FAMILIES.get(family, (DEFAULT_WINDOW_TOKENS, 8_192, None, None, None, None))
+    known = max((prefix for prefix in families() if name.startswith(prefix)), key=len, default="")
+    family = families().get(known, _UNKNOWN)
+    prices = family.prices
     if server is not None and server.local:
-        prices = [0.0, 0.0, 0.0, 0.0]
-    elif not family.startswith(_LIST_PRICES.get(provider, ("\0",))):
-        prices = [None, None, None, None]
+        prices = _FREE
+    elif not known.startswith(_LIST_PRICES.get(provider, ("\0",))):
+        prices = _UNKNOWN.prices
     return ModelInfo(
         provider=provider,
         model=model,
-        window_tokens=window_tokens or window,
-        max_output_tokens=max_output_tokens or output,
+        window_tokens=window_tokens or family.window_tokens,
+        max_output_tokens=max_output_tokens or family.max_output_tokens,
         input_usd_per_mtok=prices[0],
         output_usd_per_mtok=prices[1],
         cache_read_usd_per_mtok=prices[2],

@@ -14,13 +14,20 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
-from whet.providers import failures
-from whet.providers.json_text import (
+from whet.providers.wire import (
+    Deltas,
+    RequestOptions,
+    ServerDialect,
+    bearer_headers,
+    content_json,
+    count_usage,
     encode,
+    images_before,
     is_object,
     object_or_empty,
     quote,
@@ -28,8 +35,6 @@ from whet.providers.json_text import (
     wire_id,
     wire_name,
 )
-from whet.providers.usage import count_usage
-from whet.providers.wire import Deltas, RequestOptions, ServerDialect, content_json, images_before
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
 _SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
@@ -41,9 +46,14 @@ class ChatCompletions:
     """The encoder for one server's dialect."""
 
     path = "/chat/completions"
+    models_query = "/models"
 
     def __init__(self, dialect: ServerDialect) -> None:
         self._dialect = dialect
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Give the headers of one request."""
+        return bearer_headers(key)
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
         """Give everything up to the first message."""
@@ -274,18 +284,16 @@ class ChatDecoder:
         try:
             chunk = _CHUNK.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            if failures.read_error(data) is not None:
-                raise failures.from_payload(self._info, data) from error
-            raise failures.unreadable(self._info, data) from error
+            raise self._failure(data) from error
         if bytes(chunk.error) not in (b"", b"null"):
-            raise failures.from_payload(self._info, data)
+            raise self._failure(data)
         if chunk.usage is not None:
             self._usage = chunk.usage
         if chunk.model:
             self._model = chunk.model
         if not chunk.choices:
-            if chunk.choices is None and chunk.usage is None and failures.read_error(data) is not None:
-                raise failures.from_payload(self._info, data)
+            if chunk.choices is None and chunk.usage is None:
+                self._check(data)
             return ()
         return self._choice(chunk.choices[0])
 
@@ -369,10 +377,8 @@ class ChatDecoder:
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
-        if self._finish == "content_filter" or self._refusal:
-            raise failures.refused(self._info, "".join(self._refusal))
-        if not self._saw_choice:
-            raise failures.unreadable(self._info, b"", "a stream without an answer in it")
+        if self._finish == "content_filter" or self._refusal or not self._saw_choice:
+            raise self._withheld()
         slots = [slot for slot in self._slots if slot.name or slot.pieces]
         ids = unique_ids([slot.id for slot in slots], taken)
         calls = tuple(
@@ -389,6 +395,26 @@ class ChatDecoder:
         return ModelReply(
             message, self._count(), self._model, "length" if self._finish == "length" else "end"
         )
+
+    def _failure(self, data: bytes) -> ProviderError:
+        from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+        return failures.from_payload(self._info, data)
+
+    def _check(self, data: bytes) -> None:
+        """Raise the error that an event with no part of an answer in it may be."""
+        from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+        if failures.read_error(data) is not None:
+            raise self._failure(data)
+
+    def _withheld(self) -> ProviderError:
+        """Give the error for a stream that ended well and has no answer."""
+        from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+        if self._saw_choice or self._refusal:
+            return failures.refused(self._info, "".join(self._refusal))
+        return failures.unreadable(self._info, b"", "a stream without an answer in it")
 
     def _replay(self, ids: list[str], slots: list[_Slot]) -> VendorReplay | None:
         fields: dict[str, Any] = {}

@@ -1,12 +1,13 @@
 """From settings and secrets to a Provider: which server, which wire format, which keys, which fallback.
 
 Makes no connection. The environment is handed in as `secrets` (variables and .env together); only the
-proxies and certificates are read from the process's own environment, by the HTTP client.
+proxies and certificates are read from the process's own environment, by the HTTP client. Only the wire format
+that a server speaks is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -15,16 +16,61 @@ from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import ConfigError
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo, Provider
-from whet.providers.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessages
+from whet.contract.tools import ToolSpec
 from whet.providers.catalog import SERVERS, KnownServer, describe
-from whet.providers.chat_completions import ChatCompletions
-from whet.providers.credentials import Key, KeyPool, find_keys
-from whet.providers.fallback import FallbackProvider
 from whet.providers.http import Http, parts_of
-from whet.providers.link import ServerProvider, Wiring
-from whet.providers.responses import ResponsesEncoder
-from whet.providers.retry import Backoff
+from whet.providers.link import Backoff, Key, KeyPool, ServerLink, Wiring
 from whet.providers.wire import RequestOptions, WireCodec
+
+
+class ServerProvider:
+    """A model server with its keys and connection pool."""
+
+    def __init__(self, info: ModelInfo, wiring: Wiring) -> None:
+        self._info = info
+        self.wiring = wiring
+
+    @property
+    def info(self) -> ModelInfo:
+        """The configured model; its window is the server's own once `probe_window` has asked."""
+        return self._info
+
+    def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ServerLink:
+        """Freeze a session's prefix and give its link. No I/O. Raises ConfigError without a model."""
+        if not self._info.model:
+            raise ConfigError(
+                f"no model is named for {self._info.provider}",
+                hint="set model.model; whet model list shows what the server has",
+            )
+        options = msgspec.structs.replace(self.wiring.options, session_id=session_id)
+        return ServerLink(lambda: self._info, self.wiring, self.wiring.codec.head(system, tools, options))
+
+    async def list_models(self) -> list[str]:
+        """Ask the server which models it serves, sorted. Raises ProviderError."""
+        from whet.providers.server_facts import list_models  # noqa: PLC0415 no turn needs it
+
+        return await list_models(
+            self.wiring.http, self._info, self.wiring.codec.models_query, self._headers()
+        )
+
+    async def probe_window(self) -> int | None:
+        """Ask a local server how large the model's window is, and use it; None if it won't say."""
+        server = SERVERS.get(self._info.provider)
+        if self.wiring.is_window_set or not self._info.model or server is None or not server.local:
+            return None
+        from whet.providers.server_facts import ask_window  # noqa: PLC0415 only local servers say it
+
+        tokens = await ask_window(self.wiring.http, self._info, self._headers())
+        if tokens:
+            self._info = msgspec.structs.replace(self._info, window_tokens=tokens)
+        return tokens
+
+    async def aclose(self) -> None:
+        """Close the connection pool."""
+        await self.wiring.http.aclose()
+
+    def _headers(self) -> dict[str, str]:
+        return self.wiring.codec.headers(self.wiring.keys.current.value)
 
 
 def connect(
@@ -44,6 +90,8 @@ def connect(
     first = others(model) or connect_one(model, secrets, backoff=backoff)
     if not fallback.model:
         return first
+    from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
+
     second = stand_in(model, fallback)
     return FallbackProvider(first, others(second) or connect_one(second, secrets, backoff=backoff))
 
@@ -98,11 +146,14 @@ def connect_one(
 
 async def learn_windows(provider: Provider) -> None:
     """Ask local servers how large their models' windows really are. Best effort."""
+    if isinstance(provider, ServerProvider):
+        await provider.probe_window()
+        return
+    from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 as above
+
     if isinstance(provider, FallbackProvider):
         await learn_windows(provider.first)
         await learn_windows(provider.second)
-    elif isinstance(provider, ServerProvider):
-        await provider.probe_window()
 
 
 def providers_with_keys(secrets: Mapping[str, str]) -> list[str]:
@@ -138,9 +189,18 @@ def _format(model: ModelSettings, server: KnownServer) -> WireFormat:
 
 
 def _codec(wire: WireFormat, server: KnownServer, info: ModelInfo) -> WireCodec:
+    # A codec is the largest part of a provider, and a process rarely speaks more than one format.
     if wire == "anthropic_messages":
+        from whet.providers.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessages  # noqa: PLC0415
+
         return AnthropicMessages(min(info.max_output_tokens, DEFAULT_MAX_TOKENS))
-    return ResponsesEncoder(server.dialect) if wire == "responses" else ChatCompletions(server.dialect)
+    if wire == "responses":
+        from whet.providers.responses import ResponsesEncoder  # noqa: PLC0415
+
+        return ResponsesEncoder(server.dialect)
+    from whet.providers.chat_completions import ChatCompletions  # noqa: PLC0415
+
+    return ChatCompletions(server.dialect)
 
 
 def _keys(
@@ -154,3 +214,26 @@ def _keys(
             f"no key for {name}", hint=f"set {' or '.join(wanted)} in the environment or in .env"
         )
     return keys
+
+
+def find_keys(names: Sequence[str], secrets: Mapping[str, str]) -> tuple[Key, ...]:
+    """Give the keys of `names` and of NAME_2, NAME_3, ... in order; empty and repeated values left out."""
+    found: dict[str, Key] = {}
+    for name in names:
+        number = 1
+        while (value := secrets.get(name if number == 1 else f"{name}_{number}", "").strip()) or number == 1:
+            if value:
+                key = Key(name if number == 1 else f"{name}_{number}", value)
+                _check(key)
+                found.setdefault(value, key)
+            number += 1
+    return tuple(found.values())
+
+
+def _check(key: Key) -> None:
+    # Otherwise the HTTP layer would complain later, and quote the whole header with the key in it.
+    if not (key.value.isascii() and key.value.isprintable()) or " " in key.value:
+        raise ConfigError(
+            f"{key.name} holds characters that no key has",
+            hint="copy the key again, without spaces around it",
+        )

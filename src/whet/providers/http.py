@@ -22,7 +22,6 @@ from whet import log
 from whet.config.secrets import proxy_for
 from whet.contract.errors import ConfigError, ProviderError, Unavailable
 from whet.contract.protocols import ModelInfo
-from whet.providers import failures
 from whet.providers.network import WireBackend
 
 CONNECT_TIMEOUT_S = 10.0
@@ -119,6 +118,8 @@ class Http:
             ) as response:
                 answer = HttpAnswer(response)
                 if not 200 <= answer.status < 300:
+                    from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
                     said = await answer.read(_ERROR_BODY_BYTES)
                     raise failures.from_response(info, answer.status, answer.headers, said, self.where)
                 yield answer

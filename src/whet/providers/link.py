@@ -1,32 +1,125 @@
-"""One server as a Provider, and one session's link to it: bytes out, deltas in, retries around both.
+"""One session's link to a model server: bytes out, deltas in; which key, and when a failure is tried again.
 
-The link owns a session's wire cache; keys, connections and back-off belong to the provider and are shared
-by its sessions. A stream that was shown in part and then broke is begun again after a StreamRestarted.
-Knows no wire format: a codec is handed in.
+The link owns a session's wire cache; keys, connections and back-off belong to the provider and are shared by
+its sessions. A stream that was shown in part and then broke is begun again after a StreamRestarted.
+
+One key is kept while it works, because caches are per account. A key that the server rejected, that is out of
+credit or rate-limited rests for a while and the next one takes over. Where no other key is ready, the call
+waits: exponential back-off with full jitter (AWS architecture blog, 2015), or the server's own Retry-After up
+to 60 s; a longer one fails at once, because a person is waiting and another model may answer now. Keys are
+named by their variable wherever a person reads of them. Knows no wire format: a codec is handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 
 import msgspec
 
-from whet.contract.errors import ConfigError, ProviderError
+from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited
 from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
-from whet.contract.tools import ToolSpec
-from whet.providers import failures
-from whet.providers.credentials import Key, KeyPool
 from whet.providers.http import Http, HttpAnswer
-from whet.providers.retry import Backoff
 from whet.providers.sse import SseEvent, SseParser
-from whet.providers.windows import ask_window
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 _DRAIN_S = 0.25
+_REJECTED_REST_S = 3600.0
+_QUOTA_REST_S = 1800.0
+_LIMITED_REST_S = 30.0
+LONGEST_WAIT_S = 60.0
+
+
+class Backoff:
+    """How one call is retried. `uniform` and `sleep` are injectable, so that tests need no waiting."""
+
+    def __init__(
+        self,
+        max_retries: int,
+        *,
+        uniform: Callable[[float, float], float] = random.uniform,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._max_retries = max_retries
+        self._uniform = uniform
+        self.sleep = sleep
+
+    def wait_s(self, attempt: int, error: ProviderError) -> float | None:
+        """Give the wait before retry number `attempt` (1 is the first), None where the call has failed."""
+        if not error.retryable or attempt > self._max_retries:
+            return None
+        asked = error.retry_after_s if isinstance(error, RateLimited) else None
+        if asked is None:
+            return self._uniform(0.0, min(30.0, 0.5 * 2 ** (attempt - 1)))
+        if asked > LONGEST_WAIT_S:
+            return None
+        # A little more than asked, so that sessions of one process don't all return in the same instant.
+        return asked + self._uniform(0.0, 0.25)
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key and the variable that holds it."""
+
+    name: str
+    value: str
+
+
+class KeyPool:
+    """The keys and which of them rest. Without keys (a local server) `current` gives an empty one."""
+
+    def __init__(self, keys: Sequence[Key], *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._keys = tuple(keys) or (Key("", ""),)
+        self._monotonic_s = monotonic_s
+        self._rests_until = [0.0] * len(self._keys)
+        self._at = 0
+
+    @property
+    def current(self) -> Key:
+        """The key to use now: the same one while it works."""
+        return self._keys[self._at]
+
+    def prefer(self, name: str) -> None:
+        """Use the key of this variable until it fails; an unknown name changes nothing."""
+        self._at = next((at for at, key in enumerate(self._keys) if key.name == name), self._at)
+
+    def switch(self, used: Key, error: ProviderError) -> str | None:
+        """After `error` with `used`, move on to a key that is not resting.
+
+        Gives one line for the person, or None where nothing changed: the error says nothing about the
+        key, or no other key is ready.
+        """
+        rest_s = _rest_s(error)
+        if rest_s is None:
+            return None
+        now = self._monotonic_s()
+        self._rests_until[self._keys.index(used)] = now + rest_s
+        for step in range(1, len(self._keys)):
+            at = (self._keys.index(used) + step) % len(self._keys)
+            if self._rests_until[at] <= now:
+                self._at = at
+                return f"{used.name} {_why(error)}; {self.current.name} is used now"
+        return None
+
+
+def _rest_s(error: ProviderError) -> float | None:
+    if isinstance(error, AuthRejected):
+        return _REJECTED_REST_S
+    if isinstance(error, QuotaExhausted):
+        return _QUOTA_REST_S
+    if isinstance(error, RateLimited):
+        return error.retry_after_s or _LIMITED_REST_S
+    return None
+
+
+def _why(error: ProviderError) -> str:
+    if isinstance(error, AuthRejected):
+        return "was rejected"
+    return "has no credit left" if isinstance(error, QuotaExhausted) else "is rate-limited"
 
 
 class Wiring(msgspec.Struct, frozen=True):
@@ -40,94 +133,22 @@ class Wiring(msgspec.Struct, frozen=True):
     is_window_set: bool = False
 
 
-class ServerProvider:
-    """A model server with its keys and connection pool."""
-
-    def __init__(self, info: ModelInfo, wiring: Wiring) -> None:
-        self._info = info
-        self.wiring = wiring
-
-    @property
-    def info(self) -> ModelInfo:
-        """The configured model; its window is the server's own once `probe_window` has asked."""
-        return self._info
-
-    def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ServerLink:
-        """Freeze a session's prefix and give its link. No I/O. Raises ConfigError without a model."""
-        if not self._info.model:
-            raise ConfigError(
-                f"no model is named for {self._info.provider}",
-                hint="set model.model; whet model list shows what the server has",
-            )
-        return ServerLink(self, system, tools, session_id)
-
-    async def list_models(self) -> list[str]:
-        """Ask the server which models it serves, sorted. Raises ProviderError."""
-        http = self.wiring.http
-        query = "/models?limit=1000" if self.wiring.codec.path == "/messages" else "/models"
-        body = await http.get(self._info, http.base_url + query, self.headers(self.wiring.keys.current))
-        try:
-            listed = _MODELS.decode(body)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise failures.unreadable(self._info, body, "no list of models") from error
-        return sorted(
-            {row.id or row.name for row in listed.data or listed.models or () if row.id or row.name}
-        )
-
-    async def probe_window(self) -> int | None:
-        """Ask a local server how large the model's window is, and use it; None if it won't say."""
-        if self.wiring.is_window_set or not self._info.model:
-            return None
-        tokens = await ask_window(self.wiring.http, self._info, self.headers(self.wiring.keys.current))
-        if tokens:
-            self._info = msgspec.structs.replace(self._info, window_tokens=tokens)
-        return tokens
-
-    async def aclose(self) -> None:
-        """Close the connection pool."""
-        await self.wiring.http.aclose()
-
-    def headers(self, key: Key) -> dict[str, str]:
-        """Give the headers of one request."""
-        if self.wiring.codec.path == "/messages":
-            headers = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
-            return headers | {"x-api-key": key.value} if key.value else headers
-        headers = {"content-type": "application/json"}
-        return headers | {"authorization": f"Bearer {key.value}"} if key.value else headers
-
-
-class _Model(msgspec.Struct):
-    id: str = ""
-    name: str = ""
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model] | None = None
-    models: list[_Model] | None = None
-
-
-_MODELS = msgspec.json.Decoder(_Models)
-
-
 class ServerLink:
     """One session's way to a server. Not shared; used by one task at a time."""
 
-    def __init__(
-        self, provider: ServerProvider, system: str, tools: Sequence[ToolSpec], session_id: str
-    ) -> None:
-        self._provider = provider
-        wiring = provider.wiring
-        options = msgspec.structs.replace(wiring.options, session_id=session_id)
-        self._cache = WireCache(wiring.codec, wiring.codec.head(system, tools, options))
+    def __init__(self, info: Callable[[], ModelInfo], wiring: Wiring, head: bytes) -> None:
+        self._info = info
+        self._wiring = wiring
+        self._cache = WireCache(wiring.codec, head)
 
     @property
     def info(self) -> ModelInfo:
         """The model that answers."""
-        return self._provider.info
+        return self._info()
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Send the prefix and `messages`; yield deltas and one Reply. Raises ProviderError."""
-        wiring = self._provider.wiring
+        wiring = self._wiring
         body = self._cache.body(messages)
         notices: list[str] = []
         retries = 0
@@ -162,14 +183,12 @@ class ServerLink:
     async def _attempt(
         self, body: bytes, key: Key
     ) -> AsyncGenerator[TextDelta | ReasoningDelta | ModelReply, None]:
-        provider = self._provider
-        wiring = provider.wiring
-        decoder = wiring.codec.decoder(provider.info)
+        wiring = self._wiring
+        decoder = wiring.codec.decoder(self.info)
         request_id = ""
         try:
-            async with wiring.http.post(
-                provider.info, wiring.codec.path, provider.headers(key), body
-            ) as answer:
+            headers = wiring.codec.headers(key.value)
+            async with wiring.http.post(self.info, wiring.codec.path, headers, body) as answer:
                 request_id = answer.request_id
                 async with aclosing(self._deltas(answer, decoder)) as deltas:
                     async for delta in deltas:
@@ -185,7 +204,7 @@ class ServerLink:
     async def _deltas(
         self, answer: HttpAnswer, decoder: Decoder
     ) -> AsyncGenerator[TextDelta | ReasoningDelta, None]:
-        info = self._provider.info
+        info = self.info
         if answer.content_type == "application/json":
             for delta in await _whole(info, answer, decoder):
                 yield delta
@@ -202,17 +221,17 @@ class ServerLink:
                 return
         for delta in _decode(info, parser.finish(), decoder):
             yield delta
-        if not decoder.is_done and first.strip() and not parser.has_events:
-            kind = answer.content_type or "no content type"
-            raise failures.unreadable(info, first, f"{kind} instead of an event stream")
         if not decoder.is_done:
-            raise failures.cut_stream(info)
+            kind = answer.content_type or "no content type"
+            raise _cut(info, b"" if parser.has_events else first, kind)
 
 
 def _decode(info: ModelInfo, events: list[SseEvent], decoder: Decoder) -> Deltas:
     deltas: list[TextDelta | ReasoningDelta] = []
     for name, data in events:
         if name == b"error":
+            from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
             raise failures.from_payload(info, data)
         deltas += decoder.feed(data)
     return deltas
@@ -223,8 +242,19 @@ async def _whole(info: ModelInfo, answer: HttpAnswer, decoder: Decoder) -> Delta
     body = await answer.read(64 * 1024 * 1024)
     deltas = decoder.feed(body)
     if not decoder.is_done:
+        from whet.providers import failures  # noqa: PLC0415 as above
+
         raise failures.unreadable(info, body, "JSON instead of an event stream")
     return deltas
+
+
+def _cut(info: ModelInfo, said: bytes, kind: str) -> ProviderError:
+    """Give the error for a stream that ended too early, or was none: `said` came instead of events."""
+    from whet.providers import failures  # noqa: PLC0415 as above
+
+    if said.strip():
+        return failures.unreadable(info, said, f"{kind} instead of an event stream")
+    return failures.cut_stream(info)
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

@@ -13,14 +13,26 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
-from whet.providers import failures
-from whet.providers.json_text import encode, is_object, object_or_empty, quote, unique_ids, wire_id, wire_name
-from whet.providers.usage import count_usage
-from whet.providers.wire import Deltas, RequestOptions, ServerDialect, content_json
+from whet.providers.wire import (
+    Deltas,
+    RequestOptions,
+    ServerDialect,
+    bearer_headers,
+    content_json,
+    count_usage,
+    encode,
+    is_object,
+    object_or_empty,
+    quote,
+    unique_ids,
+    wire_id,
+    wire_name,
+)
 
 _IDS = re.compile(r"[\x21-\x7e]{1,64}")
 # These models refuse the request for encrypted reasoning, for they have none.
@@ -31,9 +43,14 @@ class ResponsesEncoder:
     """The encoder for one server's dialect."""
 
     path = "/responses"
+    models_query = "/models"
 
     def __init__(self, dialect: ServerDialect) -> None:
         self._dialect = dialect
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Give the headers of one request."""
+        return bearer_headers(key)
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
         """Give everything up to the first input item."""
@@ -207,9 +224,7 @@ class ResponsesDecoder:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            if failures.read_error(data) is not None:
-                raise failures.from_payload(self._info, data) from error
-            raise failures.unreadable(self._info, data) from error
+            raise self._failure(data) from error
         if event.type == "response.output_text.delta":
             self._text.append(event.delta or "")
             return (TextDelta(event.delta),) if event.delta else ()
@@ -228,13 +243,15 @@ class ResponsesDecoder:
         elif event.type == "response.refusal.done":
             self._refusal = event.refusal or "no reason given"
         elif event.type in ("response.failed", "error") or not event.type:
-            raise failures.from_payload(self._info, data)
+            raise self._failure(data)
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         incomplete = self._response.incomplete_details
         reason = incomplete.reason if incomplete is not None else None
         if self._refusal or reason == "content_filter":
+            from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
             raise failures.refused(self._info, self._refusal)
         raws = [self._items[index] for index in sorted(self._items)]
         items = [self._read(raw) for raw in raws]
@@ -255,10 +272,17 @@ class ResponsesDecoder:
             message, self._count(), self._response.model or self._info.model, "length" if reason else "end"
         )
 
+    def _failure(self, data: bytes) -> ProviderError:
+        from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+        return failures.from_payload(self._info, data)
+
     def _read(self, raw: bytes) -> _Item:
         try:
             return _ITEM.decode(raw)
         except (msgspec.DecodeError, UnicodeError) as error:
+            from whet.providers import failures  # noqa: PLC0415 as above
+
             raise failures.unreadable(self._info, raw) from error
 
     def _count(self) -> Any:

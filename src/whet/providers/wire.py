@@ -3,21 +3,30 @@
 `WireCache` keeps the messages of the last request and the bytes they became; the next request encodes only
 what was added after the common prefix (compared by identity), so that a call costs almost the same at step
 1,000 as at step 1. `WireCodec` and `Decoder` are what a wire format gives; this module knows none of them.
+
+JSON is made as bytes, piece by piece, so that what a model sent is spliced and never re-spaced. Ids and names
+that a vendor would reject are always mapped to the same replacement, because the wire bytes of a message must
+not change between requests.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Part, sent_content
+from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
-from whet.providers.json_text import quote
 
+ENCODER = msgspec.json.Encoder()
+_OBJECT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
 
@@ -73,6 +82,15 @@ class WireCodec(Protocol):
     @property
     def path(self) -> str:
         """Where the request goes, below the base URL."""
+        ...
+
+    @property
+    def models_query(self) -> str:
+        """What is asked, below the base URL, for the list of models."""
+        ...
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Give the headers of one request; `key` is empty where the server needs none."""
         ...
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
@@ -151,3 +169,124 @@ def content_json(message: Message, part: Callable[[Part], bytes]) -> bytes:
     if isinstance(content, str):
         return quote(content)
     return b"[" + b",".join(map(part, content)) + b"]" if content else b'""'
+
+
+def bearer_headers(key: str) -> dict[str, str]:
+    """Give the headers of a JSON request with its key as most servers take it."""
+    headers = {"content-type": "application/json"}
+    return headers | {"authorization": f"Bearer {key}"} if key else headers
+
+
+def quote(text: str) -> bytes:
+    """Write a JSON string; a lone surrogate (a file name that was no UTF-8) becomes U+FFFD."""
+    try:
+        return ENCODER.encode(text)
+    except UnicodeEncodeError:
+        return ENCODER.encode(text.encode("utf-8", "replace").decode())
+
+
+def encode(value: Any) -> bytes:
+    """Write any value as JSON, with lone surrogates replaced."""
+    try:
+        return ENCODER.encode(value)
+    except UnicodeEncodeError:
+        return ENCODER.encode(_clean(value))
+
+
+def is_object(text: str) -> bool:
+    """Whether `text` is one whole JSON object."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        _OBJECT.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+def object_or_empty(text: str) -> str:
+    """Give `text` itself where it is a JSON object, else `{}`: no vendor takes unreadable arguments back."""
+    return text if is_object(text) else "{}"
+
+
+def wire_name(name: str) -> str:
+    """Give a tool name that every vendor accepts in a history: letters, digits, _ and -, at most 64."""
+    if _NAME.fullmatch(name):
+        return name
+    return _NOT_NAME.sub("_", name)[:64] or "unnamed"
+
+
+def wire_id(call_id: str, allowed: re.Pattern[str], length: int) -> str:
+    """Give `call_id` where `allowed` matches it, else `length` letters and digits made from it."""
+    if allowed.fullmatch(call_id):
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
+    digits: list[str] = []
+    for _ in range(length):
+        number, digit = divmod(number, 36)
+        digits.append("0123456789abcdefghijklmnopqrstuvwxyz"[digit])
+    return "".join(digits)
+
+
+def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """Give each call an id of its own: missing ones are numbered, repeated ones get `_2`, `_3`, ...
+
+    `taken` holds the ids of earlier messages, which vendors want different as well.
+    """
+    seen = set(taken)
+    fresh: list[str] = []
+    for position, wanted in enumerate(ids):
+        base = candidate = wanted or f"call_{position}"
+        count = 1
+        while candidate in seen:
+            count += 1
+            candidate = f"{base}_{count}"
+        seen.add(candidate)
+        fresh.append(candidate)
+    return fresh
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_clean(key): _clean(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [_clean(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def count_usage(
+    info: ModelInfo, *, prompt: int, cache_read: int, cache_write: int, output: int, reasoning: int
+) -> Usage:
+    """Give the Usage of one call. `prompt` counts all prompt tokens, the cached ones among them."""
+    plain = max(prompt - cache_read - cache_write, 0)
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=output,
+        total_tokens=prompt + output,
+        input_tokens=plain,
+        output_tokens=output,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        reasoning_tokens=reasoning,
+        cost_usd=_cost_usd(info, (plain, cache_read, cache_write, output)),
+    )
+
+
+def _cost_usd(info: ModelInfo, counts: tuple[int, int, int, int]) -> float | None:
+    prices = (
+        info.input_usd_per_mtok,
+        info.cache_read_usd_per_mtok,
+        info.cache_write_usd_per_mtok,
+        info.output_usd_per_mtok,
+    )
+    total = 0.0
+    for tokens, price in zip(counts, prices, strict=True):
+        if not tokens:
+            continue
+        if price is None:
+            return None
+        total += tokens * price / 1_000_000
+    # No count at all is a server that told us nothing, not a call that cost nothing.
+    return total if any(counts) or info.input_usd_per_mtok == 0 else None

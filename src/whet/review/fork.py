@@ -16,7 +16,7 @@ import msgspec
 
 from whet.agent.session import Session, TurnLimits
 from whet.clock import Clock, iso
-from whet.context.repair import RepairedList
+from whet.context.live_list import RepairedList
 from whet.contract.errors import NotFound
 from whet.contract.events import Emit
 from whet.contract.messages import Message, Usage

@@ -20,7 +20,7 @@ import msgspec
 
 from whet.config import files
 from whet.config.paths import Home
-from whet.context.tokens import text_tokens
+from whet.context.rows import text_tokens
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import ToolSpec

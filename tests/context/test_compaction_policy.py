@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.context.brake import CircuitBreaker
+from whet.context.compaction_policy import CircuitBreaker
 
 
 def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.context.repair import EMPTY, GO_ON, NO_RESULT, OPENING, Repairer, finished, repair
+from whet.context.live_list import EMPTY, GO_ON, NO_RESULT, OPENING, Repairer, finished, repair
 from whet.contract.messages import Message, ToolCall
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from whet.context.engine_runner import Deadlines, EngineRunner
 from whet.context.engines import NoEngine
-from whet.context.seat import Deadlines, EngineRunner
 from whet.contract.context_engine import EngineOffer
 
 

@@ -1,14 +1,22 @@
-"""When compacting again makes no sense.
+"""Whether to compact before a request: what the engine wants, and when trying again makes no sense.
 
 An automatic compaction that changes nothing, or after which the server still counts more than the
 threshold, is ineffective; two in a row stop automatic compaction until something else changes. A turn may
-have as many as it needs, but only three that leave little room. It does not know what an engine is.
+have as many as it needs, but only three that leave little room. `wish` runs on the engine's lane and may
+raise whatever the engine raises. What a compaction is, and how one is made, is not known here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
+import msgspec
+
+from whet.contract.context_engine import ChatRows, ContextEngine
+
+BY_HAND, BELOW = "by_hand", "engine_preflight_maintenance"
+REASON_CHARS = 200
 _STRIKES = 2
 _POOR_PER_TURN = 3
 _ROOM = 0.75  # of the threshold; one that leaves more than that will be due again soon
@@ -84,3 +92,60 @@ class CircuitBreaker:
         if self._strikes >= _STRIKES:
             self.stopped = why
         return first
+
+
+class CompactionQuestion(msgspec.Struct, frozen=True):
+    """What an engine is asked before a request. `first`: of its turn. `may`: whether a compaction may be
+    tried at all. `is_rough`: no server has counted any of these rows yet."""
+
+    rows: ChatRows
+    tokens: int
+    first: bool
+    may: bool
+    is_rough: bool
+
+
+class CompactionAnswer(msgspec.Struct, frozen=True):
+    """An engine's answer: whether to compact now, in which phase, and why not although it should."""
+
+    wants: bool = False
+    phase: str = "threshold"
+    blocked: str = ""
+
+
+def wish(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
+    """Ask whether to compact before the next request.
+
+    In this order: the look at the list that opens a turn, an operation that the engine has pending, the
+    size. A rough size counts for nothing where the engine would rather wait for the server's count.
+    """
+    rows, tokens = question.rows, question.tokens
+    preflight = optional_hook(engine, "should_compress_preflight") if question.first else None
+    if preflight is not None and preflight(rows):
+        return CompactionAnswer(wants=True, phase="preflight")
+    if not question.may:
+        return CompactionAnswer()
+    pending = optional_hook(engine, "pending_compression_operation")
+    if pending is not None and (operation := pending(rows)):
+        return CompactionAnswer(wants=True, phase=str(operation)[:40])
+    defer = optional_hook(engine, "should_defer_preflight_to_real_usage") if question.is_rough else None
+    if defer is not None and defer(tokens):
+        return CompactionAnswer()
+    if engine.should_compress(tokens):
+        return CompactionAnswer(wants=True)
+    inform = optional_hook(engine, "should_compress_info")
+    return CompactionAnswer(blocked=_reason(inform(tokens))) if inform is not None else CompactionAnswer()
+
+
+def optional_hook(engine: object, name: str) -> Callable[..., Any] | None:
+    """Give a hook that only newer engines have; None where this one has not."""
+    hook = getattr(engine, name, None)
+    return cast("Callable[..., Any]", hook) if callable(hook) else None
+
+
+def _reason(answer: object) -> str:
+    """Read (bool, reason): a reason beside a False means that something keeps it from compacting."""
+    if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
+        return ""
+    wanted, reason = cast("tuple[object, object]", answer)
+    return " ".join(reason.split())[:REASON_CHARS] if not wanted and isinstance(reason, str) else ""

@@ -12,7 +12,7 @@ from whet.contract.errors import (
     Unavailable,
     WireError,
 )
-from whet.providers.retry import Backoff
+from whet.providers.link import Backoff
 
 
 def backoff(retries: int = 4) -> Backoff:
@@ -41,3 +41,16 @@ def test_retry_after_is_honoured_up_to_a_minute():
 def test_jitter_is_full():
     low = Backoff(4, uniform=lambda low, high: low)
     assert low.wait_s(3, Unavailable("x")) == 0.0
+
+
+def test_a_pause_that_the_server_asked_for_is_never_cut_short():
+    asked = RateLimited("x")
+    asked.retry_after_s = 7.0
+    jitter: list[tuple[float, float]] = []
+
+    def uniform(low: float, high: float) -> float:
+        jitter.append((low, high))
+        return 0.1
+
+    assert Backoff(4, uniform=uniform).wait_s(1, asked) == 7.1 and jitter == [(0.0, 0.25)]
+    assert Backoff(4, uniform=uniform).wait_s(1, RateLimited("x")) == 0.1 and jitter[1:] == [(0.0, 0.5)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whet.contract.errors import AuthRejected, ConfigError, QuotaExhausted, RateLimited, Unavailable
-from whet.providers.credentials import Key, KeyPool, find_keys
+from whet.providers.connect import find_keys
+from whet.providers.link import Key, KeyPool
 
 A, B, C = Key("A", "aaa"), Key("B", "bbb"), Key("C", "ccc")
 
@@ -62,3 +63,18 @@ def test_no_key_is_one_empty_key():
     pool = KeyPool([])
     assert pool.current == Key("", "")
     assert pool.switch(pool.current, AuthRejected("no")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "rest_s"),
+    [(AuthRejected("no"), 3600.0), (QuotaExhausted("no"), 1800.0), (RateLimited("slowly"), 30.0)],
+)
+def test_a_key_rests_from_the_failure_on_however_long_the_machine_has_run(error, rest_s):
+    time = Time()
+    time.now = 1_000_000.0
+    pool = KeyPool([A, B], monotonic_s=time)
+    assert pool.switch(A, error) is not None and pool.current is B
+    time.now += rest_s - 0.5
+    assert pool.switch(B, error) is None and pool.current is B  # neither may be used: the call itself waits
+    time.now += 0.5
+    assert pool.switch(B, error) is not None and pool.current is A

@@ -1,7 +1,7 @@
-"""How large a local server's window really is, asked of the server itself; best effort.
+"""What a model server says of itself: which models it serves, and how large a local one's window really is.
 
-Ollama, llama.cpp, vLLM and LM Studio each say it in a place of their own, and a model's nominal window is
-not the one that it was loaded with. Every failure is "don't know".
+Ollama, llama.cpp, vLLM and LM Studio each say the window in a place of their own, and a model's nominal one
+is not the one that it was loaded with. There every failure is "don't know".
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from whet.contract.errors import ProviderError
 from whet.contract.protocols import ModelInfo
+from whet.providers import failures
 from whet.providers.http import Http
 
 _UNKNOWN = (
@@ -77,3 +78,27 @@ async def ask_window(http: Http, info: ModelInfo, headers: Mapping[str, str]) ->
         if isinstance(tokens, int) and tokens > 0:
             return tokens
     return None
+
+
+class _Model(msgspec.Struct):
+    id: str = ""
+    name: str = ""
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model] | None = None
+    models: list[_Model] | None = None
+
+
+_MODELS = msgspec.json.Decoder(_Models)
+
+
+async def list_models(http: Http, info: ModelInfo, query: str, headers: Mapping[str, str]) -> list[str]:
+    """Ask the server which models it serves, sorted. Raises ProviderError."""
+    body = await http.get(info, http.base_url + query, headers)
+    try:
+        listed = _MODELS.decode(body)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise failures.unreadable(info, body, "no list of models") from error
+    rows = listed.data or listed.models or ()
+    return sorted({row.id or row.name for row in rows if row.id or row.name})

@@ -1,9 +1,8 @@
-"""One context engine in its place: its thread, its deadlines, its failures.
+"""Runs one context engine: its thread, its deadlines, its failures.
 
 Every call to an engine passes here. An engine runs on its own lane, never on the event loop, except that a
 quick one is only put there for what has a deadline of its own. What an engine raises becomes a line for the
-person and a default for the host. It does not know the transcript, nor what
-a compaction is worth.
+person and a default for the host. It does not know the transcript, nor what a compaction is worth.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from types import FunctionType
@@ -106,9 +105,14 @@ class EngineRunner:
         return seat
 
     @classmethod
-    def of(cls, engine: ContextEngine, deadlines: Deadlines, description: str = "") -> EngineRunner:
-        """Seat an engine that is there already."""
-        offer = EngineOffer(engine.name, description)
+    def of(
+        cls,
+        engine: ContextEngine,
+        deadlines: Deadlines,
+        recorded: Callable[[Any, int], object] | None = None,
+    ) -> EngineRunner:
+        """Run an engine that is there already; `recorded` as in `EngineOffer`."""
+        offer = EngineOffer(engine.name, "", recorded=recorded)
         return cls(engine, offer, PluginLane(f"engine-{engine.name}"), deadlines)
 
     async def run(self, hook: str, work: Callable[[], T], deadline_s: float = 0.0) -> LaneOutcome[T]:
@@ -283,16 +287,6 @@ def _read_names(hook: Callable[..., Any]) -> frozenset[str] | None:
 
 # Each session asks for those of its engine's methods anew; reading one costs 0.1 ms.
 _names_of_method = lru_cache(maxsize=64)(_read_names)
-
-
-def changed_attributes(engine: object, values: Sequence[tuple[str, object]]) -> None:
-    """Write attributes on an engine. Raises what the first refused one raised, after all were tried."""
-    outcomes = [
-        attempt(lambda name=name, value=value: setattr(engine, name, value)) for name, value in values
-    ]
-    failures = [outcome.error for outcome in outcomes if outcome.error is not None]
-    for failure in failures:
-        raise failure
 
 
 def _line(text: str) -> str:

@@ -1,0 +1,277 @@
+"""Compactions of one session: an engine makes the list smaller, and what it gives back is recorded.
+
+A compaction is stored in the transcript, in place, before the next request shows it. An engine is called
+once and never again for the same one; where it fails, the built-in engine stands in. The work of an engine
+that nobody waited for is used when it has ended, because the engine counts on from the list that it gave
+back. This module is loaded when a first compaction, pruning or selection comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from whet.context.compaction_policy import (
+    BELOW,
+    BY_HAND,
+    REASON_CHARS,
+    CircuitBreaker,
+    CompactionAnswer,
+    optional_hook,
+)
+from whet.context.engine_runner import EngineRunner, accepted
+from whet.context.live_list import LiveList, repair
+from whet.context.rows import extends, list_tokens, read_back
+from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine
+from whet.contract.events import Compaction, Emit, Notice
+from whet.contract.messages import Message
+from whet.store import compactions
+from whet.store.transcript import Transcript
+
+if TYPE_CHECKING:
+    from whet.context.host import SessionEngines
+
+_GROWTH_TOKENS = 4096
+_Read = tuple[list[ChatRow], list[Message]]
+
+
+class CompressResult(msgspec.Struct, frozen=True):
+    """What calling an engine came to: the list that was `read` back, None where nothing changed."""
+
+    read: _Read | None = None
+    failed: bool = False
+
+
+class _Begun(msgspec.Struct):
+    """A compaction that an engine was asked for, and what it gave back, also where nobody waited for it."""
+
+    seat: EngineRunner
+    sources: list[Message]
+    done: bool = False
+    read: _Read | None = None
+
+
+class CompactionRunner:
+    """Has compactions made and stores them; `recorded` is told of each one after that."""
+
+    def __init__(
+        self,
+        log: Transcript,
+        engines: SessionEngines,
+        live: LiveList,
+        brake: CircuitBreaker,
+        recorded: Callable[[Compaction], Awaitable[None]],
+    ) -> None:
+        self._log = log
+        self._engines = engines
+        self._live = live
+        self._brake = brake
+        self._recorded = recorded
+        self._begun: _Begun | None = None
+
+    async def announce(self, wish: CompactionAnswer, tokens: int, emit: Emit) -> None:
+        """Show that a compaction begins: it may take as long as a model's answer."""
+        seat, window = self._engines.chosen, self._engines.window
+        phase = BELOW if tokens < seat.threshold and wish.phase == "preflight" else wish.phase
+        default = f"making the context smaller ({tokens:,} of {window:,} tokens)"
+        facts = {"tokens": tokens, "threshold_tokens": seat.threshold, "context_length": window}
+        outcome = await seat.run("its status line", lambda: _status_line(seat.engine, phase, default, facts))
+        self._engines.flush(emit)
+        if line := default if outcome.value is None else outcome.value:
+            emit(Notice(line))
+
+    async def compact(
+        self, emit: Emit, tokens: int, phase: str, *, focus: str = "", anyone: bool = False
+    ) -> bool:
+        """Let the engine make the list smaller and record it; the built-in one where the first fails.
+
+        `tokens`: the next request's size. `phase`: why. `focus`: what to keep. `anyone`: let the built-in
+        engine try as well where the chosen one changes nothing.
+        """
+        keywords: dict[str, Any] = {"current_tokens": tokens, "focus_topic": focus or None}
+        if phase == BY_HAND:
+            keywords["force"] = True
+        chosen = self._engines.chosen
+        seat: EngineRunner | None = chosen
+        while seat is not None:
+            result = await self._compress(seat, keywords)
+            if result.read is not None and await self._record(seat, result.read, emit):
+                return True
+            goes_on = seat is chosen and (result.failed or anyone)
+            seat = await self._engines.stand_in() if goes_on else None
+        return False
+
+    async def prune(self, tokens: int, emit: Emit) -> None:
+        """Let the engine shorten tool results alone; what comes back is recorded like a compaction."""
+        seat, known = self._engines.chosen, self._live.rows
+        sources, rows, prints = list(known.sources), list(known.rows), known.prints()
+
+        def work() -> _Read | None:
+            returned = _pruned(seat.engine, rows, tokens)
+            return None if returned is None else read_back(rows, sources, prints, returned)
+
+        outcome = await seat.run("prune_tool_results_only", work)
+        if outcome.value is None:
+            known.restore(prints)
+        elif len(outcome.value[0]) == len(rows) and list_tokens(outcome.value[1]) < known.tokens:
+            await self._record(seat, outcome.value, emit, counts=False)
+        else:
+            seat.note(f"{seat.name}: its pruned list is larger or has lost messages and is not used")
+            known.restore(prints)
+
+    async def select(self, view: Sequence[Message]) -> Sequence[Message]:
+        """Let the engine choose what this one request shows; nothing of that is recorded."""
+        seat, rows, sources = self._engines.chosen, self._live.copy(), list(self._live.rows.sources)
+        budget = seat.threshold or self._engines.window
+
+        def work() -> _Read | None:
+            choice = _selected(seat.engine, rows, budget)
+            if choice is None:
+                return None
+            copies, returned = choice
+            return read_back(copies, sources, self._live.rows.prints(), returned)
+
+        outcome = await seat.run("select_context", work)
+        return view if outcome.value is None else repair(outcome.value[1])
+
+    async def catch_up(self, emit: Emit) -> None:
+        """Use a compaction that nobody waited for, when it has ended."""
+        begun = self._begun
+        if begun is None or begun.seat.lane.stuck:
+            return
+        if not begun.done:
+            emit(Notice("a compaction that was stopped is still under way; waiting for it"))
+            await begun.seat.run("compress", lambda: None, begun.seat.deadlines.compress_s)
+        if not begun.done:
+            return
+        self._begun = None
+        if begun.read is None:
+            return
+        known, count = self._live.rows, len(begun.sources)
+        if extends(begun.sources, known.sources):
+            read = ([*begun.read[0], *known.rows[count:]], [*begun.read[1], *known.sources[count:]])
+            await self._record(begun.seat, read, emit)
+        else:
+            self._engines.stray(begun.seat)
+
+    async def _compress(self, seat: EngineRunner, keywords: dict[str, Any]) -> CompressResult:
+        """Call the engine once, never again."""
+        engine, known = seat.engine, self._live.rows
+        sources, rows, prints = list(known.sources), list(known.rows), known.prints()
+        begun = self._begun = _Begun(seat, sources)
+
+        def work() -> tuple[_Read | None, str]:
+            try:
+                returned = engine.compress(list(rows), **accepted(engine.compress, keywords))
+                begun.read = read_back(rows, sources, prints, returned)
+            finally:
+                begun.done = True
+            return begun.read, _summary_error(engine)
+
+        outcome = await seat.run("compress", work, seat.deadlines.compress_s)
+        if begun.done or not seat.lane.stuck:
+            self._begun = None
+        if outcome.value is not None:
+            seat.tell_of_summary(outcome.value[1])
+            if outcome.value[0] is not None:
+                return CompressResult(outcome.value[0])
+        known.restore(prints)
+        return CompressResult(failed=outcome.error is not None)
+
+    def _with_request(self, read: _Read) -> _Read:
+        """Put messages of the person that nobody has answered yet back where an engine left them out."""
+        known, rows, messages = self._live.rows, list(read[0]), list(read[1])
+        first = len(known.sources)
+        while first and known.sources[first - 1].role == "user":
+            first -= 1
+        for row, source in zip(known.rows[first:], known.sources[first:], strict=True):
+            if not any(source is kept or (source.text and source.text in kept.text) for kept in messages):
+                messages.append(source)
+                rows.append(row)
+        return rows, messages
+
+    async def _record(self, seat: EngineRunner, read: _Read, emit: Emit, *, counts: bool = True) -> bool:
+        """Store a compaction and go on from it. A list that grew is refused, unless it has fewer messages and
+        grew little or fits: its engine counts on from it. `counts` says whether the brake hears of it."""
+        rows, messages = self._with_request(read)
+        known = self._live.rows
+        before, after, count = known.tokens, list_tokens(messages), len(known.rows)
+        tokens_before, tokens_after = self._live.scaled(before), self._live.scaled(after)
+        bearable = tokens_after < self._engines.window or after - before <= _GROWTH_TOKENS
+        if after > before and not (len(rows) < count and bearable):
+            seat.note(f"{seat.name}: its compaction was larger than what it replaced and is not used")
+            if len(rows) != count:
+                self._engines.stray(seat)
+            return False
+        await compactions.record(self._log, None, messages, seat.name, tokens_before, tokens_after)
+        self._live.adopt(rows)
+        if counts and self._brake.compacted(grew=after > before):
+            self._engines.say_stopped(self._brake.stopped)
+        done = Compaction(seat.name, count, len(rows), tokens_before, tokens_after)
+        emit(done)
+        await self._recorded(done)
+        for other in self._engines.active:
+            if other is not seat:
+                self._engines.stray(other)
+        recorded = seat.offer.recorded
+        if counts and recorded is not None:
+            await seat.run("its attributes", lambda: recorded(seat.engine, tokens_after))
+        return True
+
+
+def _status_line(engine: ContextEngine, phase: str, default: str, facts: dict[str, Any]) -> str:
+    """Give the line that is shown before an automatic compaction; "" where the engine wants none.
+
+    A compaction that an engine starts below its threshold is always announced.
+    """
+    if not getattr(engine, "emit_automatic_compaction_status", True) and phase != BELOW:
+        return ""
+    formatter = optional_hook(engine, "get_automatic_compaction_status_message")
+    if formatter is None:
+        return default
+    keywords = {"phase": phase, "default_message": default, **facts}
+    said = formatter(**accepted(formatter, keywords))
+    return said if isinstance(said, str) else ("" if said is None else default)
+
+
+def _pruned(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
+    """Let the engine shorten old tool results without a model; None where it did not, or can't."""
+    prune = optional_hook(engine, "prune_tool_results_only")
+    if prune is None:
+        return None
+    answer = prune(list(rows), **accepted(prune, {"current_tokens": tokens}))
+    if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
+        raise TypeError("prune_tool_results_only must give (messages, count)")
+    returned, count = cast("tuple[object, object]", answer)
+    return returned if isinstance(count, int) and count > 0 else None
+
+
+def _selected(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tuple[ChatRows, object] | None:
+    """Let the engine choose what this one request shows; None where it leaves that alone.
+
+    It gets copies, given back beside its choice, so that what it changes stays its own.
+    """
+    select = optional_hook(engine, "select_context")
+    if select is None:
+        return None
+    copies: ChatRows = [dict(row) for row in rows]
+    keywords: dict[str, Any] = {
+        "conversation_messages": [dict(row) for row in rows],
+        "incoming_message": _incoming(rows),
+        "budget_tokens": budget_tokens,
+    }
+    choice = select(list(copies), **accepted(select, keywords))
+    return None if choice is None else (copies, choice)
+
+
+def _summary_error(engine: object) -> str:
+    """Give what the engine says went wrong with its last summary, "" where nothing did."""
+    said = getattr(engine, "_last_summary_error", None)
+    return " ".join(said.split())[:REASON_CHARS] if isinstance(said, str) else ""
+
+
+def _incoming(rows: ChatRows) -> ChatRow | None:
+    last = next((row for row in reversed(rows) if row.get("role") == "user"), None)
+    return None if last is None else dict(last)

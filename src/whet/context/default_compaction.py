@@ -1,0 +1,223 @@
+"""One compaction of the default engine: cut the list, prune tool traffic, put a summary for the middle.
+
+Every cut names the messages that `recall` gives back. What was known of an earlier summary is read back from
+the messages themselves. Loaded when a first compaction comes; it keeps nothing from one to the next and does
+not decide when one is due.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import NamedTuple
+
+import msgspec
+
+from whet.context import artifacts, summary
+from whet.context import rows as chat
+from whet.context.head_tail import KeepLimits, Split, paired, split
+from whet.context.pruning import clip_text, describe, prune, shorten
+from whet.context.rows import text_tokens
+from whet.context.summariser import Failure, Summarise, SummaryRequest, ask
+from whet.context.summary import Summary
+from whet.contract.context_engine import ChatRow, ChatRows
+from whet.log import mask
+
+_TARGET = 0.4
+_TAIL_SHARE, _HEAD_SHARE, _TRAIL_SHARE, _KEPT_SHARE = 0.18, 0.05, 0.05, 0.15
+_FRAME_TOKENS = 150
+_BODY_MIN_TOKENS = 60
+_FALLBACK_CHARS = 8_000
+_PARTS_MAX, _PARTS_TOKENS = 12, 300
+
+
+class CompactionPlan(NamedTuple):
+    """A compaction before it is carried out. `room` is what the messages may have below the threshold."""
+
+    parts: Split
+    previous: Summary | None
+    rows: ChatRows
+    room: int
+    before: int
+
+
+class SummaryOrder(msgspec.Struct, frozen=True):
+    """How a summary is to be written: by which models, for how large a window, with which settings.
+
+    `again` is asked after a failure of `summarise`. `fallback` lets code write where the model refuses to.
+    """
+
+    summarise: Summarise
+    again: Summarise | None
+    timeout_s: float
+    today: date
+    context_length: int
+    window_tokens: int
+    focus: str
+    fallback: bool
+    can_recall: bool
+
+
+class SummarisedRows(NamedTuple):
+    """The smaller list; `failure` says why code wrote the summary, None where a model did."""
+
+    rows: ChatRows
+    failure: Failure | None
+
+
+def plan(messages: ChatRows, size: int, threshold_tokens: int, head_messages: int) -> CompactionPlan | None:
+    """Cut the list; None where it has no middle. `size`: of the whole request. `head_messages`: how many stay
+    word for word at the head, the first time."""
+    rows = paired([row for row in messages if not summary.is_synthetic(row)])
+    if not rows:
+        return None
+    before = chat.estimate(messages)
+    threshold = threshold_tokens or before
+    room = max(threshold - max(size - before, 0), threshold // 4)
+    found = [summary.parse(row) for row in messages if summary.is_summary(row)]
+    previous = _joined(found)
+    tail = max(int(room * _TAIL_SHARE), 64)
+    head = KeepLimits(0 if previous else head_messages, int(room * _HEAD_SHARE), tail)
+    parts = split(rows, head)
+    if not parts.middle:
+        return None
+    return CompactionPlan(_fitted(parts, room), previous, rows, room, before)
+
+
+def pruned_only(plan: CompactionPlan) -> ChatRows | None:
+    """Give the list with its old tool traffic pruned, where that alone is enough."""
+    if plan.previous is not None or plan.rows[0].get("role") != "user":
+        return None
+    tail = plan.parts.tail
+    compacted = [*prune(plan.rows[: len(plan.rows) - len(tail)], tail), *tail]
+    return compacted if chat.estimate(compacted) <= min(plan.room, plan.before) * _TARGET else None
+
+
+def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows | Failure:
+    """Give head, summary and end, or why there is no summary."""
+    ask_chars = min(600, max(120, plan.room // 6))
+    latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
+    todo = summary.open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
+    trail_tokens = min(1500, max(60, int(plan.room * _TRAIL_SHARE)))
+    taken = trail_tokens + text_tokens(latest) + text_tokens(todo)
+    budget = _body_tokens(plan, taken, order.context_length)
+    answer = ask(order.summarise, order.again, _request(plan, order, budget), order.timeout_s)
+    if isinstance(answer, Failure) and (answer.kind != "other" or not order.fallback):
+        return answer
+    body = _listed(plan) if isinstance(answer, Failure) else summary.clean_body(answer)
+    allowed = budget + taken + _FRAME_TOKENS
+    row: ChatRow = {}
+    for _ in range(3):  # tokens of the parts do not add up exactly to those of the whole
+        written = _summary_of(plan, latest, todo, summary.fit_body(body, budget), order.today)
+        row = summary.write(written, trail_tokens=trail_tokens, can_recall=order.can_recall)
+        excess = chat.tokens_of(row) - allowed
+        if excess <= 0 or budget <= _BODY_MIN_TOKENS:
+            break
+        budget = max(budget - excess, _BODY_MIN_TOKENS)
+    return SummarisedRows(_assembled(plan.parts, row), answer if isinstance(answer, Failure) else None)
+
+
+def _fitted(parts: Split, room: int) -> Split:
+    """Clip what stays, where a single group or an old answer is larger than the end may be."""
+    budget = max(int(room * _TAIL_SHARE * 1.5), 96)
+    tail = parts.tail if chat.estimate(parts.tail) <= budget else shorten(parts.tail, budget)
+    cap = max(int(room * _KEPT_SHARE), 96)
+    kept = [clip_text(row, cap) if row.get("role") == "assistant" else row for row in parts.kept]
+    return parts._replace(tail=tail, kept=kept)
+
+
+def _body_tokens(plan: CompactionPlan, taken: int, context_length: int) -> int:
+    """Give what sections 2 to 13 may cost: a fifth of what they replace, within what is left."""
+    parts = plan.parts
+    content = chat.estimate(parts.middle)
+    if plan.previous is not None:
+        content += text_tokens(plan.previous.body)
+    largest = min(10_000, max(context_length // 20, 2_000))
+    wanted = min(max(content // 5, 2_000), largest)
+    fixed = chat.estimate((*parts.head, *parts.kept, *parts.tail)) + _FRAME_TOKENS + taken
+    free = int(min(plan.room, plan.before) * _TARGET) - fixed
+    return max(min(wanted, free, content // 2), _BODY_MIN_TOKENS)
+
+
+def _request(plan: CompactionPlan, order: SummaryOrder, budget: int) -> SummaryRequest:
+    asks = [said for row in plan.rows if row.get("role") == "user" and (said := chat.said(row))]
+    return SummaryRequest(
+        rows=plan.parts.middle,
+        previous=plan.previous.body if plan.previous else "",
+        focus=order.focus,
+        recent=" / ".join(asks[-3:]),
+        sample=asks[-1] if asks else "",
+        today=order.today,
+        budget_tokens=budget,
+        window_tokens=order.window_tokens or order.context_length or 8_000,
+    )
+
+
+def _summary_of(plan: CompactionPlan, latest: str, todo: str, body: str, today: date) -> Summary:
+    first, last = chat.span_of(plan.parts.middle)
+    previous = plan.previous or Summary()
+    line = summary.part_line(plan.parts.middle, today.isoformat())
+    trail = artifacts.merge(previous.trail, artifacts.collect(plan.parts.middle))
+    return Summary(
+        first=min(previous.first or first, first or previous.first),
+        last=max(previous.last, last),
+        ask=latest,
+        body=body,
+        todo=todo,
+        trail=trail,
+        parts=_newest([*previous.parts, line], min(_PARTS_TOKENS, plan.room // 40)),
+    )
+
+
+def _newest(lines: list[str], budget_tokens: int) -> list[str]:
+    """Give the newest lines that fit, one at least."""
+    kept = lines[-_PARTS_MAX:]
+    while len(kept) > 1 and sum(map(text_tokens, kept)) > budget_tokens:
+        kept = kept[1:]
+    return kept
+
+
+def _joined(found: list[Summary]) -> Summary | None:
+    """Give one summary of those in a list; more than one stands there only after an engine's change."""
+    if not found:
+        return None
+    newest = found[-1]
+    for older in found[:-1]:
+        newest.first = min(newest.first or older.first, older.first or newest.first)
+        newest.trail = artifacts.merge(older.trail, newest.trail)
+        newest.body = f"{older.body}\n{newest.body}".strip()
+        newest.todo = newest.todo or older.todo
+    return newest
+
+
+def _listed(plan: CompactionPlan) -> str:
+    """Write sections without a model: what was said and run, one line each, after what was known."""
+    calls = {call.id: call for row in plan.parts.middle for call in chat.calls_of(row)}
+    lines: list[str] = []
+    for row in plan.parts.middle:
+        place = f" [{chat.ref(chat.seq_of(row))}]" if chat.seq_of(row) else ""
+        if row.get("role") == "tool":
+            lines.append(f"- {describe(row, calls.get(str(row.get('tool_call_id'))))}{place}")
+        elif text := chat.said(row):
+            who = "The person" if row.get("role") == "user" else "The assistant"
+            lines.append(f'- {who}: "{chat.line(mask(text), 240)}"{place}')
+    while sum(map(len, lines)) > _FALLBACK_CHARS:
+        lines = lines[max(1, len(lines) // 8) :]
+    pieces = summary.sections(plan.previous.body) if plan.previous else []
+    for index, piece in enumerate(pieces):
+        if piece.startswith("## 4."):
+            pieces[index] = "\n".join((piece.rstrip(), *lines)) + "\n\n"
+            return "".join(pieces)
+    return "".join(pieces).rstrip() + "\n\n" + "\n".join(("## 4. Completed actions", *lines))
+
+
+def _assembled(parts: Split, row: ChatRow) -> ChatRows:
+    """Put the parts together; a line of ours stands where two roles would meet their like."""
+    rows = [*parts.head, row]
+    for following in (*parts.kept, *parts.tail[:1]):
+        roles = (rows[-1].get("role"), following.get("role"))
+        if roles == ("user", "user"):
+            rows.append({"role": "assistant", "content": summary.ACK})
+        elif roles == ("assistant", "assistant"):
+            rows.append({"role": "user", "content": summary.BRIDGE})
+        rows.append(following)
+    return [*rows, *parts.tail[1:]]

@@ -1,0 +1,169 @@
+"""How much of a list stays, how long a summary may be: exact sizes, on rows of a known number of tokens."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tests.context.talk import BODY, Model
+from whet.context import rows as chat
+from whet.context import summary
+from whet.context.default_compaction import (
+    CompactionPlan,
+    SummarisedRows,
+    SummaryOrder,
+    plan,
+    pruned_only,
+    summarised,
+)
+from whet.context.summary import Summary
+from whet.contract.context_engine import ChatRows
+
+
+def row(role: str, tokens: int, seq: int) -> dict[str, Any]:
+    """A message of exactly so many tokens."""
+    made = {"role": role, "content": ("word" * tokens)[: (tokens - 4) * 4], "_seq": seq}
+    assert chat.tokens_of(made) == tokens
+    return made
+
+
+def talk(count: int, tokens: int = 100) -> ChatRows:
+    """Questions and answers in turn."""
+    return [row(("user", "assistant")[at % 2], tokens, at + 1) for at in range(count)]
+
+
+def planned(rows: ChatRows, size: int, threshold: int, head: int = 3) -> CompactionPlan:
+    found = plan(rows, size, threshold, head)
+    assert found is not None
+    return found
+
+
+def order(model: Model, context_length: int = 1_000_000, **given: Any) -> SummaryOrder:
+    fields: dict[str, Any] = {"again": None, "timeout_s": 90.0, "today": date(2026, 11, 21), "focus": ""}
+    fields |= {"window_tokens": 0, "fallback": True, "can_recall": True, "context_length": context_length}
+    return SummaryOrder(summarise=model, **(fields | given))
+
+
+@pytest.mark.parametrize(
+    ("size", "threshold", "room", "tail"),
+    [
+        (10_000, 10_000, 10_000, 18),
+        (9_000, 10_000, 10_000, 18),  # an estimate of the messages above the size of the request
+        (12_000, 10_000, 8_000, 14),  # what stands before the messages takes its part of the room
+        (30_000, 10_000, 2_500, 4),  # but never more than three quarters
+        (10_000, 0, 10_000, 18),
+    ],
+)
+def test_the_tail_is_18_percent_of_the_room(size: int, threshold: int, room: int, tail: int) -> None:
+    found = planned(talk(100), size, threshold)
+    assert (found.room, found.before, len(found.parts.tail)) == (room, 10_000, tail)
+    assert [one["_seq"] for one in found.parts.tail] == list(range(101 - tail, 101))
+
+
+def test_the_head_is_a_question_with_its_answer_and_5_percent_of_the_room() -> None:
+    rows = talk(100)
+    assert [one["_seq"] for one in planned(rows, 10_000, 10_000).parts.head] == [1, 2]
+    assert len(planned(rows, 10_000, 10_000, head=4).parts.head) == 4
+    assert planned(rows, 10_000, 10_000, head=0).parts.head == []
+    for answer, kept in ((400, 2), (401, 0)):
+        longer = [rows[0], row("assistant", answer, 2), *rows[2:]]
+        size = chat.estimate(longer)
+        assert len(planned(longer, size, 10_000).parts.head) == kept
+    # A summary at the front says that the first messages were kept once.
+    again = [summary.write(Summary(first=1, last=9, body=BODY), trail_tokens=0), *rows]
+    assert planned(again, 10_000, 10_000).parts.head == []
+
+
+def test_an_old_answer_that_stays_is_clipped_to_15_percent_of_the_room() -> None:
+    tail = [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": f"c{at}", "function": {"name": "f"}}]}
+        for at in range(60)
+    ]
+    for tokens, kept in ((1_500, 1_500), (4_000, None)):
+        rows = [*talk(60), row("assistant", tokens, 61), *tail]
+        found = planned(rows, chat.estimate(rows), 10_000)
+        answer = next(one for one in found.parts.kept if one["role"] == "assistant")
+        size = chat.tokens_of(answer)
+        assert size == kept if kept else 1_400 < size < 1_540
+
+
+def test_a_tail_of_one_large_group_is_cut_to_27_percent_of_the_room() -> None:
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
+    for tokens, cut in ((2_600, False), (2_800, True)):
+        result = {"role": "tool", "tool_call_id": "c", "content": "word" * tokens}
+        rows = [*talk(80), call, result]
+        found = planned(rows, chat.estimate(rows), 10_000)
+        assert ("characters" in str(found.parts.tail[-1]["content"])) is cut
+        assert chat.estimate(found.parts.tail) < (2_730 if cut else 2_700)
+
+
+def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "word" * 7_000}
+    rows = [row("user", 100, 1), call, result, *talk(20)]
+    found, ample = planned(rows, chat.estimate(rows), 10_000), 10**9
+    smaller = pruned_only(found._replace(room=ample, before=ample))
+    assert smaller is not None and chat.estimate(smaller) < 3_000
+    least = int(chat.estimate(smaller) / 0.4)
+    for room, before, is_enough in (
+        (least + 1, ample, True),
+        (ample, least + 1, True),
+        (least - 3, ample, False),
+        (ample, least - 3, False),
+    ):
+        assert (pruned_only(found._replace(room=room, before=before)) is not None) is is_enough
+    assert pruned_only(found._replace(room=ample, before=ample, previous=Summary())) is None
+    assert pruned_only(found._replace(room=ample, before=ample, rows=rows[1:])) is None
+
+
+@pytest.mark.parametrize(("room", "quoted"), [(10_000, 600), (1_500, 250), (600, 120)])
+def test_the_latest_request_is_quoted_up_to_a_sixth_of_the_room(room: int, quoted: int) -> None:
+    rows = [*talk(40), row("user", 500, 41)]
+    found = planned(rows, 4_100, 4_100)._replace(room=room)
+    written = summarised(found, order(Model()))
+    assert isinstance(written, SummarisedRows)
+    text = next(chat.text_of(one) for one in written.rows if summary.is_summary(one))
+    said = chat.text_of(rows[-1])
+    assert f'"{said[:quoted]}..." (goes on for {len(said) - quoted:,} characters)' in text
+
+
+@pytest.mark.parametrize(
+    ("count", "context_length", "expected"),
+    [
+        (100, 1_000_000, None),  # what the rest of 40 % leaves free
+        (2_000, 1_000_000, 10_000),
+        (2_000, 100_000, 5_000),
+        (2_000, 30_000, 2_000),
+        (1_000, 1_000_000, None),
+        (500, 1_000_000, None),
+    ],
+)
+def test_a_summary_is_a_fifth_of_what_it_stands_for_within_what_is_free(
+    count: int, context_length: int, expected: int | None
+) -> None:
+    model, rows = Model(), talk(count)
+    found = planned(rows, count * 100, count * 100)
+    written = summarised(found, order(model, context_length, window_tokens=1_000_000))
+    assert isinstance(written, SummarisedRows) and written.failure is None
+    asked = (model.limits[0][0] - 4_096) / 2
+    latest = chat.text_tokens(summary.latest_ask(rows, None))
+    trail = min(1_500, max(60, count * 5))
+    fixed = chat.estimate((*found.parts.head, *found.parts.tail)) + 150 + trail + latest
+    free = int(count * 100 * 0.4) - fixed
+    fifth = max(chat.estimate(found.parts.middle) // 5, 2_000)
+    assert asked == (expected or max(min(fifth, free, 10_000), 60))
+    assert model.limits[0][1] == 90.0
+
+
+def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
+    parts = [f"- #{at} (until 2026-11-20): asked {at}" for at in range(1, 16)]
+    before = summary.write(Summary(first=1, last=9, body=BODY, parts=parts), trail_tokens=0)
+    for room, kept in ((100_000, 12), (4_000, 8)):
+        rows = [before, *talk(60)]
+        found = planned(rows, chat.estimate(rows), 0)._replace(room=room)
+        written = summarised(found, order(Model()))
+        assert isinstance(written, SummarisedRows)
+        lines = summary.parse(next(one for one in written.rows if summary.is_summary(one))).parts
+        assert len(lines) == kept and lines[-2] == parts[-1], len(lines)
