@@ -15,6 +15,7 @@ from whet.contract.origin import Origin
 from whet.memory import merging, note_changes, notes, skill_changes
 from whet.memory.desk import Desk
 from whet.memory.merging import EntryChange
+from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, Outcome, Refused, SkillRequest
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger
@@ -33,8 +34,8 @@ def rows(world: World) -> list[LedgerRow]:
 
 def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> Outcome:
     if isinstance(request, SkillRequest):
-        return asyncio.run(world.desk.skill(request, origin))
-    return asyncio.run(world.desk.memory(request, origin))
+        return asyncio.run(world.desk.change_skill(request, origin))
+    return asyncio.run(world.desk.change_notes(request, origin))
 
 
 def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> int:
@@ -43,8 +44,10 @@ def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = H
     return outcome.ledger_id
 
 
-def with_limits(world: World, **limits: int) -> Desk:
-    return Desk(world.database, world.clock, world.folder, (MemorySettings(**limits), ReviewSettings()))
+def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> Desk:
+    """Give a desk with other settings on the same home."""
+    settings = (limits or world.limits, ReviewSettings(writes=writes))  # type: ignore[arg-type]
+    return Desk(MemoryReader(world.database, world.clock, world.folder, settings))
 
 
 # --- a skill's files ------------------------------------------------------------------------------
@@ -77,7 +80,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
         "write_file", "commit", file_path="references/a.md", file_content="run make check", evidence=(quote,)
     )
     made(world, wrote, msgspec.structs.replace(origin, tool_call_id="c2"))
-    read = asyncio.run(world.desk.skill_view("commit", "references/a.md", origin))
+    read = asyncio.run(world.desk.shelf.view("commit", "references/a.md", origin))
     tree = read.text.split("hash ")[1][:12]
     file = world.folder / "skills/commit/references/a.md"
     file.write_text("the person's own words\n")
@@ -85,7 +88,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
     stale = change(world, gone, msgspec.structs.replace(origin, tool_call_id="c3"))
     assert not stale.ok and "has changed since" in stale.text
     assert file.read_text() == "the person's own words\n"
-    now = asyncio.run(world.desk.skill_view("commit", "", origin)).text.split("hash ")[1][:12]
+    now = asyncio.run(world.desk.shelf.view("commit", "", origin)).text.split("hash ")[1][:12]
     fresh = msgspec.structs.replace(gone, base_hash=now)
     assert change(world, fresh, msgspec.structs.replace(origin, tool_call_id="c4")).ok
     assert not file.exists() and not file.parent.exists()
@@ -185,11 +188,11 @@ def test_the_agents_own_skill_needs_no_yes_and_a_pinned_one_refuses(world: World
     patch = SkillRequest(
         "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
     )
-    asyncio.run(world.desk.pin("commit", True))
+    asyncio.run(world.desk.shelf.pin("commit", True))
     pinned = change(world, patch, msgspec.structs.replace(origin, tool_call_id="c2"))
     assert pinned.state == "refused" and "pinned" in pinned.text
     made(world, msgspec.structs.replace(patch, new_string="By hand: run make"), HAND)
-    asyncio.run(world.desk.pin("commit", False))
+    asyncio.run(world.desk.shelf.pin("commit", False))
     again = msgspec.structs.replace(patch, old_string="By hand: run make")
     made(world, again, msgspec.structs.replace(origin, tool_call_id="c3"))
 
@@ -224,28 +227,28 @@ def test_a_person_means_the_skill_as_it_is_now(world: World) -> None:
 
 
 def test_reviews_that_are_off_keep_nothing(world: World) -> None:
-    desk = Desk(world.database, world.clock, world.folder, (world.limits, ReviewSettings(writes="off")))
+    desk = desk_with(world, writes="off")
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    outcome = asyncio.run(desk.memory(add("Deploy on Tuesdays only.", SAID), origin))
+    outcome = asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin))
     assert not outcome.ok and "review.writes is off" in outcome.text
     own = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(desk.memory(add("Deploy on Tuesdays only.", SAID), own)).ok
+    assert asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), own)).ok
 
 
 def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
-    desk = Desk(world.database, world.clock, world.folder, (world.limits, ReviewSettings(writes="ask")))
+    desk = desk_with(world, writes="ask")
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     base = Origin("review", session_id="r", parent_session_id=session, task_id="t")
 
     def origin(call: str) -> Origin:
         return msgspec.structs.replace(base, tool_call_id=call)
 
-    asyncio.run(desk.memory(add("Deploy on Tuesdays only.", SAID), origin("c1")))
+    asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin("c1")))
     skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
-    asyncio.run(desk.skill(skill, origin("c2")))
+    asyncio.run(desk.change_skill(skill, origin("c2")))
     on_top = SkillRequest("patch", "commit", old_string="Run", new_string="Always run", evidence=(SAID,))
-    asyncio.run(desk.skill(on_top, origin("c3")))
+    asyncio.run(desk.change_skill(on_top, origin("c3")))
     done = world.database.write_now(lambda db: desk.settle(db, "t"))
     assert (done[0].state, done[0].reason) == ("inbox", "review.writes is ask")
     assert [row.state for row in done] == ["inbox"] * 3
@@ -327,25 +330,25 @@ def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:
 
 
 def test_both_files_have_limits_of_their_own(world: World) -> None:
-    desk = with_limits(world, memory_chars=60, user_chars=30)
+    desk = desk_with(world, MemorySettings(memory_chars=60, user_chars=30))
     long = "Anna drinks tea every morning"
-    assert not asyncio.run(desk.memory(MemoryRequest("add", "user", long), HAND)).ok
-    outcome = asyncio.run(desk.memory(MemoryRequest("add", "memory", long), HAND))
+    assert not asyncio.run(desk.change_notes(MemoryRequest("add", "user", long), HAND)).ok
+    outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "memory", long), HAND))
     assert outcome.ok and "MEMORY.md: 68% used." in outcome.text
-    outcome = asyncio.run(desk.memory(MemoryRequest("add", "user", "Anna"), HAND))
+    outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "user", "Anna"), HAND))
     assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
-    states = {one.target: one for one in asyncio.run(desk.notes())}
+    states = {one.target: one for one in asyncio.run(desk.reader.notes())}
     assert (states["memory"].used, states["user"].used) == ("68% used", "47% used")
     assert (states["memory"].entries, states["user"].entries) == (1, 1)
     assert states["user"].path == str(world.folder / "memories/USER.md") and not states["user"].trouble
 
 
 def test_a_staged_note_that_no_longer_has_room_is_refused(world: World) -> None:
-    desk = with_limits(world, memory_chars=60)
+    desk = desk_with(world, MemorySettings(memory_chars=60))
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    assert asyncio.run(desk.memory(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
-    asyncio.run(desk.memory(MemoryRequest("add", content="x" * 40), HAND))
+    assert asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
+    asyncio.run(desk.change_notes(MemoryRequest("add", content="x" * 40), HAND))
     (row,) = world.database.write_now(lambda db: desk.settle(db, "t"))
     assert row.state == "refused" and "is full" in row.reason
 
@@ -435,11 +438,11 @@ def test_ten_edits_by_hand_are_ten_changes_and_more_are_one(
     world: World, count: int, actions: list[str]
 ) -> None:
     memory_file(world).write_text("".join(f"- fact {n}\n" for n in range(count)))
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     assert [(row.action, row.trust, row.origin.execution_context) for row in rows(world)] == [
         (action, "user", "edited by hand") for action in actions
     ]
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     assert len(rows(world)) == len(actions), "it is entered once"
 
 
@@ -463,10 +466,10 @@ def test_a_persons_own_skill_is_no_change_until_it_is_edited(world: World) -> No
     folder = world.folder / "skills" / "commit"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(MAIN)
-    asyncio.run(world.desk.skill_view("commit", "", HAND))
+    asyncio.run(world.desk.shelf.view("commit", "", HAND))
     assert rows(world) == []
     (folder / "SKILL.md").write_text(MAIN.replace("Then", "Now"))
-    asyncio.run(world.desk.skill_view("commit", "", HAND))
+    asyncio.run(world.desk.shelf.view("commit", "", HAND))
     ((kind, item, action),) = [(row.kind, row.item, row.action) for row in rows(world)]
     assert (kind, item, action) == ("skill", "commit", "hand_edit")
     asyncio.run(world.desk.undo(rows(world)[0].id, HAND))
@@ -513,11 +516,11 @@ def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
     change(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
-    read = asyncio.run(world.desk.skill_view("commit", "", origin))
+    read = asyncio.run(world.desk.shelf.view("commit", "", origin))
     assert read.state == "staged" and "folder not in force yet" in read.text
     assert world.database.read_now(lambda db: learned.uses(db, name="commit")) == []
     other = msgspec.structs.replace(origin, task_id="other")
-    assert not asyncio.run(world.desk.skill_view("commit", "", other)).ok
+    assert not asyncio.run(world.desk.shelf.view("commit", "", other)).ok
 
 
 def test_a_change_of_another_person_is_not_found(world: World) -> None:

@@ -10,9 +10,9 @@ from benchmarks.lessons.world import World
 
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import intake, prompt_part, shelf
+from whet.memory import intake, reader, shelf
 from whet.memory.library import LARGEST_MAIN_BYTES, Library, SkillInfo
-from whet.memory.prompt_part import Item
+from whet.memory.reader import Item
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
 from whet.store.ledger import digest
@@ -140,7 +140,7 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     offered = {"skill_view"}
 
     def names(budget: int, uses: dict[str, int] | None = None) -> list[str]:
-        part = prompt_part.index_part(skills, uses or {}, budget, offered)
+        part = reader.index_part(skills, uses or {}, budget, offered)
         assert [item.id for item in part.items] == [
             row[2] for row in part.text.splitlines() if row.startswith("- ")
         ]
@@ -149,34 +149,34 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     assert names(3 * line) == ["a", "b", "c"]
     assert names(3 * line - 1) == ["a", "b"]
     assert names(2 * line, {"c": 2, "b": 1}) == ["b", "c"]
-    part = prompt_part.index_part(skills, {}, 2 * line, offered)
+    part = reader.index_part(skills, {}, 2 * line, offered)
     assert part.text.endswith("(1 more: skills_list finds them by words.)")
-    assert "more" not in prompt_part.index_part(skills, {}, 3 * line, offered).text
-    assert prompt_part.index_part(skills, {}, 900, {"memory"}).text == ""
-    assert prompt_part.index_part(infos(("a", "x"), problem="p"), {}, 900, offered).text == ""
+    assert "more" not in reader.index_part(skills, {}, 3 * line, offered).text
+    assert reader.index_part(skills, {}, 900, {"memory"}).text == ""
+    assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900, offered).text == ""
     held = Item("skill", "a", "", "x" * 10)
-    assert "- a:" not in prompt_part.index_part(skills, {}, 900, offered, [held]).text
+    assert "- a:" not in reader.index_part(skills, {}, 900, offered, [held]).text
 
 
 def test_a_homes_skill_stands_before_one_from_elsewhere_in_a_small_budget() -> None:
     skills = [SkillInfo("a", "x", "built-in", Path()), SkillInfo("b", "x", "home", Path())]
-    part = prompt_part.index_part(skills, {}, len("- a: x") + 1, {"skill_view"})
+    part = reader.index_part(skills, {}, len("- a: x") + 1, {"skill_view"})
     assert [item.id for item in part.items] == ["b"]
 
 
 def test_a_long_description_is_cut_and_kept_on_its_line() -> None:
-    part = prompt_part.index_part(infos(("a", "word " * 50)), {}, 900, {"skill_view"})
+    part = reader.index_part(infos(("a", "word " * 50)), {}, 900, {"skill_view"})
     line = part.text.splitlines()[1]
     assert len(line) <= len("- a: ") + 160 and line.endswith("…") and "\n" not in line
-    exact = prompt_part.index_part(infos(("a", "x" * 160)), {}, 900, {"skill_view"})
+    exact = reader.index_part(infos(("a", "x" * 160)), {}, 900, {"skill_view"})
     assert exact.text.splitlines()[1] == "- a: " + "x" * 160
-    over = prompt_part.index_part(infos(("a", "x" * 161)), {}, 900, {"skill_view"})
+    over = reader.index_part(infos(("a", "x" * 161)), {}, 900, {"skill_view"})
     assert over.text.splitlines()[1] == "- a: " + "x" * 159 + "…"
 
 
 def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
     memory = "# Memory\n\n## Pitfalls\n- tar hangs\n\n## Mine\n- fact\n  two lines\n"
-    part = prompt_part.notes_part({"user": "- likes tea\n", "memory": memory})
+    part = reader.notes_part({"user": "- likes tea\n", "memory": memory})
     assert part.text.splitlines()[1:] == [
         "The person:",
         "- likes tea",
@@ -190,23 +190,23 @@ def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
         ("memory", "fact two lines"),
         ("memory", "Pitfall: tar hangs"),
     ]
-    less = prompt_part.notes_part({"memory": memory}, [part.items[1]])
+    less = reader.notes_part({"memory": memory}, [part.items[1]])
     assert "two lines" not in less.text and "tar" in less.text
-    assert prompt_part.notes_part({}) == prompt_part.PromptPart()
+    assert reader.notes_part({}) == reader.PromptPart()
 
 
 def test_a_skill_from_elsewhere_is_in_force_where_nothing_was_found_in_it(world: World) -> None:
     read = intake.read_folder(put(world.folder / "down", "deploy"))
-    row = asyncio.run(world.desk.install(read, "there"))
+    row = asyncio.run(world.desk.shelf.install(read, "there"))
     assert (row.state, row.trust, row.reason) == ("active", "user", "installed from there")
     assert (world.folder / "skills/deploy/SKILL.md").read_text() == main("deploy")
     mark = world.database.read_now(lambda db: learned.mark(db, "", "deploy"))
     assert (mark.owner, mark.source) == ("person", "there")
     with pytest.raises(Refused, match="already"):
-        asyncio.run(world.desk.install(read, "there"))
+        asyncio.run(world.desk.shelf.install(read, "there"))
     asyncio.run(world.desk.undo(row.id, HAND))
     assert not (world.folder / "skills/deploy").exists()
-    assert asyncio.run(world.desk.install(read, "there")).state == "active"
+    assert asyncio.run(world.desk.shelf.install(read, "there")).state == "active"
 
 
 def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World) -> None:
@@ -222,7 +222,7 @@ def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World
     assert len(read.findings) == 10
     assert read.findings[0].startswith("SKILL.md line 6:")
     assert read.findings[1] == "b.bin: is not text" and read.findings[2].startswith("f00.md line 2:")
-    row = asyncio.run(world.desk.install(read, "there"))
+    row = asyncio.run(world.desk.shelf.install(read, "there"))
     assert (row.state, row.trust) == ("quarantined", "untrusted") and "b.bin" in row.reason
     assert len(row.reason) <= 1_000 and not (world.folder / "skills/deploy").exists()
     asyncio.run(world.desk.accept(row.id))
@@ -246,17 +246,17 @@ def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
     world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     for name in ("none", "built"):
         with pytest.raises(NotFound):
-            asyncio.run(world.desk.pin(name, True))
-    asyncio.run(world.desk.skill(SkillRequest("create", "own", content=main("own")), HAND))
-    asyncio.run(world.desk.pin("own", True))
+            asyncio.run(world.desk.shelf.pin(name, True))
+    asyncio.run(world.desk.change_skill(SkillRequest("create", "own", content=main("own")), HAND))
+    asyncio.run(world.desk.shelf.pin("own", True))
     assert world.database.read_now(lambda db: learned.mark(db, "", "own")).pinned
-    asyncio.run(world.desk.pin("own", False))
+    asyncio.run(world.desk.shelf.pin("own", False))
     assert not world.database.read_now(lambda db: learned.mark(db, "", "own")).pinned
 
 
 def test_a_skill_from_elsewhere_is_not_changed(world: World) -> None:
     world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     patch = SkillRequest("patch", "built", old_string="Steps", new_string="More")
-    outcome = asyncio.run(world.desk.skill(patch, HAND))
+    outcome = asyncio.run(world.desk.change_skill(patch, HAND))
     assert outcome.state == "refused" and "a skill of built-in" in outcome.text
     assert world.database.read_now(lambda db: ledger.select(db)) == []

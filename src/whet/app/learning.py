@@ -7,6 +7,8 @@ review that it is. It does not know the gate, nor how files are written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -16,25 +18,40 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
-from whet.memory.builtin import add_builtin
 from whet.memory.claim import LOCAL
-from whet.memory.desk import Desk
-from whet.memory.prompt_part import Item, PromptPart
+from whet.memory.reader import Item, MemoryReader, PromptPart
 from whet.store.database import Database
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools
+
+if TYPE_CHECKING:
+    from whet.memory.desk import Desk
 
 
 class Learning:
     """The desks of one process."""
 
     def __init__(self, database: Database, clock: Clock, home: Home, settings: Settings) -> None:
-        self.desk = Desk(database, clock, home.root, (settings.memory, settings.review))
-        add_builtin(self.desk.library)
+        self.reader = MemoryReader(database, clock, home.root, (settings.memory, settings.review))
+        self.reader.library.offer_built_in()
         self._people = home.people
-        self._desks: WeakValueDictionary[str, Desk] = WeakValueDictionary({"": self.desk})
+        self._desks: WeakValueDictionary[str, Desk] = WeakValueDictionary()
+        self._local_tools: Collection[str] = LOCAL
         self.platform = "cli"
         self._bound: dict[str, tuple[Desk, Origin]] = {}
+
+    @cached_property
+    def desk(self) -> Desk:
+        """The owner's desk; made at the first change, or where one is looked at."""
+        from whet.memory.desk import Desk  # noqa: PLC0415 - 14 modules that a session's start does not need
+
+        desk = Desk(self.reader)
+        desk.judging.local_tools = self._local_tools
+        return desk
+
+    def reader_of(self, profile: str) -> MemoryReader:
+        """Give what a person's sessions read, "" for the owner's."""
+        return self.desk_of(profile).reader if profile else self.reader
 
     def desk_of(self, profile: str) -> Desk:
         """Give the desk of a person, "" for the owner: each has notes and skills that no other one sees.
@@ -42,10 +59,12 @@ class Learning:
         It stays while somebody has it: their open sessions do. What it knows is in files and the store.
         Another person's changes are told to nobody: plugins' memories are the owner's.
         """
+        if not profile:
+            return self.desk
         desk = self._desks.get(profile)
         if desk is None:
             desk = self.desk.for_person(profile, self._people / profile)
-            desk.library.share(self.desk.library)
+            desk.library.share(self.reader.library)
             self._desks[profile] = desk
         return desk
 
@@ -60,7 +79,9 @@ class Learning:
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
         ]
-        self.desk.judging.local_tools = LOCAL.union(local)
+        self._local_tools = LOCAL.union(local)
+        if "desk" in self.__dict__:
+            self.desk.judging.local_tools = self._local_tools
 
     def bind(self, session_id: str, origin: Origin, desk: Desk | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
@@ -92,9 +113,9 @@ class Learning:
         )
 
     async def prompt_part(
-        self, tools: Collection[str], desk: Desk | None = None, without: Collection[Item] = ()
+        self, tools: Collection[str], reader: MemoryReader | None = None, without: Collection[Item] = ()
     ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
         if not {"memory", "skill_view"} & set(tools):
             return PromptPart()
-        return await (desk or self.desk).prompt_part(tools, without)
+        return await (reader or self.reader).prompt_part(tools, without)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from whet.app.learning import Learning
-from whet.memory.prompt_part import Item, PromptPart
+from whet.memory.reader import Item, PromptPart
 from whet.store import outcomes
 from whet.store.database import Database
 from whet.store.outcomes import ContextItem
@@ -43,13 +43,13 @@ class Outcomes:
 
     async def start(self, tools: Collection[str], profile: str = "") -> Start:
         """Give what a person's new session with these tools reads, less what the hold-out takes away."""
-        desk = self._learning.desk_of(profile)
-        part = await self._learning.prompt_part(tools, desk)
+        reader = self._learning.reader_of(profile)
+        part = await self._learning.prompt_part(tools, reader)
         if not self._share or not part.items:
             return Start(part)
         held = tuple(item for item in part.items if self._chance() < self._share)
         if held:
-            part = await self._learning.prompt_part(tools, desk, without=held)
+            part = await self._learning.prompt_part(tools, reader, without=held)
         return Start(part, held, randomised=True)
 
     async def record(self, session_id: str, start: Start) -> None:

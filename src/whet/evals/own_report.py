@@ -14,7 +14,7 @@ import msgspec
 from whet.evals.own_run import Outcome
 from whet.evals.paired import Paired, compare
 from whet.evals.records import CACHED_PRICE, OUTPUT_PRICE
-from whet.memory.prompt_part import Item
+from whet.memory.reader import Item
 from whet.stats import Interval, wilson
 
 SIGNIFICANT = 0.05

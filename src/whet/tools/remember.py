@@ -38,7 +38,7 @@ def memory_tools(desks: Desks) -> list[Tool]:
         """
         desk, origin = desks(ctx, "memory")
         request = MemoryRequest(action, target, content, old_text, tuple(evidence or ()))
-        return output(await desk.memory(request, origin))
+        return output(await desk.change_notes(request, origin))
 
     return [memory]
 
@@ -50,11 +50,11 @@ def output(outcome: Outcome) -> ToolOutput:
 
 async def confirmed(ctx: ToolContext, desk: Desk, request: SkillRequest, origin: Origin) -> Outcome:
     """Make a skill's change, asking the person first where it is theirs; no answer is a no."""
-    outcome = await desk.skill(request, origin)
+    outcome = await desk.change_skill(request, origin)
     if outcome.state != "needs_yes":
         return outcome
     answer = await ctx.ask(outcome.text, ["yes", "no"])
     if answer is not None and answer.strip().lower() in ("yes", "y"):
-        return await desk.skill(msgspec.structs.replace(request, confirmed=True), origin)
+        return await desk.change_skill(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
     return Outcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")

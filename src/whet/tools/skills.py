@@ -20,7 +20,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
     async def skills_list(ctx: ToolContext, query: str = "") -> str:
         """List skills, or those that fit some words."""
         desk, _ = desks(ctx, "skills_list")
-        return await desk.skills_list(query)
+        return await desk.shelf.listed(query)
 
     @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True)
     async def skill_view(
@@ -28,7 +28,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
     ) -> ToolOutput:
         """Load a skill, or one of its files."""
         desk, origin = desks(ctx, "skill_view")
-        return output(await desk.skill_view(name, file_path, origin))
+        return output(await desk.shelf.view(name, file_path, origin))
 
     @tool(toolset="skills", effects={"write"}, repeatable=True)
     async def skill_manage(  # noqa: PLR0913 - scripts and other models rely on these names
