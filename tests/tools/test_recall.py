@@ -19,7 +19,8 @@ from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_dict, to_dict
 from whet.store.database import Database
 from whet.store.transcript import SessionLog, Turn
-from whet.tools.recall import PAGE_CHARS, recall_tools
+from whet.tools.declared import recall_tools
+from whet.tools.recall import PAGE_CHARS
 
 
 @pytest.fixture

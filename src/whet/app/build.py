@@ -49,17 +49,22 @@ from whet.store import sessions
 from whet.store.database import Database
 from whet.store.trail import arguments_of
 from whet.store.transcript import SessionLog
-from whet.tools.ask import ask_tools
-from whet.tools.delegate import delegate_tools
-from whet.tools.files import file_tools
-from whet.tools.process import Processes
-from whet.tools.recall import recall_tools
+from whet.tools.declared import (
+    SharedProcesses,
+    ShellLimits,
+    WebLimits,
+    ask_tools,
+    delegate_tools,
+    file_tools,
+    recall_tools,
+    session_tools,
+    shell_tools,
+    todo_tools,
+    warm_tools,
+    web_tools,
+)
 from whet.tools.registry import Registry, read_specs
-from whet.tools.sessions import session_tools
-from whet.tools.shell import ShellLimits, shell_tools
-from whet.tools.todo import TodoLists, todo_tools
-from whet.tools.warm import warm_tools
-from whet.tools.web import WebLimits, web_tools
+from whet.tools.todo import TodoLists
 
 
 class App:
@@ -85,7 +90,7 @@ class App:
         self.database = Database.open(home.database, self.clock)
         self.warmth = Warmth(home, settings.warm, self.database, self.clock)
         self._practice = PracticeHost()
-        self.processes = Processes()
+        self.processes = SharedProcesses()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
         standing = Standing(self.database, self.clock)

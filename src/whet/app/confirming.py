@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from whet.clock import Clock
-from whet.config.files import read_small
-from whet.config.paths import Home
+from whet.config.paths import Home, read_small
 from whet.config.schema import ConfirmSettings
 from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed, Ticket, Unreachable
 from whet.contract.events import ConfirmationAsked, Emit, Notice

@@ -21,8 +21,7 @@ from whet.contract.tools import Tool, ToolContext
 from whet.memory.claim import LOCAL
 from whet.memory.reader import Item, MemoryReader, PromptPart
 from whet.store.database import Database
-from whet.tools.remember import memory_tools
-from whet.tools.skills import skill_tools
+from whet.tools.declared import memory_tools, skill_tools
 
 if TYPE_CHECKING:
     from whet.memory.desk import Desk

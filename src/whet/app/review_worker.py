@@ -38,8 +38,7 @@ from whet.review.fork import PROBES, Nobody, Parts
 from whet.review.order import Order
 from whet.review.worker import Worker
 from whet.store.database import Database
-from whet.tools.files import file_tools
-from whet.tools.sessions import session_tools
+from whet.tools.declared import file_tools, session_tools
 
 if TYPE_CHECKING:
     from whet.plugins.load import Loaded

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
@@ -32,7 +32,6 @@ from whet.contract.events import EndReason, ReviewFinished
 from whet.contract.protocols import ModelInfo, Provider
 from whet.lanes import ToolPool
 from whet.log import start as start_log
-from whet.memory.desk import Desk
 from whet.providers.connect import stand_in
 from whet.providers.fallback import FallbackProvider
 from whet.providers.link import ServerProvider
@@ -43,6 +42,9 @@ from whet.store.database import Database
 from whet.store.jobs import AtEnd, Queued
 from whet.store.transcript import Turn
 from whet.tools.registry import read_specs
+
+if TYPE_CHECKING:
+    from whet.memory.desk import Desk
 
 log = logging.getLogger("whet.review")
 _JOBS = (reviews.KIND,)

@@ -15,10 +15,10 @@ from whet.app.warmth import Warmth
 from whet.contract.errors import WhetError
 from whet.contract.messages import to_dict
 from whet.contract.tools import ToolContext
-from whet.tools.warm import WarmRequest
 
 if TYPE_CHECKING:
     from whet.app.warm_desk import WarmDesk
+    from whet.tools.warm import WarmRequest
 
 
 class WarmActs(msgspec.Struct, frozen=True):

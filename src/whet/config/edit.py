@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from whet.config import files
+from whet.config import paths
 from whet.config.fields import Field, Value, read_text, show
 from whet.config.load import Setting, check_file, known, parse_file
 from whet.config.paths import Home
@@ -84,14 +84,14 @@ def remove_part(home: Home, key: str, name: str) -> bool:
 
 
 def _parts(home: Home, key: str) -> dict[str, object]:
-    setting = check_file(home, files.read_small(home.config) or "").get(key)
+    setting = check_file(home, paths.read_small(home.config) or "").get(key)
     return json.loads(str(setting.value)) if setting else {}
 
 
 def _apply_table(
     home: Home, key: str, parts: Mapping[str, object], added: Sequence[str], removed: str
 ) -> None:
-    old = files.read_small(home.config) or ""
+    old = paths.read_small(home.config) or ""
     before = check_file(home, old)
     text = msgspec.json.encode(parts).decode()
     section_name, _, field_name = key.partition(".")
@@ -107,7 +107,7 @@ def _apply_table(
         new = _edited(home, old, known(key), text)
     _insist(home, new, key, before, text)
     home.ensure()
-    files.replace(home.config, new, mode=files.mode_of(home.config) or _MODE)
+    paths.replace(home.config, new, mode=paths.mode_of(home.config) or _MODE)
 
 
 def _textual(value: object) -> object:
@@ -130,7 +130,7 @@ def _yaml_part(value: object) -> str:
 
 
 def _apply(home: Home, field: Field, value: Value | None) -> Change:
-    old = files.read_small(home.config) or ""
+    old = paths.read_small(home.config) or ""
     before = check_file(home, old)
     new = _edited(home, old, field, value)
     change = Change(field.key, before[field.key].value if field.key in before else None, value)
@@ -138,7 +138,7 @@ def _apply(home: Home, field: Field, value: Value | None) -> Change:
         return change
     _insist(home, new, field.key, before, value)
     home.ensure()
-    files.replace(home.config, new, mode=files.mode_of(home.config) or _MODE)
+    paths.replace(home.config, new, mode=paths.mode_of(home.config) or _MODE)
     return change
 
 
