@@ -103,23 +103,6 @@ def file_tools(
 
         return replace(ctx, path, content, allowed, stop)
 
-    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
-    def patch(  # noqa: PLR0913 - the parameters are the model's arguments
-        ctx: ToolContext,
-        path: str = "",
-        old_string: Annotated[str, "Text to replace; must be unique"] = "",
-        new_string: str | None = None,
-        replace_all: bool = False,
-        diff: Annotated[str, "Unified diff of one or more files, instead of the strings"] = "",
-        *,
-        stop: threading.Event,
-    ) -> str:
-        """Edit files: replace old_string in path by new_string, or apply diff. All or nothing."""
-        from whet.tools.patch import Replacement, edit
-
-        strings = Replacement(old_string, new_string, replace_all)
-        return edit(ctx, path, strings, diff, allowed, stop)
-
     @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=60)
     async def search_files(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
@@ -137,7 +120,28 @@ def file_tools(
         query = Query(pattern, target == "names", glob, limit, offset)
         return await search(resolve(path, ctx.workspace, allowed), query, ripgrep)
 
-    return read_file, write_file, patch, search_files
+    return read_file, write_file, _patch_tool(pool, allowed), search_files
+
+
+def _patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
+    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
+    def patch(  # noqa: PLR0913 - the parameters are the model's arguments
+        ctx: ToolContext,
+        path: str = "",
+        old_string: Annotated[str, "Text to replace; must be unique"] = "",
+        new_string: str | None = None,
+        replace_all: bool = False,
+        diff: Annotated[str, "Unified diff of one or more files, instead of the strings"] = "",
+        *,
+        stop: threading.Event,
+    ) -> str:
+        """Edit files: replace old_string in path by new_string, or apply diff. All or nothing."""
+        from whet.tools.patch import Replacement, edit
+
+        strings = Replacement(old_string, new_string, replace_all)
+        return edit(ctx, path, strings, diff, allowed, stop)
+
+    return patch
 
 
 def shell_tools(
