@@ -334,7 +334,7 @@ def test_both_files_have_limits_of_their_own(world: World) -> None:
     long = "Anna drinks tea every morning"
     assert not asyncio.run(desk.change_notes(MemoryRequest("add", "user", long), HAND)).ok
     outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "memory", long), HAND))
-    assert outcome.ok and "MEMORY.md: 68% used." in outcome.text
+    assert outcome.ok and outcome.text.endswith("MEMORY.md: 68% used.")
     outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "user", "Anna"), HAND))
     assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
     states = {one.target: one for one in asyncio.run(desk.reader.notes())}
@@ -521,6 +521,17 @@ def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world
     assert world.database.read_now(lambda db: learned.uses(db, name="commit")) == []
     other = msgspec.structs.replace(origin, task_id="other")
     assert not asyncio.run(world.desk.shelf.view("commit", "", other)).ok
+
+
+def test_what_was_taken_back_says_by_which_change(world: World) -> None:
+    row = made(world, MemoryRequest("add", content="Tests run with tox"))
+    back = asyncio.run(world.desk.undo(row, HAND))
+    assert (back.action, back.undoes, back.before, back.after) == ("undo", row, "Tests run with tox", "")
+    with pytest.raises(CannotUndo, match=f"taken back already, by change {back.id}") as refused:
+        asyncio.run(world.desk.undo(row, HAND))
+    assert refused.value.hint == f"to have it back: whet undo {back.id}"
+    with pytest.raises(CannotUndo, match="only what waits can be accepted"):
+        asyncio.run(world.desk.accept(row))
 
 
 def test_a_change_of_another_person_is_not_found(world: World) -> None:

@@ -89,6 +89,12 @@ def test_half_of_a_claim_must_be_denied_with_two_words_or_more() -> None:
     assert taken_back(claim + " garden", "wrong castle", said=claim) == ""
 
 
+def test_a_single_character_is_shared_by_chance() -> None:
+    said = "Wait 5 minutes between deploys of castle dragon eagle."
+    assert taken_back(said, "There are not 5 files.", said=said) == ""
+    assert taken_back(said.replace("5", "55"), "Not 55, please.", said=said.replace("5", "55")) != ""
+
+
 def test_a_thought_is_cut_where_it_turns() -> None:
     assert clauses("we run nox, but not tox; fine. ") == ["we run nox", "not tox", " fine"]
     assert clauses("one. two\n\nthree") == ["one", " two", "three"]

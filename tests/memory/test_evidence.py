@@ -53,6 +53,11 @@ def test_one_quote_that_means_something_is_enough_and_no_more_than_twelve_are_re
     assert trust([User(said)], "Tests run with nox.", *many[:11], said) == "user"
 
 
+def test_a_refusal_names_the_first_three_quotes_that_are_too_short() -> None:
+    found = str(verdict([User("nox1 nox2 nox3 nox4 and more")], "Run it.", "nox1", "nox2", "nox3", "nox4"))
+    assert all(f"“nox{n}”" in found for n in (1, 2, 3)) and "“nox4”" not in found
+
+
 def test_a_long_quote_is_kept_in_part_and_says_where_it_stands() -> None:
     said = "Tests run with nox. " * 30
     found = verdict([User("hi"), Say("hi"), User(said)], "Tests run with nox.", said)
@@ -99,6 +104,9 @@ def test_a_telling_literal_makes_up_for_half_of_that() -> None:
     said = "alpha 8443 zebra"
     assert trust([User(said)], "alpha bravo castle port 8443", said) == "user"
     assert "nothing to do with" in trust([User(said)], four, said)
+    assert trust([User("alpha 443 zebra")], "alpha bravo castle port 443", "alpha 443 zebra") == "user"
+    tiny = "alpha ab3 zebra"
+    assert "nothing to do with" in trust([User(tiny)], "alpha bravo castle port ab3", tiny)
     short = "alpha 84 zebra"
     assert "nothing to do with" in trust([User(short)], "alpha bravo castle dragon eagle 84", short)
 
@@ -197,6 +205,16 @@ def test_a_failure_shows_what_went_wrong_and_no_remedy(text: str, kept: str) -> 
 def test_a_failure_alone_shows_nothing_to_do() -> None:
     steps: list[Step] = [User("go"), shell("nox", "nox: error 17 happened", ok=False)]
     assert "failed results" in trust(steps, "nox has error 17.", "nox: error 17 happened")
+
+
+def test_a_skill_may_warn_of_what_failed_and_not_tell_to_do_it() -> None:
+    steps: list[Step] = [
+        User("release the site with care please"),
+        shell("make release", "release of the site: error 17", ok=False),
+    ]
+    quote = "release the site with care please"
+    assert trust(steps, "Release of the site fails with error 17.", quote, kind="skill") == "user"
+    assert "Only a failed result says" in trust(steps, "Release the site with 17.", quote, kind="skill")
 
 
 def test_a_skill_may_rest_on_its_whole_turn_and_no_other() -> None:

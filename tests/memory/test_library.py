@@ -37,7 +37,10 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
         put(tmp_path / "skills", name)
     put(tmp_path / "skills", "wrong", main("other"))
     put(tmp_path / "skills", "empty", "nothing")
-    put(tmp_path / "skills", "large", main("large", body="x" * LARGEST_MAIN_BYTES))
+    rest = LARGEST_MAIN_BYTES - len(main("full", body=""))
+    put(tmp_path / "skills", "full", main("full", body="x" * rest))
+    put(tmp_path / "skills", "large", main("large", body="x" * rest))
+    assert (tmp_path / "skills/full/SKILL.md").stat().st_size == 200_000
     put(tmp_path / "skills", ".hidden")
     (tmp_path / "skills" / "no-main").mkdir()
     (tmp_path / "skills" / "linked").symlink_to(put(tmp_path / "elsewhere", "linked"))
@@ -46,7 +49,7 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
     library.offer("c", tmp_path, "late", "late")
     (tmp_path / "more" / "gone" / "SKILL.md").unlink()
     found = {info.name: info for info in library.all()}
-    assert list(found) == ["a", "b", "c", "empty", "gone", "large", "linked", "wrong"]
+    assert list(found) == ["a", "b", "c", "empty", "full", "gone", "large", "linked", "wrong"]
     assert {name for name, info in found.items() if info.problem} == {"empty", "large", "linked", "wrong"}
     assert "'other'" in found["wrong"].problem and "symbolic link" in found["linked"].problem
     assert (found["b"].source, found["c"].source, found["c"].description) == ("home", "built-in", "about c")

@@ -208,6 +208,8 @@ def test_what_stands_near_a_quote_is_given_with_it() -> None:
         ([User("port 8443")], "user"),
         ([shell("cat a", "port 8443"), User("port 8443")], "user"),
         ([User("x"), shell("cat a", "port 8443")], "observed"),
+        ([User("x"), shell("cat a", "port 8443"), Say("port 8443")], "observed"),
+        ([User("x"), shell("cat a", "port 8443"), User("8443")], "user"),
         ([User("x"), Say("port 8443")], "own"),
         ([User("x"), Run("web_fetch", {}, "port 8443")], "untrusted"),
         ([User("x"), Run("web_fetch", {}, "port 8443"), shell("cat a", "port 8443")], "observed"),
