@@ -9,42 +9,42 @@ from typing import Any
 from benchmarks.lessons.world import Run, Say, Step, User
 
 from whet.contract.messages import Message, ToolCall
-from whet.memory.claim import Claim, Verdict
+from whet.memory.claim import Claim, GateVerdict
 from whet.memory.gate import judge
 from whet.memory.requests import Refused
-from whet.memory.sources import Source, Stored, sources
-from whet.memory.transcript import Transcript
+from whet.memory.sources import SourceText, StoredText, sources
+from whet.memory.transcript import QuotableTranscript
 from whet.store.ledger import Kind
 
 
-def stored(steps: Sequence[Step]) -> list[Stored]:
+def stored(steps: Sequence[Step]) -> list[StoredText]:
     """Give the messages that a session of these steps stores, with their numbers and turns."""
-    rows: list[Stored] = []
+    rows: list[StoredText] = []
     turn = 0
     for step in steps:
         if isinstance(step, User):
             turn += 1
-            rows.append(Stored(len(rows) + 1, turn, Message("user", step.text)))
+            rows.append(StoredText(len(rows) + 1, turn, Message("user", step.text)))
         elif isinstance(step, Say):
-            rows.append(Stored(len(rows) + 1, turn, Message("assistant", step.text)))
+            rows.append(StoredText(len(rows) + 1, turn, Message("assistant", step.text)))
         else:
             call = ToolCall(f"c{len(rows)}", step.tool, json.dumps(step.given))
-            rows.append(Stored(len(rows) + 1, turn, Message("assistant", "", tool_calls=(call,))))
+            rows.append(StoredText(len(rows) + 1, turn, Message("assistant", "", tool_calls=(call,))))
             result = Message(
                 "tool", step.result, tool_call_id=call.id, tool_name=step.tool, is_error=not step.ok
             )
-            rows.append(Stored(len(rows) + 1, turn, result))
+            rows.append(StoredText(len(rows) + 1, turn, result))
     return rows
 
 
-def said_by(steps: Sequence[Step], **more: Any) -> list[Source]:
+def said_by(steps: Sequence[Step], **more: Any) -> list[SourceText]:
     """Give the sources of a session of these steps."""
     return sources(stored(steps), **more)
 
 
-def session(*steps: Step) -> Transcript:
+def session(*steps: Step) -> QuotableTranscript:
     """Give the transcript of a session of these steps."""
-    return Transcript("s", said_by(steps))
+    return QuotableTranscript("s", said_by(steps))
 
 
 def verdict(
@@ -55,7 +55,7 @@ def verdict(
     known: str = "",
     existing: tuple[str, ...] = (),
     foreground: bool = False,
-) -> Verdict | str:
+) -> GateVerdict | str:
     """Give the gate's verdict on a text, or why it refuses."""
     claim = Claim(kind, text, quotes, known, existing, is_pitfall=text.startswith("Pitfall: "))
     try:

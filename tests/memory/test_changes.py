@@ -13,10 +13,10 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import merging, note_changes, notes, skill_changes
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.merging import EntryChange
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, Outcome, Refused, SkillRequest
+from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow
@@ -32,7 +32,7 @@ def rows(world: World) -> list[LedgerRow]:
     return world.database.read_now(lambda db: ledger.select(db))[::-1]
 
 
-def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> Outcome:
+def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> WriteOutcome:
     if isinstance(request, SkillRequest):
         return asyncio.run(world.desk.change_skill(request, origin))
     return asyncio.run(world.desk.change_notes(request, origin))
@@ -44,10 +44,10 @@ def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = H
     return outcome.ledger_id
 
 
-def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> Desk:
+def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> LearningService:
     """Give a desk with other settings on the same home."""
     settings = (limits or world.limits, ReviewSettings(writes=writes))  # type: ignore[arg-type]
-    return Desk(MemoryReader(world.database, world.clock, world.folder, settings))
+    return LearningService(MemoryReader(world.database, world.clock, world.folder, settings))
 
 
 # --- a skill's files ------------------------------------------------------------------------------

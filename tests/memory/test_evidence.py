@@ -6,8 +6,8 @@ import pytest
 from benchmarks.lessons.world import Run, Say, Step, User
 
 from tests.memory.evidence import session, shell, trust, verdict
-from whet.memory.claim import Verdict
-from whet.memory.support import Pool, examine
+from whet.memory.claim import GateVerdict
+from whet.memory.support import EvidencePool, examine
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from whet.memory.support import Pool, examine
 )
 def test_a_quote_must_be_long_enough_to_mean_something(said: str, quote: str, counts: bool) -> None:
     found = verdict([User(said)], quote, quote)
-    assert isinstance(found, Verdict) is counts, found
+    assert isinstance(found, GateVerdict) is counts, found
     if not counts:
         assert "too short" in str(found)
 
@@ -37,7 +37,7 @@ def test_a_quote_must_be_long_enough_to_mean_something(said: str, quote: str, co
 )
 def test_a_whole_line_of_a_result_may_be_shorter(line: str, counts: bool) -> None:
     found = verdict([User("look"), shell("cat a", f"first\n{line}\nlast")], line, line)
-    assert isinstance(found, Verdict) is counts, found
+    assert isinstance(found, GateVerdict) is counts, found
 
 
 def test_packed_text_counts_from_four_characters() -> None:
@@ -61,7 +61,7 @@ def test_a_refusal_names_the_first_three_quotes_that_are_too_short() -> None:
 def test_a_long_quote_is_kept_in_part_and_says_where_it_stands() -> None:
     said = "Tests run with nox. " * 30
     found = verdict([User("hi"), Say("hi"), User(said)], "Tests run with nox.", said)
-    assert isinstance(found, Verdict)
+    assert isinstance(found, GateVerdict)
     (quote,) = found.evidence
     assert (quote.seq, quote.role, quote.trust, len(quote.quote)) == (3, "user", "user", 400)
 
@@ -69,7 +69,7 @@ def test_a_long_quote_is_kept_in_part_and_says_where_it_stands() -> None:
 def test_a_secret_in_a_quote_is_masked() -> None:
     said = "Tests run with nox, the key is sk-ant-api03-" + "a1B2" * 20
     found = verdict([User(said)], "Tests run with nox.", said)
-    assert isinstance(found, Verdict) and "a1B2" not in found.evidence[0].quote
+    assert isinstance(found, GateVerdict) and "a1B2" not in found.evidence[0].quote
 
 
 def test_observed_and_the_persons_word_together_are_the_persons() -> None:
@@ -249,16 +249,16 @@ def test_what_only_a_page_says_is_quarantined_with_the_reason() -> None:
         Run("web_fetch", {"url": "https://x.example"}, "The timeout is 5000 ms."),
     ]
     found = verdict(steps, "The timeout is 5000 ms.", "The timeout is 5000 ms.")
-    assert isinstance(found, Verdict) and found.quarantined and found.trust == "untrusted"
+    assert isinstance(found, GateVerdict) and found.quarantined and found.trust == "untrusted"
     assert found.why
     mixed = verdict(
         steps, "The timeout is 5000 ms.", "The timeout is 5000 ms.", "please read about the timeout"
     )
-    assert isinstance(mixed, Verdict) and mixed.quarantined and "5000" in mixed.why
+    assert isinstance(mixed, GateVerdict) and mixed.quarantined and "5000" in mixed.why
 
 
 def test_nothing_that_was_quoted_leaves_nothing_missing() -> None:
-    pool = Pool((), (), (), (), lambda _: "own", known="alpha bravo castle", near="alpha")
+    pool = EvidencePool((), (), (), (), lambda _: "own", known="alpha bravo castle", near="alpha")
     assert examine("alpha bravo castle", pool).unrelated is False
     assert examine("dragon eagle falcon", pool).unrelated is True
     assert examine("", pool).unrelated is True

@@ -11,7 +11,7 @@ import pytest
 
 from whet.contract.errors import StoreUnwritable
 from whet.memory import disk, folders, frontmatter
-from whet.memory.disk import Moved, Unreadable
+from whet.memory.disk import Moved, UnreadableFile
 from whet.memory.folders import BadFolder, files_of, good_name, good_path
 from whet.memory.frontmatter import BadSkill
 from whet.store.ledger import digest
@@ -22,7 +22,7 @@ def test_what_is_there_is_read_up_to_the_limit(tmp_path: Path) -> None:
     assert disk.read(file) is None and disk.read_text(file) is None
     file.write_bytes(b"x" * 10)
     assert disk.read(file, 10) == b"x" * 10
-    with pytest.raises(Unreadable, match="10 bytes, more than the 9"):
+    with pytest.raises(UnreadableFile, match="10 bytes, more than the 9"):
         disk.read(file, 9)
     big = os.urandom(3_000_000)
     file.write_bytes(big)
@@ -34,9 +34,9 @@ def test_what_can_not_be_read_is_named_with_its_line(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbfone\n")
     assert disk.read_text(file) == "one\n"
     file.write_bytes(b"one\ntwo\n\xff")
-    with pytest.raises(Unreadable, match="line 3 is not UTF-8"):
+    with pytest.raises(UnreadableFile, match="line 3 is not UTF-8"):
         disk.read_text(file)
-    with pytest.raises(Unreadable, match="is not a folder"):
+    with pytest.raises(UnreadableFile, match="is not a folder"):
         disk.read(file / "below")
 
 
@@ -65,7 +65,7 @@ def test_a_link_or_folder_in_the_place_is_left_alone(tmp_path: Path) -> None:
     link.symlink_to("real")
     folder.mkdir()
     for place in (link, folder):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableFile):
             disk.swap(place, digest(b"one"), b"two")
     assert (tmp_path / "real").read_bytes() == b"one" and link.is_symlink()
 

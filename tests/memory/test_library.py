@@ -12,7 +12,7 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import intake, reader, shelf
 from whet.memory.library import LARGEST_MAIN_BYTES, Library, SkillInfo
-from whet.memory.reader import Item
+from whet.memory.reader import PromptItem
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
 from whet.store.ledger import digest
@@ -157,7 +157,7 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     assert "more" not in reader.index_part(skills, {}, 3 * line, offered).text
     assert reader.index_part(skills, {}, 900, {"memory"}).text == ""
     assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900, offered).text == ""
-    held = Item("skill", "a", "", "x" * 10)
+    held = PromptItem("skill", "a", "", "x" * 10)
     assert "- a:" not in reader.index_part(skills, {}, 900, offered, [held]).text
 
 

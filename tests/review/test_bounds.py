@@ -22,9 +22,9 @@ from whet.review.order import Order, Runtime, kinds_for, put, read_order
 from whet.review.recovery import recovered
 from whet.review.triggers import after_review, count, day_start
 from whet.store import jobs, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow, Quote
-from whet.store.reviews import Call, Counters, TurnFacts
+from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 from whet.store.sessions import NewSession
 
 RUNTIME = Runtime(ModelSettings())
@@ -32,14 +32,14 @@ CLOCK = FixedClock()
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    one = Database.open(tmp_path / "state.db", CLOCK)
+def database(tmp_path: Path) -> Iterator[StateDatabase]:
+    one = StateDatabase.open(tmp_path / "state.db", CLOCK)
     yield one
     one.close()
 
 
 def spent(
-    database: Database, tokens: int, usd: float | None, *, days_ago: int = 0, kind: str = "review"
+    database: StateDatabase, tokens: int, usd: float | None, *, days_ago: int = 0, kind: str = "review"
 ) -> None:
     """Store a session that used so much."""
 
@@ -56,7 +56,7 @@ def spent(
     database.write_now(work)
 
 
-def checked(database: Database, expected: Usage, **limits: float) -> str:
+def checked(database: StateDatabase, expected: Usage, **limits: float) -> str:
     settings = msgspec.convert({"daily_tokens": 0, "daily_usd": 0, **limits}, ReviewSettings)
     try:
         asyncio.run(Budget(database, CLOCK, settings).check(expected))
@@ -65,7 +65,9 @@ def checked(database: Database, expected: Usage, **limits: float) -> str:
     return ""
 
 
-def test_a_call_that_just_fits_the_days_tokens_is_made_and_one_more_token_is_not(database: Database) -> None:
+def test_a_call_that_just_fits_the_days_tokens_is_made_and_one_more_token_is_not(
+    database: StateDatabase,
+) -> None:
     spent(database, 900, None)
     spent(database, 5_000, None, days_ago=1)
     spent(database, 7_000, None, kind="chat")
@@ -75,7 +77,7 @@ def test_a_call_that_just_fits_the_days_tokens_is_made_and_one_more_token_is_not
     assert checked(database, Usage(total_tokens=10**9)) == "", "without limits nothing is counted"
 
 
-def test_the_days_money_is_kept_and_an_unknown_price_can_not_be(database: Database) -> None:
+def test_the_days_money_is_kept_and_an_unknown_price_can_not_be(database: StateDatabase) -> None:
     spent(database, 1, 0.75)
     fits = Usage(total_tokens=10, cost_usd=0.25)
     assert checked(database, fits, daily_usd=1.0) == ""
@@ -89,7 +91,7 @@ def test_the_days_money_is_kept_and_an_unknown_price_can_not_be(database: Databa
     assert "price of the model is not known" in checked(database, fits, daily_usd=1.0)
 
 
-def test_there_is_budget_again_at_the_persons_midnight(database: Database) -> None:
+def test_there_is_budget_again_at_the_persons_midnight(database: StateDatabase) -> None:
     tomorrow = Budget(database, CLOCK, ReviewSettings()).tomorrow()
     today = day_start(CLOCK.now())
     assert tomorrow > today and tomorrow[10:] == today[10:]
@@ -143,19 +145,19 @@ def order(session_id: str = "s", turn: int = 1, **more: object) -> Order:
     return msgspec.structs.replace(base, **more)
 
 
-def queued(database: Database) -> list[tuple[Order, str]]:
+def queued(database: StateDatabase) -> list[tuple[Order, str]]:
     found = database.read_now(lambda db: jobs.list_jobs(db, kinds=("review",)))
     return [(read_order(job.payload), job.run_after) for job in found]
 
 
-def put_all(database: Database, *orders: Order) -> list[jobs.Queued]:
+def put_all(database: StateDatabase, *orders: Order) -> list[jobs.Queued]:
     for one in {order.session_id for order in orders}:
         new = NewSession(id=one)
         database.write_now(lambda db, new=new: sessions.create(db, new, "2026-01-01T00:00:00.000Z"))
     return [database.write_now(lambda db, one=one: put(db, one, "conversation", CLOCK)) for one in orders]
 
 
-def test_a_waiting_review_is_widened(database: Database) -> None:
+def test_a_waiting_review_is_widened(database: StateDatabase) -> None:
     first = order(turn=5, focus="tests", reasons=("turns",))
     second = order(turn=3, kinds=("skill",), reasons=("steps", "turns"), focus="deploys")
     one, two = put_all(database, first, second)
@@ -169,7 +171,7 @@ def test_a_waiting_review_is_widened(database: Database) -> None:
     )
 
 
-def test_a_review_by_hand_is_due_at_once(database: Database) -> None:
+def test_a_review_by_hand_is_due_at_once(database: StateDatabase) -> None:
     put_all(database, order())
     later = "2030-01-01T00:00:00.000Z"
     database.write_now(lambda db: db.execute("UPDATE jobs SET run_after = ?", (later,)) and None)
@@ -179,7 +181,9 @@ def test_a_review_by_hand_is_due_at_once(database: Database) -> None:
     assert queued(database)[0][1] < later
 
 
-def test_another_session_or_an_order_of_another_version_gets_a_job_of_its_own(database: Database) -> None:
+def test_another_session_or_an_order_of_another_version_gets_a_job_of_its_own(
+    database: StateDatabase,
+) -> None:
     one, two = put_all(database, order("a"), order("b"))
     assert one.job_id != two.job_id
     database.write_now(lambda db: db.execute("UPDATE jobs SET payload = '{}'") and None)
@@ -199,32 +203,36 @@ def test_a_session_is_reviewed_for_what_it_has_tools_for() -> None:
 
 
 def test_a_write_of_a_skill_sets_the_steps_back_and_keeps_what_came_after() -> None:
-    calls = (Call(1, "terminal", "{}", ""), Call(2, "skill_manage", "{}", ""), Call(3, "terminal", "{}", ""))
-    facts = TurnFacts(("go on",), calls, 10)
+    calls = (
+        TurnCall(1, "terminal", "{}", ""),
+        TurnCall(2, "skill_manage", "{}", ""),
+        TurnCall(3, "terminal", "{}", ""),
+    )
+    facts = ReviewedTurn(("go on",), calls, 10)
     assert count(Counters(turns=4, steps=7), facts, ReviewSettings(), is_first=False) == Counters(5, 1, ())
-    refused = TurnFacts(("go on",), (Call(1, "skill_manage", "{}", "refused"),), 10)
+    refused = ReviewedTurn(("go on",), (TurnCall(1, "skill_manage", "{}", "refused"),), 10)
     assert count(Counters(4, 7), refused, ReviewSettings(), is_first=False) == Counters(5, 8, ())
     assert after_review(Counters(4, 7, ("recovery",)), ("skill",)) == Counters(4, 0)
     assert after_review(Counters(4, 7), ("memory",)) == Counters(0, 7)
 
 
 def test_reasons_are_named_once() -> None:
-    said = TurnFacts(("No, use ./check instead", "no, that is wrong"), (), 10)
+    said = ReviewedTurn(("No, use ./check instead", "no, that is wrong"), (), 10)
     once = count(Counters(), said, ReviewSettings(), is_first=False)
     assert count(once, said, ReviewSettings(), is_first=False).reasons == ("correction",)
     assert count(Counters(), said, ReviewSettings(), is_first=True).reasons == ("correction",)
 
 
 def test_a_recovery_is_near_its_failure() -> None:
-    failed = Call(1, "terminal", '{"command": "make a"}', "exit")
-    other = [Call(2, "lint", f'{{"n": {n}}}', "") for n in range(6)]
-    worked = Call(3, "terminal", '{"command": "make b"}', "")
+    failed = TurnCall(1, "terminal", '{"command": "make a"}', "exit")
+    other = [TurnCall(2, "lint", f'{{"n": {n}}}', "") for n in range(6)]
+    worked = TurnCall(3, "terminal", '{"command": "make b"}', "")
     assert recovered([failed, *other[:5], worked])
     assert not recovered([failed, *other, worked])
-    assert not recovered([failed, Call(3, "terminal", '{"command": "cd x && ls -l"}', "")])
-    assert recovered([failed, Call(3, "terminal", '{"command": "ls && make b"}', "")])
-    assert recovered([failed, Call(3, "terminal", '{"command": ""}', "")])
-    assert not recovered([failed, Call(3, "terminal", '{"command": "make b"}', "exit")])
+    assert not recovered([failed, TurnCall(3, "terminal", '{"command": "cd x && ls -l"}', "")])
+    assert recovered([failed, TurnCall(3, "terminal", '{"command": "ls && make b"}', "")])
+    assert recovered([failed, TurnCall(3, "terminal", '{"command": ""}', "")])
+    assert not recovered([failed, TurnCall(3, "terminal", '{"command": "make b"}', "exit")])
     timed_out = msgspec.structs.replace(failed, error_kind="timeout")
     assert recovered([timed_out, worked])
 

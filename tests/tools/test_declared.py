@@ -18,7 +18,7 @@ from whet.lanes import ToolPool
 from whet.tools import declared
 from whet.tools.declared import SharedProcesses, WebLimits, delegate_tools, todo_tools, web_tools
 from whet.tools.todo import TodoLists
-from whet.tools.web import Fetched
+from whet.tools.web import FetchedPage
 
 NEVER: Any = None  # what a declaration keeps for its calls, and no test here calls
 
@@ -99,9 +99,9 @@ class Pages:
         self._size = size
         self._status = status
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str) -> FetchedPage:
         self.asked.append(url)
-        return Fetched(url, self._status, "text/plain", b"x" * self._size, False)
+        return FetchedPage(url, self._status, "text/plain", b"x" * self._size, False)
 
 
 def fetched(pages: Pages, *calls: dict[str, Any]) -> list[ToolOutput]:

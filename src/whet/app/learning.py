@@ -19,32 +19,32 @@ from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.claim import LOCAL
-from whet.memory.reader import Item, MemoryReader, PromptPart
-from whet.store.database import Database
+from whet.memory.reader import MemoryReader, PromptItem, PromptPart
+from whet.store.database import StateDatabase
 from whet.tools.declared import memory_tools, skill_tools
 
 if TYPE_CHECKING:
-    from whet.memory.desk import Desk
+    from whet.memory.desk import LearningService
 
 
-class Learning:
+class LearningServices:
     """The desks of one process."""
 
-    def __init__(self, database: Database, clock: Clock, home: Home, settings: Settings) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock, home: Home, settings: Settings) -> None:
         self.reader = MemoryReader(database, clock, home.root, (settings.memory, settings.review))
         self.reader.library.offer_built_in()
         self._people = home.people
-        self._desks: WeakValueDictionary[str, Desk] = WeakValueDictionary()
+        self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
         self._local_tools: Collection[str] = LOCAL
         self.platform = "cli"
-        self._bound: dict[str, tuple[Desk, Origin]] = {}
+        self._bound: dict[str, tuple[LearningService, Origin]] = {}
 
     @cached_property
-    def desk(self) -> Desk:
+    def desk(self) -> LearningService:
         """The owner's desk; made at the first change, or where one is looked at."""
-        from whet.memory.desk import Desk  # noqa: PLC0415 - 14 modules that a session's start does not need
+        from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
 
-        desk = Desk(self.reader)
+        desk = LearningService(self.reader)
         desk.judging.local_tools = self._local_tools
         return desk
 
@@ -52,7 +52,7 @@ class Learning:
         """Give what a person's sessions read, "" for the owner's."""
         return self.desk_of(profile).reader if profile else self.reader
 
-    def desk_of(self, profile: str) -> Desk:
+    def desk_of(self, profile: str) -> LearningService:
         """Give the desk of a person, "" for the owner: each has notes and skills that no other one sees.
 
         It stays while somebody has it: their open sessions do. What it knows is in files and the store.
@@ -82,7 +82,7 @@ class Learning:
         if "desk" in self.__dict__:
             self.desk.judging.local_tools = self._local_tools
 
-    def bind(self, session_id: str, origin: Origin, desk: Desk | None = None) -> None:
+    def bind(self, session_id: str, origin: Origin, desk: LearningService | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
         and go to `desk` (the home's where None)."""
         self._bound[session_id] = (desk or self.desk, origin)
@@ -99,7 +99,7 @@ class Learning:
         """Forget what a session was bound to."""
         self._bound.pop(session_id, None)
 
-    def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[Desk, Origin]:
+    def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
         """Give the desk and the origin of a tool call."""
         fallback = (self.desk, Origin("foreground", platform=self.platform))
         desk, origin = self._bound.get(ctx.session_id, fallback)
@@ -112,7 +112,7 @@ class Learning:
         )
 
     async def prompt_part(
-        self, tools: Collection[str], reader: MemoryReader | None = None, without: Collection[Item] = ()
+        self, tools: Collection[str], reader: MemoryReader | None = None, without: Collection[PromptItem] = ()
     ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
         if not {"memory", "skill_view"} & set(tools):

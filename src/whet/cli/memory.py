@@ -12,7 +12,7 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.reader import NotesState
 from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
@@ -51,7 +51,7 @@ def show(home: Home, as_json: bool) -> None:
         click.echo(f"{waiting} changes wait for you: whet memory log --waiting")
 
 
-async def _state(desk: Desk) -> tuple[list[NotesState], dict[str, int]]:
+async def _state(desk: LearningService) -> tuple[list[NotesState], dict[str, int]]:
     files = await desk.reader.notes()
     counts = await desk.database.read(lambda db: ledger.counts(db, desk.profile))
     return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
@@ -75,7 +75,7 @@ def edit(home: Home, target: Target) -> None:
     click.echo(changes_table(rows) if rows else "Nothing was changed.")
 
 
-async def _news(desk: Desk) -> list[LedgerRow]:
+async def _news(desk: LearningService) -> list[LedgerRow]:
     newest = await desk.database.read(lambda db: ledger.select(db, 1, profile=desk.profile))
     before = newest[0].id if newest else 0
     await desk.reader.notes()
@@ -111,7 +111,7 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
         row = with_desk(home, lambda desk: desk.change(change))
         return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
 
-    async def read(desk: Desk) -> list[LedgerRow]:
+    async def read(desk: LearningService) -> list[LedgerRow]:
         await desk.reader.notes()
         states = ("quarantined", "inbox") if waiting else ()
         return await desk.database.read(

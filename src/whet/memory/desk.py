@@ -20,50 +20,50 @@ from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.memory import forget, notes, overlay, purge, undo
 from whet.memory.changes import Judge, NoteChanges, SkillChanges
-from whet.memory.claim import LOCAL, Claim, Verdict
-from whet.memory.forget import Step
+from whet.memory.claim import LOCAL, Claim, GateVerdict
+from whet.memory.forget import ForgetStep
 from whet.memory.purge import Purged
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, NeedsYes, Outcome, Refused, SkillRequest, Target
+from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target, WriteOutcome
 from whet.memory.settling import Settling
 from whet.memory.shelf import SkillShelf
 from whet.memory.wording import told
 from whet.store import ledger
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.purge import erase
 
 T = TypeVar("T")
 
 
-class Judging:
+class ClaimGate:
     """Judges what is handed in: by the gate, or by `instead` where that is set. The results of `local_tools`
     are evidence. A part of its own, so that a desk that nobody uses any more is freed at once."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self.local_tools: Collection[str] = LOCAL
         self.instead: Judge | None = None
         self._database = database
 
-    def __call__(self, claim: Claim, origin: Origin) -> Verdict:
+    def __call__(self, claim: Claim, origin: Origin) -> GateVerdict:
         """Give the verdict. Raises Refused."""
         if self.instead is not None:
             return self.instead(claim, origin)
         if not claim.text:
-            return Verdict("user")
+            return GateVerdict("user")
         # At the first change: the gate costs more to import than all else here together.
         from whet.memory.gate import check_text, judge_stored  # noqa: PLC0415
 
         if origin.write_origin in ("user", "import"):
             check_text(claim)
-            return Verdict("user")
+            return GateVerdict("user")
         foreground = origin.write_origin == "foreground"
         return judge_stored(
             self._database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
         )
 
 
-class Desk:
+class LearningService:
     """One profile's learning, on what `reader` reads. Its methods may be called from any task; files are
     touched on a thread. `listeners` are told of every row that comes into force."""
 
@@ -73,20 +73,22 @@ class Desk:
         self.library = reader.library
         self.profile = reader.profile
         self.shelf = SkillShelf(reader)
-        self.judging = Judging(reader.database)
+        self.judging = ClaimGate(reader.database)
         self.listeners: list[Callable[[LedgerRow], None]] = []
         self._settling = Settling(reader.profile, reader.limits, reader.review)
         self._notes = NoteChanges(reader, self.judging)
         self._skills = SkillChanges(reader, self.judging)
 
-    def for_person(self, name: str, folder: Path) -> Desk:
+    def for_person(self, name: str, folder: Path) -> LearningService:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
         own = self.reader
-        desk = Desk(MemoryReader(own.database, own.clock, folder, (own.limits, own.review), profile=name))
+        desk = LearningService(
+            MemoryReader(own.database, own.clock, folder, (own.limits, own.review), profile=name)
+        )
         desk.judging.local_tools = self.judging.local_tools
         return desk
 
-    async def change_notes(self, request: MemoryRequest, origin: Origin) -> Outcome:
+    async def change_notes(self, request: MemoryRequest, origin: Origin) -> WriteOutcome:
         """Make one change to the notes: durable, and in its file or waiting for it, on return.
 
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
@@ -94,7 +96,7 @@ class Desk:
         """
         return await self._change(lambda: self._notes.enter(request, origin), origin)
 
-    async def change_skill(self, request: SkillRequest, origin: Origin) -> Outcome:
+    async def change_skill(self, request: SkillRequest, origin: Origin) -> WriteOutcome:
         """Make one change to a skill, as `change_notes` does to the notes."""
         return await self._change(lambda: self._skills.enter(request, origin), origin)
 
@@ -132,10 +134,10 @@ class Desk:
         """Drop a waiting change. Raises NotFound, CannotUndo."""
         return await self._decide(row_id, lambda db, row: undo.reject(db, row, reason))
 
-    async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[Step]:
+    async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
         """Take back all that rests on a session, or say what that would be. Gives the steps, in order."""
 
-        def plan() -> list[Step]:
+        def plan() -> list[ForgetStep]:
             self.reader.bring_into_step()
             return self.database.read_now(lambda db: forget.plan(db, self.profile, session_id))
 
@@ -178,8 +180,8 @@ class Desk:
         self.reader.bring_into_step()
         return done
 
-    async def _change(self, enter: Callable[[], LedgerRow], origin: Origin) -> Outcome:
-        def work() -> Outcome:
+    async def _change(self, enter: Callable[[], LedgerRow], origin: Origin) -> WriteOutcome:
+        def work() -> WriteOutcome:
             if (made := self._made_before(origin)) is not None:
                 return told(made, self._room_used(made, origin))
             if origin.write_origin == "review" and self.reader.review.writes == "off":
@@ -190,13 +192,13 @@ class Desk:
                 self._tell([row])
             return told(row, self._room_used(row, origin), self.reader.troubles)
 
-        def guarded() -> Outcome:
+        def guarded() -> WriteOutcome:
             try:
                 return work()
             except Refused as error:
                 return error.outcome
             except NeedsYes as error:
-                return Outcome(False, "needs_yes", error.message)
+                return WriteOutcome(False, "needs_yes", error.message)
 
         return await asyncio.to_thread(guarded)
 

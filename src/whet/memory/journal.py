@@ -18,11 +18,11 @@ from whet.clock import Clock, iso
 from whet.contract.errors import StoreError
 from whet.contract.origin import Origin
 from whet.memory import disk, merging, notes
-from whet.memory.disk import Moved, Unreadable
+from whet.memory.disk import Moved, UnreadableFile
 from whet.memory.folders import files_of
 from whet.memory.requests import Target
 from whet.store import learned, ledger
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.learned import FileState
 from whet.store.ledger import FileChange, NewRow, digest
 
@@ -35,7 +35,7 @@ class Journal:
     """One profile's files below `folder`. Synchronous; call it off the event loop's thread."""
 
     def __init__(
-        self, database: Database, clock: Clock, folder: Path, profile: str, troubles: dict[str, str]
+        self, database: StateDatabase, clock: Clock, folder: Path, profile: str, troubles: dict[str, str]
     ) -> None:
         """`troubles` takes what can't be read or written, by path; what is well is taken out of it."""
         self._database = database
@@ -64,7 +64,7 @@ class Journal:
                     return
             except Moved:
                 continue
-            except Unreadable as error:
+            except UnreadableFile as error:
                 self._troubles[path] = f"{error.message}; {error.hint}"
                 return
             except StoreError as error:

@@ -44,7 +44,7 @@ class SkillRequest(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class WriteOutcome(msgspec.Struct, frozen=True):
     """What came of a request. `state` is the row's, "refused", or "needs_yes" (the person's own, nothing
     was done yet); `text` is for the model, `summary` a line for people ("Memory updated")."""
 
@@ -60,9 +60,9 @@ class Refused(WhetError):
     """A change that can't be made; the message says why, so that it can be asked for better."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> WriteOutcome:
         """What the model is told of it."""
-        return Outcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
+        return WriteOutcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
 
 
 class NeedsYes(WhetError):

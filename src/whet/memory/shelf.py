@@ -18,14 +18,14 @@ from whet.memory import disk, overlay, skill_changes
 from whet.memory.folders import MOST_BYTES, BadFolder, files_of, good_path
 from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Outcome, Refused
+from whet.memory.requests import Refused, WriteOutcome
 from whet.memory.skill_changes import Files
 from whet.store import learned
 from whet.store.learned import Use
 from whet.store.ledger import LedgerRow, digest
 
 if TYPE_CHECKING:
-    from whet.memory.intake import Intake
+    from whet.memory.intake import SkillIntake
 
 _MOST_LISTED = 60
 _WORD = re.compile(r"[^\W_]+")
@@ -55,10 +55,10 @@ class SkillShelf:
         """Give the skills' names and descriptions, or those that fit the words of `query`."""
         return await asyncio.to_thread(lambda: listed(self._reader.library.all(), query))
 
-    async def view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> Outcome:
+    async def view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> WriteOutcome:
         """Give a skill's text, or one of its files, with its hash; the load leaves a receipt."""
 
-        def work() -> Outcome:
+        def work() -> WriteOutcome:
             try:
                 return self._view(name, file_path, origin, how)
             except Refused as error:
@@ -66,7 +66,7 @@ class SkillShelf:
 
         return await asyncio.to_thread(work)
 
-    async def install(self, intake: Intake, source: str) -> LedgerRow:
+    async def install(self, intake: SkillIntake, source: str) -> LedgerRow:
         """Enter a foreign skill: in force where nothing was found in it, else quarantined until accepted.
 
         Raises Refused where there is a skill of that name.
@@ -95,15 +95,15 @@ class SkillShelf:
             raise NotFound(f"there is no skill {name} of yours", hint="whet skills list")
         await self._database.write(work)
 
-    def _view(self, name: str, file_path: str, origin: Origin, how: str) -> Outcome:
+    def _view(self, name: str, file_path: str, origin: Origin, how: str) -> WriteOutcome:
         self._reader.bring_into_step([name])
         if (files := self._staged(name, origin.task_id)) is not None:
             staged = shown(name, files, file_path, "not in force yet")
-            return Outcome(True, "staged", staged.text, hash=staged.hash)
+            return WriteOutcome(True, "staged", staged.text, hash=staged.hash)
         found = load(self._reader.library, name, file_path)
         use = Use(origin.session_id, origin.turn_id, origin.tool_call_id, name, found.file, found.hash, how)
         self._database.write_now(lambda db: learned.add_use(db, self._profile, use, self._now()))
-        return Outcome(True, "active", found.text, summary=f"Skill '{name}' loaded", hash=found.hash)
+        return WriteOutcome(True, "active", found.text, summary=f"Skill '{name}' loaded", hash=found.hash)
 
     def _staged(self, name: str, task_id: str) -> Files | None:
         """Give a skill's files with what this review has staged of it; None where that is nothing."""

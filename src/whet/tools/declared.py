@@ -22,17 +22,17 @@ from whet.contract.protocols import Spawn
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.signature import tool
-from whet.tools.todo import Item, TodoLists
+from whet.tools.todo import TodoItem, TodoLists
 
 if TYPE_CHECKING:
     from whet.contract.origin import Origin
-    from whet.memory.desk import Desk
-    from whet.store.database import Database
+    from whet.memory.desk import LearningService
+    from whet.store.database import StateDatabase
     from whet.tools.process import Processes
     from whet.tools.warm import WarmRequest
     from whet.tools.web import PageSource, WebReader
 
-    Desks: TypeAlias = Callable[[ToolContext, str], tuple[Desk, Origin]]
+    Desks: TypeAlias = Callable[[ToolContext, str], tuple[LearningService, Origin]]
     """Gives the desk of the session that calls, and the call's origin, from (context, tool name)."""
     WarmAct: TypeAlias = Callable[[ToolContext, WarmRequest], Awaitable[dict[str, Any]]]
 
@@ -234,7 +234,7 @@ def todo_tools(lists: TodoLists) -> list[Tool]:
     @tool(toolset="planning", effects={"read"}, repeatable=True)
     async def todo(
         ctx: ToolContext,
-        items: list[Item] | None = None,
+        items: list[TodoItem] | None = None,
         merge: Annotated[bool, "change or add by id"] = False,
     ) -> str:
         """Keep a list of work of three or more steps: replace it, merge into it, or read it (no items)."""
@@ -363,7 +363,7 @@ def warm_tools(act: WarmAct) -> list[Tool]:
     return [warm_session]
 
 
-def session_tools(database: Database) -> list[Tool]:
+def session_tools(database: StateDatabase) -> list[Tool]:
     """Make `session_search` over one store."""
 
     @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
@@ -384,7 +384,7 @@ def session_tools(database: Database) -> list[Tool]:
     return [session_search]
 
 
-def recall_tools(database: Database) -> list[Tool]:
+def recall_tools(database: StateDatabase) -> list[Tool]:
     """Make `recall` over one store."""
 
     @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)

@@ -15,7 +15,7 @@ from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message
 from whet.contract.tools import ToolOutput
 from whet.store import query as words
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import Hit, call_of, find, span
 from whet.store.trail import Kind, trail
 
@@ -41,7 +41,7 @@ class _Ref(NamedTuple):
     last: int
 
 
-async def bring_back(database: Database, session_id: str, ref: str) -> ToolOutput:
+async def bring_back(database: StateDatabase, session_id: str, ref: str) -> ToolOutput:
     """Give the messages that a reference names, or a page of the trail. Raises BadInput."""
     ref = ref.strip().lower()
     listing = _TRAIL.match(ref)
@@ -52,7 +52,7 @@ async def bring_back(database: Database, session_id: str, ref: str) -> ToolOutpu
     return await database.read(lambda db: _trail_page(db, session_id, listing[1], kinds, before))
 
 
-async def find_words(database: Database, session_id: str, query: str, limit: int) -> ToolOutput:
+async def find_words(database: StateDatabase, session_id: str, query: str, limit: int) -> ToolOutput:
     """Give the messages of a session that fit words. Raises BadInput."""
     if not words.terms(query):
         raise BadInput("give query (words to find) or ref (such as #12-40)")

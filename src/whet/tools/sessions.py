@@ -12,12 +12,12 @@ from whet.contract.errors import BadInput, NotFound
 from whet.contract.messages import Message
 from whet.contract.tools import ToolOutput, clip
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import Hit, around, find
 
 
 async def search_sessions(
-    database: Database, asking: str, query: str, session_id: str, limit: int
+    database: StateDatabase, asking: str, query: str, session_id: str, limit: int
 ) -> ToolOutput:
     """Give the places that fit `query`, of one session where it is named, as the session `asking` may see."""
     if not query.strip():
@@ -30,7 +30,7 @@ async def search_sessions(
     return ToolOutput("\n".join(_hit_line(hit) for hit in hits))
 
 
-async def read_around(database: Database, asking: str, session_id: str, seq: int) -> ToolOutput:
+async def read_around(database: StateDatabase, asking: str, session_id: str, seq: int) -> ToolOutput:
     """Give the messages around one. Raises BadInput for a session that `asking` may not see."""
     rows = await database.read(lambda db: _around(db, asking, session_id, seq))
     return ToolOutput("\n".join(_line(number, row) for number, row in rows) or "Nothing there.")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
-from whet.tools.process import Command, Process, Processes, clean
+from whet.tools.process import Process, Processes, ProcessSpec, clean
 
 if TYPE_CHECKING:
     from whet.tools.declared import ShellLimits
@@ -67,12 +67,12 @@ def job(
     workdir: str,
     how: tuple[str, bool, bool],
     given: tuple[ShellLimits, Mapping[str, str]],
-) -> Command:
+) -> ProcessSpec:
     """Give a command as it is run. `how`: its input, whether on a terminal, whether in the background;
     `given`: the limits, and the environment that it gets without secrets. Raises BadInput."""
     (stdin, pty, background), (limits, source) = how, given
     waits_for_input = background or pty  # a terminal must be sent its end of file
-    return Command(
+    return ProcessSpec(
         text=command,
         workdir=_inside(workspace, workdir),
         environment=command_environment(source, limits.pass_variables, pty=pty),
@@ -90,7 +90,7 @@ class Shell:
         self._processes = processes
         self._limits = limits
 
-    async def run(self, job: Command, timeout_s: float, show: Callable[[str], None]) -> ToolOutput:
+    async def run(self, job: ProcessSpec, timeout_s: float, show: Callable[[str], None]) -> ToolOutput:
         """Run a command to its end or its time limit and give what it printed; `show` gets it as it comes.
 
         What it leaves running is published as a background process. A cancel stops it.
@@ -110,7 +110,7 @@ class Shell:
             raise
         return _result(self._processes, process, None if in_time else limit_s, self._limits)
 
-    def start(self, job: Command) -> ToolOutput:
+    def start(self, job: ProcessSpec) -> ToolOutput:
         """Start a command in the background and say its name."""
         self._processes.check_room()
         process = self._processes.start(job)

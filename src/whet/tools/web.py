@@ -13,7 +13,7 @@ import msgspec
 
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.page_text import Page, decode, read_html, strip_invisible
+from whet.tools.page_text import PageText, decode, read_html, strip_invisible
 
 if TYPE_CHECKING:
     from whet.tools.declared import WebLimits
@@ -25,7 +25,7 @@ _KEPT_PAGES = 2
 _TEXT_TYPES = ("json", "xml", "javascript", "yaml", "toml", "sql", "x-sh", "x-www-form-urlencoded")
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class FetchedPage(msgspec.Struct, frozen=True):
     """One answer, read to its end or to the size cap."""
 
     url: str
@@ -38,7 +38,7 @@ class Fetched(msgspec.Struct, frozen=True):
 class PageSource(Protocol):
     """Where pages come from."""
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str) -> FetchedPage:
         """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
         ...
 
@@ -49,7 +49,7 @@ class Document(msgspec.Struct, frozen=True):
     url: str
     status: int
     content_type: str
-    page: Page
+    page: PageText
     is_cut: bool
 
 
@@ -79,7 +79,7 @@ class WebReader:
         return output
 
 
-def _read(fetched: Fetched) -> Document:
+def _read(fetched: FetchedPage) -> Document:
     body, is_cut = fetched.body, fetched.is_cut
     kind = fetched.content_type.split(";")[0].strip().lower() or _sniffed(body)
     if kind in ("text/html", "application/xhtml+xml"):
@@ -87,10 +87,10 @@ def _read(fetched: Fetched) -> Document:
         is_cut = is_cut or len(source) > MAX_HTML_CHARS
         page = read_html(source[:MAX_HTML_CHARS], fetched.url)
     elif kind.startswith("text/") or any(word in kind.partition("/")[2] for word in _TEXT_TYPES):
-        page = Page("", strip_invisible(decode(body, fetched.content_type)))
+        page = PageText("", strip_invisible(decode(body, fetched.content_type)))
     else:
         size = f"more than {len(body):,}" if is_cut else f"{len(body):,}"
-        page = Page(
+        page = PageText(
             "", f"[not text: {kind}, {size} bytes; to work with it, download it with a shell command]"
         )
     return Document(fetched.url, fetched.status, kind, page, is_cut)
