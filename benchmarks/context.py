@@ -29,7 +29,7 @@ from whet.store.database import StateDatabase
 from whet.store.search import find_now
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript, TurnRecord
-from whet.tools.recall import recall_tools
+from whet.tools.declared import recall_tools
 
 WINDOW = 128_000
 COMPACTIONS = 10

@@ -95,12 +95,12 @@ async def leaked_facts(world: World, people: int = 6) -> tuple[int, int]:
         mine = [f"zq{number}{word}" for word in ("street", "doctor", "salary", "nickname")]
         facts.append(mine)
         for word in mine[:3]:
-            await desk.memory(MemoryRequest("add", "user", f"The private word is {word}"), _USER)
+            await desk.change_notes(MemoryRequest("add", "user", f"The private word is {word}"), _USER)
         text = f"---\nname: own-{number}\ndescription: About {mine[3]}.\n---\nSay {mine[3]}.\n"
-        await desk.skill(SkillRequest("create", f"own-{number}", content=text), _USER)
+        await desk.change_skill(SkillRequest("create", f"own-{number}", content=text), _USER)
     leaks = 0
     for number, desk in enumerate([*desks, world.desk]):
-        read = (await desk.prompt_part({"memory", "skill_view"})).text + await desk.skills_list("")
+        read = (await desk.reader.prompt_part({"memory", "skill_view"})).text + await desk.shelf.listed("")
         for other, words in enumerate(facts):
             if other != number:
                 leaks += sum(word in read for word in words)
@@ -121,11 +121,11 @@ async def prompt_cost(world: World, skills: int = 200) -> tuple[float, int]:
         while True:
             line = f"Fact {number} about {target}: the value is {number * 7} and it is kept for the measure of size."
             request = MemoryRequest("add", "memory" if target == "memory" else "user", line)
-            if not (await world.desk.memory(request, _USER)).ok:
+            if not (await world.desk.change_notes(request, _USER)).ok:
                 break
             number += 1
         assert number * 60 < limit * 2
-    part = await world.desk.prompt_part({"memory", "skill_view"})
+    part = await world.desk.reader.prompt_part({"memory", "skill_view"})
     return len(part.text) / 4, sum(item.kind == "skill" for item in part.items)
 
 

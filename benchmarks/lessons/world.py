@@ -16,6 +16,7 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin
 from whet.contract.tools import ToolOutput
 from whet.memory.desk import LearningService
+from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.store import sessions
 from whet.store.database import StateDatabase
@@ -84,7 +85,9 @@ class World:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.database = StateDatabase.open(self.folder / "state.db", self.clock)
-        self.desk = LearningService(self.database, self.clock, self.folder, (self.limits, ReviewSettings()))
+        self.desk = LearningService(
+            MemoryReader(self.database, self.clock, self.folder, (self.limits, ReviewSettings()))
+        )
 
     def close(self) -> None:
         """Close the store."""
@@ -152,7 +155,7 @@ class World:
 
     async def prompt(self) -> str:
         """Give all that a later session could read: its prompt, and every skill in force."""
-        part = await self.desk.prompt_part({"memory", "skill_view"})
+        part = await self.desk.reader.prompt_part({"memory", "skill_view"})
         texts = [part.text]
         for info in self.desk.library.all():
             texts += [path.read_text("utf-8") for path in info.folder.rglob("*") if path.is_file()]
@@ -160,8 +163,8 @@ class World:
 
     async def _hand_in(self, request: Request, origin: Origin) -> WriteOutcome:
         if isinstance(request, MemoryRequest):
-            return await self.desk.memory(request, origin)
-        return await self.desk.skill(request, origin)
+            return await self.desk.change_notes(request, origin)
+        return await self.desk.change_skill(request, origin)
 
 
 def add(content: str, *quotes: str, target: Literal["memory", "user"] = "memory") -> MemoryRequest:

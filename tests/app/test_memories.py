@@ -31,7 +31,7 @@ def lines(home: Path) -> list[dict[str, object]]:
 def remember(agent: Agent, text: str) -> None:
     desk = agent._app.learning.desk
     origin = Origin("user", platform="api", tool_name="memory")
-    agent._wait(desk.memory(MemoryRequest("add", content=text), origin))
+    agent._wait(desk.change_notes(MemoryRequest("add", content=text), origin))
 
 
 def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> No
         agent.run("How do I fix the build?")
         notes = [message.note for message in agent.session.log.messages if message.role == "user"]
         assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
-        assert "release-notes" in agent._wait(agent._app.learning.desk.skills_list("release"))
+        assert "release-notes" in agent._wait(agent._app.learning.desk.shelf.listed("release"))
     written, turn, end = lines(home)
     assert (written["event"], written["target"], written["content"]) == (
         "add",
@@ -82,5 +82,5 @@ def test_a_private_session_teaches_nothing(home: Path, tmp_path: Path) -> None:
         agent.run("Remember that staging is qa.acme.lan")
         origin = Origin("foreground", session_id=agent.session.id, tool_call_id="c")
         request = MemoryRequest("add", content="Staging is qa.acme.lan.")
-        outcome = agent._wait(agent._app.learning.desk.memory(request, origin))
+        outcome = agent._wait(agent._app.learning.desk.change_notes(request, origin))
     assert not outcome.ok and "private" in outcome.text

@@ -19,7 +19,7 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory import notes
 from whet.memory.desk import LearningService
-from whet.memory.prompt_part import entry_id
+from whet.memory.reader import MemoryReader, entry_id
 from whet.memory.requests import MemoryRequest
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
@@ -108,9 +108,9 @@ def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Pat
     home.mkdir()
     database = StateDatabase.open(home / "state.db", SystemClock())
     database.write_now(lambda db: sessions.create(db, sessions.NewSession(id="talk"), "2026-11-21T00:00:00Z"))
-    desk = LearningService(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    desk = LearningService(MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings())))
     origin = Origin("user", session_id="talk")
-    asyncio.run(desk.memory(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
+    asyncio.run(desk.change_notes(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
     database.close()
     assert "nobody is at a terminal" in str(whet("forget --session talk --purge").exception)
     assert whet("forget --session talk --purge --dry-run").exit_code == 2
@@ -136,10 +136,10 @@ def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Pat
 def test_forget_reaches_what_a_guest_taught(whet: Any, home: Path) -> None:
     whet("memory add We deploy on Tuesdays")
     database = StateDatabase.open(home / "state.db", SystemClock())
-    owner = LearningService(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    owner = LearningService(MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings())))
     guest = owner.for_person("ann", home / "people" / "ann")
     change = MemoryRequest("add", "user", "Ann's door code is in zebra street")
-    asyncio.run(guest.memory(change, Origin("user", session_id="anns")))
+    asyncio.run(guest.change_notes(change, Origin("user", session_id="anns")))
     database.close()
     assert "would take back change 2" in whet("forget --session anns --dry-run").output
     assert "took back change 2" in whet("forget --session anns --purge --yes").output

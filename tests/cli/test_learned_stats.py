@@ -34,9 +34,9 @@ def filled(home: Home, clock: FixedClock) -> None:
     """A note that chance left out of half of 24 sessions; those with it were corrected."""
 
     async def learn(desk: LearningService) -> list[ContextItem]:
-        await desk.memory(MemoryRequest("add", content="The tests need X=1."), _USER)
-        await desk.skill(SkillRequest("create", "deploy", content=_SKILL), _USER)
-        part = await desk.prompt_part(("memory", "skill_view"))
+        await desk.change_notes(MemoryRequest("add", content="The tests need X=1."), _USER)
+        await desk.change_skill(SkillRequest("create", "deploy", content=_SKILL), _USER)
+        part = await desk.reader.prompt_part(("memory", "skill_view"))
         return [ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
 
     items = with_desk(home, learn)

@@ -22,6 +22,7 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.memory.desk import LearningService
+from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import learned, ledger, sessions
 from whet.store.database import StateDatabase
@@ -70,7 +71,9 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     database = KillingDatabase.open(folder / "state.db", SystemClock())
     assert isinstance(database, KillingDatabase)
     database.killer = Killer(0)
-    desk = LearningService(database, SystemClock(), folder, (MemorySettings(), ReviewSettings()))
+    desk = LearningService(
+        MemoryReader(database, SystemClock(), folder, (MemorySettings(), ReviewSettings()))
+    )
     if not database.read_now(lambda db: sessions.count(db)):
         log = await Transcript.create(database, NewSession(id="s"), SystemClock())
         await log.end_turn(await log.begin_turn(Message("user", SAID)), "answered", "")
@@ -78,21 +81,21 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
         database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     database.killer = killer
     killer.armed = True
-    await desk.memory(
+    await desk.change_notes(
         MemoryRequest("add", content="Deploy on Tuesdays only.", evidence=("deploy on Tuesdays only",)),
         Origin("foreground", "s", "t", "c1"),
     )
-    await desk.skill(
+    await desk.change_skill(
         SkillRequest("create", "commit", content=SKILL, evidence=(SAID,)),
         Origin("foreground", "s", "t", "c2"),
     )
     (folder / "by-hand").touch()
     review = {"session_id": "r", "turn_id": "t", "parent_session_id": "s", "task_id": "job"}
-    await desk.memory(
+    await desk.change_notes(
         MemoryRequest("add", content="Run make check before each commit.", evidence=(SAID,)),
         Origin("review", tool_call_id="c3", **review),
     )
-    await desk.skill(
+    await desk.change_skill(
         SkillRequest(
             "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
         ),

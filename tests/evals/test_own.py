@@ -16,7 +16,7 @@ from whet.contract.messages import Usage
 from whet.evals.own_report import results, uplift
 from whet.evals.own_run import TaskOutcome
 from whet.evals.own_tasks import read_tasks
-from whet.memory.prompt_part import PromptItem
+from whet.memory.reader import PromptItem
 
 _TASKS = f"""\
 tasks:

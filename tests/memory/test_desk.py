@@ -28,7 +28,7 @@ def run(work: object) -> object:
 
 
 def remember(world: World, text: str) -> WriteOutcome:
-    return asyncio.run(world.desk.memory(MemoryRequest("add", content=text), HAND))
+    return asyncio.run(world.desk.change_notes(MemoryRequest("add", content=text), HAND))
 
 
 def rows(world: World) -> list[LedgerRow]:
@@ -96,7 +96,7 @@ def test_a_deleted_file_can_be_had_back(world: World) -> None:
     for text in ("Tests run with nox", "Deploys go out on Mondays"):
         remember(world, text)
     memory_file(world).unlink()
-    assert asyncio.run(world.desk.notes())[0].entries == 0
+    assert asyncio.run(world.desk.reader.notes())[0].entries == 0
     last = rows(world)[-1]
     assert last.action == "hand_edit" and last.origin.write_origin == "user"
     asyncio.run(world.desk.undo(last.id, HAND))
@@ -123,7 +123,7 @@ def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> Non
 
         async def desk() -> None:
             for number in range(10):
-                await world.desk.memory(MemoryRequest("add", content=f"learned {number}"), HAND)
+                await world.desk.change_notes(MemoryRequest("add", content=f"learned {number}"), HAND)
 
         written: list[str] = []
         await asyncio.gather(person(), desk())
@@ -152,17 +152,21 @@ def test_a_reviews_changes_come_into_force_together(world: World) -> None:
     base = {"session_id": "child", "parent_session_id": session_id, "task_id": "job"}
     first = Origin("review", tool_call_id="c1", **base)
     request = add("Deploy on Tuesdays only.", SAID)
-    staged = asyncio.run(world.desk.memory(request, first))
+    staged = asyncio.run(world.desk.change_notes(request, first))
     assert staged.state == "staged" and "Tuesdays" not in asyncio.run(world.prompt())
-    assert asyncio.run(world.desk.memory(request, first)) == staged  # the same call again
-    assert asyncio.run(world.desk.skill(SKILL, Origin("review", tool_call_id="c2", **base))).state == "staged"
+    assert asyncio.run(world.desk.change_notes(request, first)) == staged  # the same call again
+    assert (
+        asyncio.run(world.desk.change_skill(SKILL, Origin("review", tool_call_id="c2", **base))).state
+        == "staged"
+    )
     on_top = SkillRequest(
         "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
     )
     assert (
-        asyncio.run(world.desk.skill(on_top, Origin("review", tool_call_id="c3", **base))).state == "staged"
+        asyncio.run(world.desk.change_skill(on_top, Origin("review", tool_call_id="c3", **base))).state
+        == "staged"
     )
-    viewed = asyncio.run(world.desk.skill_view("commit", "", Origin("review", tool_call_id="c4", **base)))
+    viewed = asyncio.run(world.desk.shelf.view("commit", "", Origin("review", tool_call_id="c4", **base)))
     assert "Always run make check" in viewed.text
     done = world.database.write_now(lambda db: world.desk.settle(db, "job"))
     asyncio.run(world.desk.apply(done))
@@ -185,11 +189,11 @@ def test_what_changed_meanwhile_refuses_a_staged_change(world: World) -> None:
         old_text="8080",
         evidence=("Staging moved to port 9090.",),
     )
-    outcome = asyncio.run(world.desk.memory(change, Origin("review", tool_call_id="c", **base)))
+    outcome = asyncio.run(world.desk.change_notes(change, Origin("review", tool_call_id="c", **base)))
     assert outcome.state == "staged", outcome
     file = memory_file(world)
     file.write_text(file.read_text("utf-8").replace("8080", "7070"), "utf-8")
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     (row,) = world.database.write_now(lambda db: world.desk.settle(db, "late"))
     assert row.state == "refused" and "changed since" in row.reason
     assert "7070" in file.read_text("utf-8")
@@ -199,7 +203,9 @@ def test_a_given_up_review_leaves_nothing(world: World) -> None:
     session_id = reviewed(world)
     base = {"session_id": "x", "parent_session_id": session_id, "task_id": "job"}
     asyncio.run(
-        world.desk.memory(add("Deploy on Tuesdays only.", SAID), Origin("review", tool_call_id="c", **base))
+        world.desk.change_notes(
+            add("Deploy on Tuesdays only.", SAID), Origin("review", tool_call_id="c", **base)
+        )
     )
     world.database.write_now(lambda db: world.desk.discard(db, "job"))
     assert world.database.write_now(lambda db: world.desk.settle(db, "job"))[0].state == "rejected"
@@ -219,17 +225,17 @@ def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
         evidence=("Do it slowly, but check twice.",),
     )
     origin = Origin("foreground", session_id=session_id, tool_call_id="f")
-    asked = asyncio.run(world.desk.skill(patch, origin))
+    asked = asyncio.run(world.desk.change_skill(patch, origin))
     assert (asked.ok, asked.state) == (False, "needs_yes") and "mine" in asked.text
     (outcome, state), *_ = asyncio.run(world.review(session_id, [patch]))
     assert state == "inbox" and "check twice" not in (folder / "SKILL.md").read_text("utf-8")
     asyncio.run(world.desk.accept(outcome.ledger_id))
     assert "check twice" in (folder / "SKILL.md").read_text("utf-8")
-    asyncio.run(world.desk.pin("mine", True))
+    asyncio.run(world.desk.shelf.pin("mine", True))
     gone = SkillRequest(
         "delete", "mine", base_hash="x", evidence=("Do it slowly, but check twice.",), confirmed=True
     )
-    assert not asyncio.run(world.desk.skill(gone, origin)).ok and folder.exists()
+    assert not asyncio.run(world.desk.change_skill(gone, origin)).ok and folder.exists()
 
 
 def test_undo_of_an_undo_and_what_stands_in_the_way(world: World) -> None:
@@ -239,7 +245,7 @@ def test_undo_of_an_undo_and_what_stands_in_the_way(world: World) -> None:
     asyncio.run(world.desk.undo(back.id, HAND))
     assert "tox" in memory_file(world).read_text("utf-8")
     change = MemoryRequest("replace", content="Tests run with nox", old_text="tox")
-    second = asyncio.run(world.desk.memory(change, HAND)).ledger_id
+    second = asyncio.run(world.desk.change_notes(change, HAND)).ledger_id
     with pytest.raises(CannotUndo) as refused:
         asyncio.run(world.desk.undo(first, HAND))
     assert f"change {second}" in refused.value.hint
@@ -280,9 +286,9 @@ def test_a_persons_entry_comes_back_as_it_was_whatever_it_is(world: World, own: 
     file = memory_file(world)
     file.write_text(file.read_text("utf-8") + f"- {own}\n", "utf-8")
     change = MemoryRequest("replace", content="Shorter", old_text=own)
-    replaced = asyncio.run(world.desk.memory(change, HAND)).ledger_id
+    replaced = asyncio.run(world.desk.change_notes(change, HAND)).ledger_id
     asyncio.run(world.desk.undo(replaced, HAND))
-    gone = asyncio.run(world.desk.memory(MemoryRequest("remove", old_text=own), HAND)).ledger_id
+    gone = asyncio.run(world.desk.change_notes(MemoryRequest("remove", old_text=own), HAND)).ledger_id
     asyncio.run(world.desk.undo(gone, HAND))
     assert [entry.said for entry in notes.entries(file.read_text("utf-8"))] == ["Tests run with tox", own]
 
@@ -291,7 +297,7 @@ def test_a_large_edit_by_hand_is_taken_back_whatever_the_file_ends_with(world: W
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_text("\n".join(f"- fact number {n}" for n in range(20)), "utf-8")
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
     assert not file.exists() or notes.entries(file.read_text("utf-8")) == []
 
@@ -300,12 +306,12 @@ def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_text("# Memory\n\n## Pitfalls\n\n- one hangs\n", "utf-8")
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     text = file.read_text("utf-8")
     file.write_text("# Memory\n\n- a fact\n", "utf-8")
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     file.write_text(text, "utf-8")
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
     found = [entry.said for entry in notes.entries(file.read_text("utf-8"))]
     assert found == ["a fact"]
@@ -336,25 +342,25 @@ def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
 def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
     one = world.desk.for_person("anna", world.folder / "people" / "anna")
     two = world.desk.for_person("ben", world.folder / "people" / "ben")
-    asyncio.run(one.memory(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
+    asyncio.run(one.change_notes(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
     skill = SkillRequest(
         "create", "gift", content="---\nname: gift\ndescription: Gifts for Ruth.\n---\nFlowers.\n"
     )
-    asyncio.run(one.skill(skill, HAND))
+    asyncio.run(one.change_skill(skill, HAND))
     offered = {"memory", "skill_view"}
-    assert "Ruth" in asyncio.run(one.prompt_part(offered)).text
+    assert "Ruth" in asyncio.run(one.reader.prompt_part(offered)).text
     for desk in (two, world.desk):
-        assert "Ruth" not in asyncio.run(desk.prompt_part(offered)).text
-        assert "Ruth" not in asyncio.run(desk.skills_list("gift"))
-        assert not asyncio.run(desk.skill_view("gift", "", HAND)).ok
+        assert "Ruth" not in asyncio.run(desk.reader.prompt_part(offered)).text
+        assert "Ruth" not in asyncio.run(desk.shelf.listed("gift"))
+        assert not asyncio.run(desk.shelf.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
     with pytest.raises(NotFound):
         asyncio.run(two.undo(row.id, HAND))
 
 
 def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
-    asyncio.run(world.desk.skill(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
-    load = asyncio.run(world.desk.skill_view("commit", "", Origin("foreground", "s", "t", "c")))
+    asyncio.run(world.desk.change_skill(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
+    load = asyncio.run(world.desk.shelf.view("commit", "", Origin("foreground", "s", "t", "c")))
     (use,) = world.database.read_now(lambda db: learned.uses(db, name="commit"))
     assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)
 
@@ -364,7 +370,7 @@ def test_forgetting_a_session_brings_back_what_it_removed(world: World) -> None:
     session = reviewed(world)
     removed = MemoryRequest("remove", old_text="tox")
     origin = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(world.desk.memory(removed, origin)).ok
+    assert asyncio.run(world.desk.change_notes(removed, origin)).ok
     remember(world, "Deploys go out on Mondays")
     steps = asyncio.run(world.desk.forget(session, HAND, dry_run=False))
     assert [step.what for step in steps] == ["take back"]
@@ -382,9 +388,9 @@ def test_a_mark_at_a_files_beginning_is_no_entry(world: World) -> None:
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"\xef\xbb\xbf# Memory\r\n\r\n- Tests run with tox\r\n")
-    assert asyncio.run(world.desk.notes())[0].entries == 1
+    assert asyncio.run(world.desk.reader.notes())[0].entries == 1
     assert "# Memory" not in asyncio.run(world.prompt())
     remember(world, "Deploys go out on Mondays")
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     assert [row.action for row in rows(world)] == ["add", "add"]

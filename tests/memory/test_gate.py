@@ -143,6 +143,23 @@ def test_what_rests_on_a_web_page_is_quarantined_until_accepted(world: World) ->
 
 
 @pytest.mark.parametrize(
+    ("number", "is_card"),
+    [
+        ("4111 1111 1111 1111", True),
+        ("5555-5555-5555-4444", True),
+        ("378282246310005", True),
+        ("4222222222222", True),
+        ("4111 1111 1111 1112", False),
+        ("5555555555555", False),
+        ("0000 0000 0000 0000", False),
+        ("422222222222", False),
+    ],
+)
+def test_a_card_number_is_told_from_other_numbers(number: str, is_card: bool) -> None:
+    assert ("card number" in scan(f"It is {number}")) is is_card
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Run `make check` before each commit; never push to main.",

@@ -42,7 +42,7 @@ def taught(world: World) -> str:
 
 
 def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -> None:
-    asyncio.run(world.desk.memory(MemoryRequest("add", content="Tests run with tox"), HAND))
+    asyncio.run(world.desk.change_notes(MemoryRequest("add", content="Tests run with tox"), HAND))
     found = purged(world, taught)
     assert len(found.rows) == 4 and found.texts >= 2  # the two changes, and the two that took them back
     rows = world.database.read_now(lambda db: ledger.select(db))
@@ -89,7 +89,7 @@ def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: st
 def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
     session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
     origin = Origin("review", session_id="r", tool_call_id="c", parent_session_id=session, task_id="t")
-    asyncio.run(world.desk.memory(add(LEARNED, SAID), origin))
+    asyncio.run(world.desk.change_notes(add(LEARNED, SAID), origin))
     purged(world, session)
     (row,) = world.database.read_now(lambda db: ledger.select(db))
     assert (row.state, row.after, row.evidence) == ("rejected", PURGED, ())
@@ -108,7 +108,7 @@ def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learn
     session = asyncio.run(world.session([User(said), Say("Noted.")]))
     ((_, state),) = asyncio.run(world.review(session, [add(learned, said)]))
     assert state == "active"
-    asyncio.run(world.desk.memory(MemoryRequest("add", content="Tests run with tox"), HAND))
+    asyncio.run(world.desk.change_notes(MemoryRequest("add", content="Tests run with tox"), HAND))
     new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     assert purged(world, session).prompts == ("later",)
@@ -138,7 +138,7 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World, 
 
 def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World, taught: str) -> None:
     (world.folder / "memories" / "MEMORY.md").unlink()
-    asyncio.run(world.desk.notes())
+    asyncio.run(world.desk.reader.notes())
     purged(world, taught)
     world.database.write_now(lambda db: sessions.delete(db, taught))
     purged(world, taught)
@@ -152,7 +152,7 @@ def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world
     )
     ((_, state),) = asyncio.run(world.review(session, [skill]))
     assert state == "active"
-    part = asyncio.run(world.desk.prompt_part(("skill_view",)))
+    part = asyncio.run(world.desk.reader.prompt_part(("skill_view",)))
     items = [starts.ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
     new = sessions.NewSession(id="later", system_prompt=part.text)
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))

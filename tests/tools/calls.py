@@ -9,7 +9,7 @@ from pathlib import Path
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.files import file_tools
+from whet.tools.declared import file_tools
 from whet.tools.registry import Registry
 
 

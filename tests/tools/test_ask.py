@@ -11,7 +11,7 @@ import pytest
 
 from tests.tools.running import call, context
 from whet.contract.errors import BadInput
-from whet.tools.ask import ask_tools
+from whet.tools.declared import ask_tools
 
 
 def test_the_persons_answer_comes_back() -> None:

@@ -20,7 +20,8 @@ from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_
 from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
-from whet.tools.recall import PAGE_CHARS, recall_tools
+from whet.tools.declared import recall_tools
+from whet.tools.recall import PAGE_CHARS
 
 
 @pytest.fixture

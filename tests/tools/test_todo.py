@@ -12,7 +12,8 @@ import pytest
 
 from tests.tools.running import call, context
 from whet.contract.errors import BadInput
-from whet.tools.todo import TodoLists, todo_tools, written
+from whet.tools.declared import todo_tools
+from whet.tools.todo import TodoLists, written
 
 
 def use(lists: TodoLists, session_id: str = "s1", **arguments: Any) -> str:

@@ -21,8 +21,8 @@ from tests.tools.running import call, context
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
+from whet.tools.declared import WebLimits, web_tools
 from whet.tools.fetch import MAX_BODY_BYTES, Fetcher, Inflater, is_public, resolve_name
-from whet.tools.web import WebLimits, web_tools
 
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"
 

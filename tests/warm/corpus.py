@@ -22,16 +22,22 @@ from whet.lanes import ToolPool
 from whet.practice.server import PracticeServer
 from whet.store.calls import StoredCall
 from whet.store.database import StateDatabase
-from whet.tools.ask import ask_tools
-from whet.tools.delegate import delegate_tools
-from whet.tools.files import file_tools
+from whet.tools.declared import (
+    SharedProcesses,
+    WebLimits,
+    ask_tools,
+    delegate_tools,
+    file_tools,
+    recall_tools,
+    session_tools,
+    shell_tools,
+    todo_tools,
+    warm_tools,
+    web_tools,
+)
 from whet.tools.process import Processes
-from whet.tools.recall import recall_tools
-from whet.tools.sessions import session_tools
-from whet.tools.shell import shell_tools
-from whet.tools.todo import TodoLists, todo_tools
-from whet.tools.warm import WarmRequest, warm_tools
-from whet.tools.web import WebLimits, web_tools
+from whet.tools.todo import TodoLists
+from whet.tools.warm import WarmRequest
 
 
 class Case(NamedTuple):
@@ -185,7 +191,7 @@ def _tools(pool: ToolPool, processes: Processes, database: StateDatabase) -> lis
 
     return [
         *file_tools(pool, ripgrep="rg" if shutil.which("rg") else None),
-        *shell_tools(processes),
+        *shell_tools(SharedProcesses(processes)),
         *web_tools(pool, WebLimits(allow_private=True)),
         *todo_tools(TodoLists()),
         *ask_tools(),

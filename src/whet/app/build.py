@@ -32,7 +32,7 @@ from whet.lanes import ToolPool
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.grants import Standing
-from whet.tools.process import Processes
+from whet.tools.declared import SharedProcesses
 from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
@@ -62,7 +62,7 @@ class App:
         self.database = StateDatabase.open(home.database, self.clock)
         self.warmth = WarmStarts(home, settings.warm, self.database, self.clock)
         self._dialer = Dialer(settings, secrets)
-        self.processes = Processes()
+        self.processes = SharedProcesses()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
         self.learning = LearningServices(self.database, self.clock, home, settings)

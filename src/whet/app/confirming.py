@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from whet.approval.gate import PolicyGate, ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
-from whet.config.files import read_small
-from whet.config.paths import Home
+from whet.config.paths import Home, read_small
 from whet.config.schema import ConfirmSettings
 from whet.confirm.client import (
     ConfirmationRefused,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -18,27 +20,41 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
-from whet.memory.builtin import add_builtin
 from whet.memory.claim import LOCAL
-from whet.memory.desk import LearningService
-from whet.memory.prompt_part import PromptItem, PromptPart
+from whet.memory.reader import MemoryReader, PromptItem, PromptPart
 from whet.store import starts
 from whet.store.database import StateDatabase
 from whet.store.starts import ContextItem
-from whet.tools.remember import memory_tools
-from whet.tools.skills import skill_tools
+from whet.tools.declared import memory_tools, skill_tools
+
+if TYPE_CHECKING:
+    from whet.memory.desk import LearningService
 
 
 class LearningServices:
     """The desks of one process."""
 
     def __init__(self, database: StateDatabase, clock: Clock, home: Home, settings: Settings) -> None:
-        self.desk = LearningService(database, clock, home.root, (settings.memory, settings.review))
-        add_builtin(self.desk.library)
+        self.reader = MemoryReader(database, clock, home.root, (settings.memory, settings.review))
+        self.reader.library.offer_built_in()
         self._people = home.people
-        self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary({"": self.desk})
+        self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
+        self._local_tools: Collection[str] = LOCAL
         self.platform = "cli"
         self._bound: dict[str, tuple[LearningService, Origin]] = {}
+
+    @cached_property
+    def desk(self) -> LearningService:
+        """The owner's desk; made at the first change, or where one is looked at."""
+        from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
+
+        desk = LearningService(self.reader)
+        desk.judging.local_tools = self._local_tools
+        return desk
+
+    def reader_of(self, profile: str) -> MemoryReader:
+        """Give what a person's sessions read, "" for the owner's."""
+        return self.desk_of(profile).reader if profile else self.reader
 
     def desk_of(self, profile: str) -> LearningService:
         """Give the desk of a person, "" for the owner: each has notes and skills that no other one sees.
@@ -46,10 +62,12 @@ class LearningServices:
         It stays while somebody has it: their open sessions do. What it knows is in files and the store.
         Another person's changes are told to nobody: plugins' memories are the owner's.
         """
+        if not profile:
+            return self.desk
         desk = self._desks.get(profile)
         if desk is None:
             desk = self.desk.for_person(profile, self._people / profile)
-            desk.library.share(self.desk.library)
+            desk.library.share(self.reader.library)
             self._desks[profile] = desk
         return desk
 
@@ -64,7 +82,9 @@ class LearningServices:
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
         ]
-        self.desk.judging.local_tools = LOCAL.union(local)
+        self._local_tools = LOCAL.union(local)
+        if "desk" in self.__dict__:
+            self.desk.judging.local_tools = self._local_tools
 
     def bind(self, session_id: str, origin: Origin, desk: LearningService | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
@@ -96,15 +116,12 @@ class LearningServices:
         )
 
     async def prompt_part(
-        self,
-        tools: Collection[str],
-        desk: LearningService | None = None,
-        without: Collection[PromptItem] = (),
+        self, tools: Collection[str], reader: MemoryReader | None = None, without: Collection[PromptItem] = ()
     ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
         if not {"memory", "skill_view"} & set(tools):
             return PromptPart()
-        return await (desk or self.desk).prompt_part(tools, without)
+        return await (reader or self.reader).prompt_part(tools, without)
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -133,13 +150,13 @@ class Outcomes:
 
     async def start(self, tools: Collection[str], profile: str = "") -> Start:
         """Give what a person's new session with these tools reads, less what the hold-out takes away."""
-        desk = self._learning.desk_of(profile)
-        part = await self._learning.prompt_part(tools, desk)
+        reader = self._learning.reader_of(profile)
+        part = await self._learning.prompt_part(tools, reader)
         if not self._share or not part.items:
             return Start(part)
         held = tuple(item for item in part.items if self._chance() < self._share)
         if held:
-            part = await self._learning.prompt_part(tools, desk, without=held)
+            part = await self._learning.prompt_part(tools, reader, without=held)
         return Start(part, held, randomised=True)
 
     async def record(self, session_id: str, start: Start) -> None:

@@ -33,7 +33,7 @@ async def listed(desk: LearningService) -> dict[str, Any]:
             "description": mask(skill.description),
             "mimeType": _MARKDOWN,
         }
-        for skill in await desk.skills()
+        for skill in await desk.shelf.infos()
         if not skill.problem
     ]
     return {"resources": rows}
@@ -51,13 +51,13 @@ async def read(desk: LearningService, uri: object) -> dict[str, Any]:
 
 
 async def _notes(desk: LearningService, target: str) -> str:
-    return next(one.text for one in await desk.notes() if one.target == target)
+    return next(one.text for one in await desk.reader.notes() if one.target == target)
 
 
 async def _skill(desk: LearningService, found: re.Match[str]) -> str:
     origin = Origin("foreground", platform="mcp", tool_name="skill_view")
     try:
-        outcome = await desk.skill_view(found["skill"], found["file"] or "", origin, "mcp")
+        outcome = await desk.shelf.view(found["skill"], found["file"] or "", origin, "mcp")
     except WhetError as error:
         raise BadCall(RESOURCE_NOT_FOUND, mask(error.message)) from error
     if not outcome.ok:

@@ -121,14 +121,14 @@ class OwnMcpServer:
             case "read_session":
                 return await self._read(_text(given, "session_id"), _number(given, "seq", 1))
             case "read_memory":
-                notes = await self._app.learning.desk.notes()
+                notes = await self._app.learning.desk.reader.notes()
                 said = [f"# {one.target} ({one.used})\n\n{one.text.strip() or '(empty)'}" for one in notes]
                 return text_result(mask("\n\n".join(said)))
             case "list_skills":
-                return text_result(await self._app.learning.desk.skills_list(_text(given, "query", "")))
+                return text_result(await self._app.learning.desk.shelf.listed(_text(given, "query", "")))
             case "read_skill":
                 origin = Origin("foreground", platform="mcp", tool_name="skill_view")
-                outcome = await self._app.learning.desk.skill_view(
+                outcome = await self._app.learning.desk.shelf.view(
                     _text(given, "name"), _text(given, "file_path", ""), origin, "mcp"
                 )
                 return text_result(outcome.text, is_error=not outcome.ok)

@@ -23,10 +23,10 @@ from whet.contract.errors import WhetError
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
 from whet.memory import disk, frontmatter
-from whet.memory.desk import LearningService
 from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
+    from whet.memory.desk import LearningService
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.memories import Memories
 

@@ -22,23 +22,29 @@ from whet.config.schema import Settings
 from whet.contract.protocols import Spawn
 from whet.contract.tools import ToolContext
 from whet.lanes import ToolPool
-from whet.tools.ask import ask_tools
-from whet.tools.delegate import delegate_tools
-from whet.tools.files import file_tools
-from whet.tools.process import Processes
-from whet.tools.recall import recall_tools
+from whet.tools.declared import (
+    SharedProcesses,
+    ShellLimits,
+    WebLimits,
+    ask_tools,
+    delegate_tools,
+    file_tools,
+    recall_tools,
+    session_tools,
+    shell_tools,
+    todo_tools,
+    warm_tools,
+    web_tools,
+)
 from whet.tools.registry import Registry
-from whet.tools.sessions import session_tools
-from whet.tools.shell import ShellLimits, shell_tools
-from whet.tools.todo import TodoLists, todo_tools
-from whet.tools.warm import WarmRequest, warm_tools
-from whet.tools.web import WebLimits, web_tools
+from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations
     from whet.app.plugin_sessions import PluginParts
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
+    from whet.tools.warm import WarmRequest
 
 _REMOTE_PREFIX = "mcp__"
 
@@ -48,7 +54,7 @@ class ToolParts(msgspec.Struct, frozen=True):
 
     settings: Settings
     pool: ToolPool
-    processes: Processes
+    processes: SharedProcesses
     todo_lists: TodoLists
     learning: LearningServices
     warmth: WarmStarts

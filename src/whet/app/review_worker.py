@@ -36,8 +36,7 @@ from whet.review.order import Order
 from whet.review.worker import ReviewWorker
 from whet.store.database import StateDatabase
 from whet.store.grants import Standing
-from whet.tools.files import file_tools
-from whet.tools.sessions import session_tools
+from whet.tools.declared import file_tools, session_tools
 
 
 def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:

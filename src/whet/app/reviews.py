@@ -30,7 +30,6 @@ from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import ReviewFinished
 from whet.lanes import ToolPool
 from whet.log import start as start_log
-from whet.memory.desk import LearningService
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.store import jobs, live, reviews, sessions
 from whet.store.database import StateDatabase
@@ -38,6 +37,7 @@ from whet.store.jobs import Queued
 from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:
+    from whet.memory.desk import LearningService
     from whet.review.worker import ReviewWorker
 
 log = logging.getLogger("whet.review")

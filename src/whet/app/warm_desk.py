@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.config import files
+from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.contract.tools import ToolSpec
@@ -171,7 +171,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         if target is not None:
             if target.exists():
                 raise ConfigError(f"{target} exists", hint="name another file")
-            files.replace(target, text, mode=0o600)
+            paths.replace(target, text, mode=0o600)
         return text
 
     def label(self, progress: Progress = silent, *, again: bool = False) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from whet.app.discover import is_needed
 from whet.app.plugged import borrowed_provider
 from whet.cli.output import has_colour, size
 from whet.clock import Clock
-from whet.config import files
+from whet.config import paths
 from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -86,7 +86,7 @@ def check_home(home: Home) -> Iterator[DoctorFinding]:
             "home", "failed", f"{root} can't be written", f"check the owner of {root}, or set WHET_HOME"
         )
         return
-    mode = files.mode_of(root) or 0
+    mode = paths.mode_of(root) or 0
     if mode & 0o077:
         yield DoctorFinding(
             "home", "warning", f"{root} is open to others (mode {mode:04o})", f"chmod 700 {root}"

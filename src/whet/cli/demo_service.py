@@ -16,8 +16,7 @@ import apsw
 import msgspec
 
 from whet.cli.demo_world import DemoWorld
-from whet.config.files import replace
-from whet.config.paths import Home
+from whet.config.paths import Home, replace
 from whet.confirm.open import places
 from whet.contract.errors import Unavailable
 

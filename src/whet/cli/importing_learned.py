@@ -14,7 +14,6 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.memory import disk
 from whet.memory import notes as our_notes
-from whet.memory.builtin import add_builtin
 from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake
 from whet.memory.library import Library
@@ -49,7 +48,7 @@ def take_skills(
         return left
     if dry:
         library = Library(home.root / "skills")
-        add_builtin(library)
+        library.offer_built_in()
         return _looked(home, lambda db: skills.foresee(db, library, found)) + left
 
     async def enter(desk: LearningService, found: Sequence[SkillIntake] = tuple(found)) -> list[TakenOver]:

@@ -19,8 +19,8 @@ from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
-from whet.memory.builtin import add_builtin
 from whet.memory.desk import LearningService
+from whet.memory.reader import MemoryReader
 from whet.memory.wording import summary
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
@@ -38,8 +38,8 @@ def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
     clock = SystemClock()
     database = StateDatabase.open(home.database, clock)
     try:
-        desk = LearningService(database, clock, home.root, (settings.memory, settings.review))
-        add_builtin(desk.library)
+        desk = LearningService(MemoryReader(database, clock, home.root, (settings.memory, settings.review)))
+        desk.library.offer_built_in()
 
         async def run() -> T:
             if not settings.plugins.enabled:

@@ -18,7 +18,7 @@ from whet.contract.origin import Origin
 from whet.memory import notes
 from whet.memory.desk import LearningService
 from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, of_desk
-from whet.memory.prompt_part import entry_id
+from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.stats import Interval
 
@@ -63,7 +63,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
     """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
     request = SkillRequest("delete", name, confirmed=True)
-    _tell(with_desk(home, lambda desk: desk.skill(request, _BY_HAND)), as_json)
+    _tell(with_desk(home, lambda desk: desk.change_skill(request, _BY_HAND)), as_json)
 
 
 def proposals(found: Sequence[Effect]) -> list[Effect]:
@@ -76,14 +76,14 @@ async def _retire_note(desk: LearningService, item_id: str) -> WriteOutcome:
     found = [
         MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
         for target, path in notes.FILES.items()
-        for entry in notes.entries(desk.journal.text(path))
+        for entry in notes.entries(desk.reader.text(path))
         if item_id and entry_id(entry).startswith(item_id)
     ]
     if len(found) > 1:
         raise NotFound(f"{item_id} fits {len(found)} notes", hint="give more of the id")
     if not found:
         raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
-    return await desk.memory(found[0], _BY_HAND)
+    return await desk.change_notes(found[0], _BY_HAND)
 
 
 def _tell(outcome: WriteOutcome, as_json: bool) -> None:

@@ -21,7 +21,7 @@ _LISTED = 40
 
 
 async def _memory(chat: ChatControl, rest: str) -> None:
-    files = await chat.desk.notes()
+    files = await chat.desk.reader.notes()
     if not any(file.entries for file in files):
         chat.say("nothing is remembered yet; say: remember that ...", "dim")
     for file in files:
@@ -51,7 +51,7 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
     if desk.library.find(name) is None:
         chat.commands.get(name)  # there is none: this says which name is near
     origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
-    load = await desk.skill_view(name, "", origin, how="slash")
+    load = await desk.shelf.view(name, "", origin, how="slash")
     if not load.ok:
         raise NotFound(load.text)
     wish = rest or f"Follow the skill {name} for what we are working on."

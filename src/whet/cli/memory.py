@@ -12,7 +12,8 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import LearningService, NotesState
+from whet.memory.desk import LearningService
+from whet.memory.reader import NotesState
 from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
@@ -51,7 +52,7 @@ def show(home: Home, as_json: bool) -> None:
 
 
 async def _state(desk: LearningService) -> tuple[list[NotesState], dict[str, int]]:
-    files = await desk.notes()
+    files = await desk.reader.notes()
     counts = await desk.database.read(lambda db: ledger.counts(db, desk.profile))
     return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
 
@@ -61,7 +62,7 @@ async def _state(desk: LearningService) -> tuple[list[NotesState], dict[str, int
 @click.pass_obj
 def edit(home: Home, target: Target) -> None:
     """Open MEMORY.md (or `user`: USER.md) in your editor; what you change is entered as yours."""
-    with_desk(home, LearningService.notes)
+    with_desk(home, lambda desk: desk.reader.notes())
     path = home.root / notes.FILES[target]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
@@ -77,7 +78,7 @@ def edit(home: Home, target: Target) -> None:
 async def _news(desk: LearningService) -> list[LedgerRow]:
     newest = await desk.database.read(lambda db: ledger.select(db, 1, profile=desk.profile))
     before = newest[0].id if newest else 0
-    await desk.notes()
+    await desk.reader.notes()
     rows = await desk.database.read(lambda db: ledger.select(db, 50, profile=desk.profile, kind="memory"))
     return [row for row in rows if row.id > before]
 
@@ -90,7 +91,7 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
     """Remember TEXT, on your word: whet memory add We deploy on Tuesdays."""
     request = MemoryRequest("add", "user" if user else "memory", " ".join(text))
     outcome = with_desk(
-        home, lambda desk: desk.memory(request, Origin("user", execution_context="command line"))
+        home, lambda desk: desk.change_notes(request, Origin("user", execution_context="command line"))
     )
     if not outcome.ok:
         raise ConfigError(outcome.text)
@@ -111,7 +112,7 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
         return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
 
     async def read(desk: LearningService) -> list[LedgerRow]:
-        await desk.notes()
+        await desk.reader.notes()
         states = ("quarantined", "inbox") if waiting else ()
         return await desk.database.read(
             lambda db: ledger.select(

@@ -179,7 +179,7 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
                 raise click.Abort()
 
         async def enter(desk: LearningService) -> list[LedgerRow]:
-            return [await desk.install(one, source) for one in found]
+            return [await desk.shelf.install(one, source) for one in found]
 
         rows = with_desk(home, enter)
     finally:
@@ -255,5 +255,5 @@ def accept(home: Home, name: str) -> None:
 @click.pass_obj
 def pin(home: Home, name: str, off: bool) -> None:
     """Keep a skill as it is: the agent may load it and never change it."""
-    with_desk(home, lambda desk: desk.pin(name, not off))
+    with_desk(home, lambda desk: desk.shelf.pin(name, not off))
     click.echo(f"{name} is {'no longer pinned' if off else 'pinned'}")

@@ -1,8 +1,9 @@
 """Change one setting in config.yaml and leave every other line, comments included, as it was.
 
 The value's place comes from the parsed file; the changed text is parsed again before it is written, and
-nothing is written unless exactly that one setting changed. It does not know where else a value may come
-from (environment, flags).
+nothing is written unless exactly that one setting changed. (ruamel.yaml's round trip changed other lines in 9
+of 10 files as people write them: indentation, the columns of comments, line ends, `---`, `~`.) It does not
+know where else a value may come from (environment, flags).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from whet.config import files
+from whet.config import paths
 from whet.config.fields import Field, Value, read_text, show
 from whet.config.load import SettingOrigin, check_file, known, parse_file
 from whet.config.paths import Home
@@ -84,14 +85,14 @@ def remove_part(home: Home, key: str, name: str) -> bool:
 
 
 def _parts(home: Home, key: str) -> dict[str, object]:
-    setting = check_file(home, files.read_small(home.config) or "").get(key)
+    setting = check_file(home, paths.read_small(home.config) or "").get(key)
     return json.loads(str(setting.value)) if setting else {}
 
 
 def _apply_table(
     home: Home, key: str, parts: Mapping[str, object], added: Sequence[str], removed: str
 ) -> None:
-    old = files.read_small(home.config) or ""
+    old = paths.read_small(home.config) or ""
     before = check_file(home, old)
     text = msgspec.json.encode(parts).decode()
     section_name, _, field_name = key.partition(".")
@@ -107,7 +108,7 @@ def _apply_table(
         new = _edited(home, old, known(key), text)
     _insist(home, new, key, before, text)
     home.ensure()
-    files.replace(home.config, new, mode=files.mode_of(home.config) or _MODE)
+    paths.replace(home.config, new, mode=paths.mode_of(home.config) or _MODE)
 
 
 def _textual(value: object) -> object:
@@ -130,7 +131,7 @@ def _yaml_part(value: object) -> str:
 
 
 def _apply(home: Home, field: Field, value: Value | None) -> SettingChange:
-    old = files.read_small(home.config) or ""
+    old = paths.read_small(home.config) or ""
     before = check_file(home, old)
     new = _edited(home, old, field, value)
     change = SettingChange(field.key, before[field.key].value if field.key in before else None, value)
@@ -138,7 +139,7 @@ def _apply(home: Home, field: Field, value: Value | None) -> SettingChange:
         return change
     _insist(home, new, field.key, before, value)
     home.ensure()
-    files.replace(home.config, new, mode=files.mode_of(home.config) or _MODE)
+    paths.replace(home.config, new, mode=paths.mode_of(home.config) or _MODE)
     return change
 
 

@@ -6,20 +6,18 @@ does not know secrets; a missing file is the same as an empty one.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.config.fields import Field, Value, fields, nearest, read_text, sections
-from whet.config.files import read_small
-from whet.config.paths import Home
+from whet.config.paths import Home, read_small
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 
 if TYPE_CHECKING:
-    from whet.config import yaml_file
+    from whet.config.yaml_file import SectionNode
 
 FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
 """Flags whose name is not the field's own."""
@@ -83,12 +81,12 @@ def _assemble(chosen: Mapping[str, SettingOrigin]) -> Settings:
     return msgspec.convert(tree, Settings, strict=False)
 
 
-def parse_file(home: Home, text: str) -> tuple[yaml_file.SectionNode, ...]:
+def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
     """Parse the text of config.yaml. Raises ConfigError with the line."""
-    # One of two late imports outside the command table: yaml costs 35 ms, and many homes have no file.
-    parser = importlib.import_module("whet.config.yaml_file")
+    from whet.config.yaml_file import parse  # noqa: PLC0415 - yaml costs 35 ms, many homes have no file
+
     tables = {key for key, spec in fields().items() if spec.kind == "table"}
-    return parser.parse(text, home.config.name, tables)
+    return parse(text, home.config.name, tables)
 
 
 def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:

@@ -1,17 +1,22 @@
-"""Where everything of one home lives.
+"""Where everything of one home lives, and how its small text files are read and replaced safely.
 
-`WHET_HOME` (default ~/.whet); a profile is its own home below it. This module makes no folder except
-through `ensure`.
+`WHET_HOME` (default ~/.whet); a profile is its own home below it. Reading turns every way a file can be wrong
+into a ConfigError; replacing is atomic and durable (a temporary file, fsync, rename), and goes through a
+symbolic link to what it points at. What the files hold is not known here.
 """
 
 from __future__ import annotations
 
 import os
+import stat
+import time
 from pathlib import Path
 
 import msgspec
 
 from whet.contract.errors import ConfigError, StoreUnwritable
+
+LARGEST_BYTES = 256 * 1024
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -88,3 +93,78 @@ def find_home(profile: str = "") -> Home:
     if not profile.replace("-", "").replace("_", "").isalnum():
         raise ConfigError(f"profile name {profile!r} is not usable", hint="letters, digits, - and _ only")
     return Home(root / "profiles" / profile)
+
+
+def read_small(path: Path) -> str | None:
+    """Give the text of `path`, None where there is no file. Raises ConfigError for anything else."""
+    try:
+        # Not a plain open: a named pipe in the file's place would hang it for ever.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
+            what = "a folder" if stat.S_ISDIR(state.st_mode) else "not a plain file"
+            raise ConfigError(f"{path} is {what}", hint=f"move {path} away")
+        raw = os.read(handle, LARGEST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        os.close(handle)
+    if len(raw) > LARGEST_BYTES:
+        raise ConfigError(
+            f"{path} is larger than {LARGEST_BYTES // 1024} KB", hint="is it really the settings file?"
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path} line {line} is not UTF-8 text", hint="save the file as UTF-8") from error
+
+
+def replace(path: Path, text: str, *, mode: int) -> None:
+    """Put `text` in the file's place with `mode`; on return it is on disk, and never half of it.
+
+    Raises ConfigError where the folder can't be written.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise ConfigError(
+            f"can't write {path}: {error.strerror}", hint="check the folder's owner and space"
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def mode_of(path: Path) -> int | None:
+    """Give the permission bits of `path`, None where it is not there."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return None
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"can't read {path}: {error.strerror}", hint=f"check the owner and mode of {path}")

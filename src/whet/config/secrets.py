@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from whet import log
-from whet.config import files
+from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
@@ -63,12 +63,12 @@ def _value(text: str) -> str | None:
 
 def read_env(home: Home) -> EnvFile:
     """Read the home's .env; a missing one is empty. Raises ConfigError where it can't be read."""
-    return parse_env(files.read_small(home.env) or "")
+    return parse_env(paths.read_small(home.env) or "")
 
 
 def env_warnings(home: Home) -> list[str]:
     """Say what is wrong with .env: lines that can't be read, a mode that lets others read it."""
-    mode = files.mode_of(home.env)
+    mode = paths.mode_of(home.env)
     if mode is None:
         return []
     found = [f"{home.env} line {n} is not NAME=VALUE and is ignored" for n in read_env(home).bad_lines]
@@ -102,9 +102,9 @@ def set_secret(home: Home, name: str, value: str) -> None:
     home.ensure()
     quoted = re.sub(r'([\\"])', r"\\\1", value)
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
-    lines = (files.read_small(home.env) or "").splitlines()
+    lines = (paths.read_small(home.env) or "").splitlines()
     kept = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
-    files.replace(home.env, "\n".join([*kept, line]) + "\n", mode=0o600)
+    paths.replace(home.env, "\n".join([*kept, line]) + "\n", mode=0o600)
 
 
 def proxy_for(scheme: str, host: str) -> str:

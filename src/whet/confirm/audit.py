@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.config.files import read_small
+from whet.config.paths import read_small
 from whet.confirm.canonical import request_digest
 from whet.confirm.keys import PublicKey, unbase64
 from whet.confirm.ledger import GENESIS, checkpoint_message

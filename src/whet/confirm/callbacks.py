@@ -18,7 +18,7 @@ import apsw
 import httpx2
 import msgspec
 
-from whet.config.files import mode_of, read_small, replace
+from whet.config.paths import mode_of, read_small, replace
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.keys import SigningKey
 from whet.confirm.service import ConfirmService

@@ -24,8 +24,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 import httpx2
 import msgspec
 
-from whet.config.files import read_small
-from whet.config.paths import find_home
+from whet.config.paths import find_home, read_small
 from whet.confirm.canonical import request_digest
 from whet.contract.errors import ConfigError, WhetError
 

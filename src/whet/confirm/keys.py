@@ -14,7 +14,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from whet.config.files import mode_of, read_small, replace
+from whet.config.paths import mode_of, read_small, replace
 from whet.contract.errors import ConfigError
 
 _PREFIX = "whet-ed25519-"

@@ -10,8 +10,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.config.files import read_small, replace
-from whet.config.paths import Home
+from whet.config.paths import Home, read_small, replace
 from whet.confirm import tokens
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.keys import SigningKey, load_key

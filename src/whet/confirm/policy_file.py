@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import yaml
 
-from whet.config.files import read_small
+from whet.config.paths import read_small
 from whet.confirm.policy import (
     CONTRACT_LIMIT_S,
     LONGEST_S,

@@ -14,7 +14,7 @@ import msgspec
 from whet.evals.own_run import TaskOutcome
 from whet.evals.paired import PairedGap, compare
 from whet.evals.records import CACHED_PRICE, OUTPUT_PRICE
-from whet.memory.prompt_part import PromptItem
+from whet.memory.reader import PromptItem
 from whet.stats import Interval, wilson
 
 SIGNIFICANT = 0.05

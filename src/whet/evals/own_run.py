@@ -28,7 +28,7 @@ from whet.contract.protocols import NobodyPresent
 from whet.evals import task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
-from whet.memory.prompt_part import PromptItem, entry_id
+from whet.memory.reader import PromptItem, entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import sessions
 from whet.store.outcomes import calls_of
@@ -190,13 +190,13 @@ class OwnTaskSetup:
         try:
             desk, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
-                await desk.skill(SkillRequest("delete", item.id, confirmed=True), origin)
+                await desk.change_skill(SkillRequest("delete", item.id, confirmed=True), origin)
                 return
             for target, path in notes.FILES.items():
-                for entry in notes.entries(desk.journal.text(path)):
+                for entry in notes.entries(desk.reader.text(path)):
                     if target == item.kind and entry_id(entry) == item.id:
                         request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
-                        await desk.memory(request, origin)
+                        await desk.change_notes(request, origin)
         finally:
             await app.aclose()
 

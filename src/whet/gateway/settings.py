@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.config.files import read_small
+from whet.config.paths import read_small
 from whet.contract.errors import ConfigError
 from whet.gateway.channel import GatewayChannel
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from whet.config import files
+from whet.config import paths
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.contract.errors import WhetError
@@ -77,7 +77,7 @@ def write_kept(home: Home, name: str, kept: KeptListing) -> bool:
     """Keep it; False where the home can't be written, which only costs the next start a contact."""
     try:
         home.ensure()
-        files.replace(folder(home) / f"{name}.json", msgspec.json.encode(kept).decode(), mode=0o600)
+        paths.replace(folder(home) / f"{name}.json", msgspec.json.encode(kept).decode(), mode=0o600)
     except WhetError:
         return False
     return True

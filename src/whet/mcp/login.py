@@ -20,7 +20,7 @@ import httpx2
 import msgspec
 
 from whet import log as masking
-from whet.config import files
+from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON
@@ -115,7 +115,7 @@ def tokens_path(home: Home, name: str) -> Path:
 def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
     """Give the login at this URL, masked from now on; None where there is none that can be read."""
     try:
-        text = files.read_small(tokens_path(home, name))
+        text = paths.read_small(tokens_path(home, name))
         tokens = msgspec.json.decode(text, type=Tokens) if text else None
     except (WhetError, *NOT_JSON):
         return None
@@ -129,7 +129,7 @@ def write_tokens(home: Home, name: str, tokens: Tokens) -> None:
     """Keep a login, mode 0600; on return it is on disk. Raises ConfigError."""
     masking.protect((tokens.access_token, tokens.refresh_token, tokens.client_secret))
     home.ensure()
-    files.replace(tokens_path(home, name), msgspec.json.encode(tokens).decode(), mode=0o600)
+    paths.replace(tokens_path(home, name), msgspec.json.encode(tokens).decode(), mode=0o600)
 
 
 class Login:

@@ -107,7 +107,7 @@ def effects(
 
 async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
-    part = await desk.prompt_part(_READING_TOOLS)
+    part = await desk.reader.prompt_part(_READING_TOOLS)
     now = frozenset((item.kind, item.id, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:

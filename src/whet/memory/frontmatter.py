@@ -6,7 +6,6 @@ skills come from strangers. Unknown fields are left alone: nothing here writes a
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from typing import Any
 
@@ -43,8 +42,10 @@ def fields(text: str) -> dict[str, Any]:
             continue
         plain = _PLAIN.match(line.rstrip())
         if plain is None or plain[1] in found or ": " in plain[2] or " #" in plain[2]:
-            # Found on demand: YAML costs 35 ms of CPU, and most skills don't need it.
-            return pkgutil.resolve_name("whet.memory.skill_yaml:parse")(text)
+            # On demand: YAML costs 35 ms of CPU, and most skills don't need it.
+            from whet.memory.skill_yaml import parse  # noqa: PLC0415
+
+            return parse(text)
         found[plain[1]] = plain[2].strip()
     return found
 

@@ -59,7 +59,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     places = _places(claim, transcript, foreground=foreground)
     pool = _pool(claim, places, transcript)
     if not pool.trusted and not pool.untrusted:
-        raise Refused(*_no_evidence(claim, places))
+        raise _no_evidence(places)
     found = examine(claim.text, pool, is_skill=claim.kind == "skill", is_pitfall=claim.is_pitfall)
     _refuse_unsupported(claim, found)
     if said := contradiction(claim.text, [place.source for place in places], transcript.sources):
@@ -149,12 +149,15 @@ def _pool(claim: Claim, places: Sequence[QuotePlace], transcript: QuotableTransc
     )
 
 
-def _no_evidence(claim: Claim, places: Sequence[QuotePlace]) -> tuple[str]:
+def _no_evidence(places: Sequence[QuotePlace]) -> Refused:
+    """Give the error for quotes that show nothing."""
     if any(place.source.failed for place in places):
-        return (
-            "The quotes are from failed results; what to do needs a successful result or the person's word",
+        return Refused(
+            "The quotes are from failed results; what to do needs a successful result or the person's word"
         )
-    return ("The quotes are the assistant's own words, which show nothing; quote the person or a result",)
+    return Refused(
+        "The quotes are the assistant's own words, which show nothing; quote the person or a result"
+    )
 
 
 def _refuse_unsupported(claim: Claim, found: Support) -> None:

@@ -34,98 +34,74 @@ _HAND = Origin(write_origin="user", execution_context="edited by hand")
 class Journal:
     """One profile's files below `folder`. Synchronous; call it off the event loop's thread."""
 
-    def __init__(self, database: StateDatabase, clock: Clock, folder: Path, profile: str = "") -> None:
-        self.database = database
-        self.clock = clock
-        self.folder = folder
-        self.profile = profile
-        self.troubles: dict[str, str] = {}
+    def __init__(
+        self, database: StateDatabase, clock: Clock, folder: Path, profile: str, troubles: dict[str, str]
+    ) -> None:
+        """`troubles` takes what can't be read or written, by path; what is well is taken out of it."""
+        self._database = database
+        self._clock = clock
+        self._folder = folder
+        self._profile = profile
+        self._troubles = troubles
 
-    def settle(self, skills: Sequence[str] = ()) -> None:
-        """Bring both notes, these skills and whatever is unapplied into step with the ledger.
+    def settle(self, waiting: Sequence[str], skills: Sequence[str]) -> None:
+        """Bring both notes, the `waiting` files and these skills into step with the ledger.
 
-        What can't be read or written is named in `troubles` and left as it is. Raises StoreError for the
-        database only.
+        Raises StoreError for the database only.
         """
-        waiting = self.database.read_now(lambda db: learned.unapplied(db, self.profile))
-        paths = dict.fromkeys([*notes.FILES.values(), *(state.path for state in waiting)])
-        if not waiting and not skills and not self._notes_changed():
-            return
-        with disk.locked(self.folder / "memories"):
-            for path in paths:
+        with disk.locked(self._folder / "memories"):
+            for path in dict.fromkeys([*notes.FILES.values(), *waiting]):
                 self._settle_file(path)
             for name in skills:
                 for path in self._skill_paths(name):
                     self._settle_file(path)
 
-    def text(self, path: str) -> str:
-        """Give what a file should hold, from the ledger."""
-
-        def work(connection: apsw.Connection) -> bytes:
-            return learned.text(connection, learned.state(connection, self.profile, path).wanted)
-
-        return notes.decoded(self.database.read_now(work))
-
-    def _notes_changed(self) -> bool:
-        """Whether a notes file is not what was last seen; cheap, for the start of every session."""
-        for path in notes.FILES.values():
-            state = self._state(path)
-            try:
-                there = disk.read(self.folder / path)
-            except UnreadableFile as error:
-                self.troubles[path] = f"{error.message}; {error.hint}"
-                continue
-            self.troubles.pop(path, None)
-            if (digest(there) if there is not None else "") != state.written:
-                return True
-        return False
-
     def _settle_file(self, path: str) -> None:
         for _ in range(_TRIES):
             try:
                 if self._step(path):
-                    self.troubles.pop(path, None)
+                    self._troubles.pop(path, None)
                     return
             except Moved:
                 continue
             except UnreadableFile as error:
-                self.troubles[path] = f"{error.message}; {error.hint}"
+                self._troubles[path] = f"{error.message}; {error.hint}"
                 return
             except StoreError as error:
-                self.troubles[path] = f"{error.message}; {error.hint}"
+                self._troubles[path] = f"{error.message}; {error.hint}"
                 return
-        self.troubles[path] = f"{self.folder / path} keeps changing; what was learned waits in the ledger"
+        self._troubles[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
 
     def _step(self, path: str) -> bool:
         """Go one step; True when file and ledger agree."""
-        place = self.folder / path
+        place = self._folder / path
         disk.restore_aside(place)
         there = disk.read(place)
         seen = "" if there is None else digest(there)
         state = self._state(path)
         if seen == state.wanted:
             if state.written != seen:
-                self.database.write_now(lambda db: learned.saw(db, self.profile, path, seen))
+                self._database.write_now(lambda db: learned.saw(db, self._profile, path, seen))
             return True
         if seen == state.written:
             wanted = state.wanted
-            content = self.database.read_now(lambda db: learned.text(db, wanted)) if wanted else None
+            content = self._database.read_now(lambda db: learned.text(db, wanted)) if wanted else None
             disk.swap(place, seen, content)
             if content is None:
-                disk.drop_empty(place.parent, self.folder / "skills")
-            self.database.write_now(lambda db: learned.saw(db, self.profile, path, wanted))
+                disk.drop_empty(place.parent, self._folder / "skills")
+            self._database.write_now(lambda db: learned.saw(db, self._profile, path, wanted))
             return False
         if there is not None and path in notes.FILES.values():
             disk.as_text(there, place)
-        self.database.write_now(lambda db: self._enter(db, state, there))
+        self._database.write_now(lambda db: self._enter(db, state, there))
         return False
 
     def _state(self, path: str) -> FileState:
-        return self.database.read_now(lambda db: learned.state(db, self.profile, path))
+        return self._database.read_now(lambda db: learned.state(db, self._profile, path))
 
     def _enter(self, connection: apsw.Connection, seen: FileState, there: bytes | None) -> None:
         """Enter an edit by hand. Nothing is done where another process was faster."""
-        if learned.state(connection, self.profile, seen.path) != seen:
+        if learned.state(connection, self._profile, seen.path) != seen:
             return
         key = learned.keep_text(connection, there) if there is not None else ""
         target = _target_of(seen.path)
@@ -134,8 +110,8 @@ class Journal:
         else:
             wanted = key
             self._enter_skill(connection, seen, key)
-        learned.want(connection, self.profile, seen.path, wanted)
-        learned.saw(connection, self.profile, seen.path, key)
+        learned.want(connection, self._profile, seen.path, wanted)
+        learned.saw(connection, self._profile, seen.path, key)
 
     def _enter_notes(
         self, connection: apsw.Connection, seen: FileState, target: Target, there: bytes | None
@@ -170,7 +146,7 @@ class Journal:
         )
 
     def _overtaken(self, connection: apsw.Connection, target: Target, after: str) -> None:
-        for row in ledger.select(connection, profile=self.profile, kind="memory", item=target):
+        for row in ledger.select(connection, profile=self._profile, kind="memory", item=target):
             if row.after == after and row.state == "active":
                 reason = "the entry was changed by hand at the same time; the hand's version stands"
                 ledger.set_state(connection, row.id, "undone", reason=reason)
@@ -182,14 +158,14 @@ class Journal:
             base_hash=digest(new.before),
             hash=digest(new.after),
             trust="user",
-            profile=self.profile,
+            profile=self._profile,
         )
-        ledger.insert(connection, full, iso(self.clock.now()))
+        ledger.insert(connection, full, iso(self._clock.now()))
 
     def _skill_paths(self, name: str) -> list[str]:
-        known = self.database.read_now(lambda db: learned.states(db, self.profile, f"skills/{name}/"))
+        known = self._database.read_now(lambda db: learned.states(db, self._profile, f"skills/{name}/"))
         found = dict.fromkeys(state.path for state in known)
-        root = self.folder / "skills" / name
+        root = self._folder / "skills" / name
         if root.is_dir() and not root.is_symlink():
             found |= dict.fromkeys(f"skills/{name}/{path}" for path in files_of(root))
         return list(found)

@@ -16,6 +16,15 @@ from whet.memory.folders import NAME
 from whet.store.ledger import digest
 
 LARGEST_MAIN_BYTES = 200_000
+BUILT_IN = Path(__file__).with_name("builtin_skills")
+# Here too, so that a session's start reads no file for them; a test holds the two together.
+BUILT_IN_DESCRIPTIONS = {
+    "debug-failing-test": "Find out why a test fails and fix the cause. For a red, flaky or hanging test.",
+    "find-slow-code": "Measure where a program spends its time and make it faster. For slow code or memory.",
+    "migrate-data-safely": "Change stored data or a schema without losing any. For migrations, bulk edits.",
+    "review-a-diff": "Review a change for defects before it is merged. For a diff, branch or pull request.",
+    "write-a-commit": "Split work into commits and write their messages. Before committing.",
+}
 
 
 class SkillInfo(msgspec.Struct, frozen=True):
@@ -40,6 +49,11 @@ class Library:
     def offer(self, name: str, folder: Path, source: str, description: str = "") -> None:
         """Add a skill from elsewhere; a name that is taken stays with whoever had it first."""
         self._others.setdefault(name, SkillInfo(name, description, source, folder))
+
+    def offer_built_in(self) -> None:
+        """Add the skills that come with the program."""
+        for name, description in BUILT_IN_DESCRIPTIONS.items():
+            self.offer(name, BUILT_IN / name, "built-in", description)
 
     def share(self, other: Library) -> None:
         """Offer what another library was offered from elsewhere, as it is now; not its own skills."""

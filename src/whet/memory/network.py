@@ -50,6 +50,7 @@ xz bzip2 python python3 perl ruby node jq iconv uudecode column paste grep
 """
 _FILTERS = frozenset(_FILTERS_TEXT.split())
 _REDIRECT = re.compile(r"(?:^|\s)\d?>{1,2}\s*([^\s;|&<>]+)")
+_TO = ("--output=", "--output-document=", "--directory=", "--directory-prefix=", "--output-dir=")
 _HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?\n.*?^\s*\1\s*$", re.DOTALL | re.MULTILINE)
 
 
@@ -124,7 +125,7 @@ def _written(program: str, words: Sequence[str]) -> list[str]:
         _after(words, flag)
         for flag in ("-o", "--output", "--output-document", "-P", "-d", "-C", "--directory")
     ]
-    found += [word.partition("=")[2] for word in words if word.startswith(("--output=", "--directory="))]
+    found += [word.partition("=")[2] for word in words if word.startswith(_TO)]
     if program == "curl":
         short = (word for word in words if re.fullmatch(r"-[a-zA-Z]+o", word))
         found += [_after(words, flag) for flag in short]

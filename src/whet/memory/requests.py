@@ -59,6 +59,11 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 class Refused(WhetError):
     """A change that can't be made; the message says why, so that it can be asked for better."""
 
+    @property
+    def outcome(self) -> WriteOutcome:
+        """What the model is told of it."""
+        return WriteOutcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
+
 
 class NeedsYes(WhetError):
     """The change is to something of the person's; the message is the question to put to them."""

@@ -1,18 +1,31 @@
-"""Skills as they are shown: the list, found by words, and a load with its text and hash."""
+"""Skills as they are shown and brought in: the list, found by words; a load with its text and hash; skills
+from elsewhere; pins."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+import apsw
 import msgspec
 
-from whet.contract.errors import WhetError
-from whet.memory import disk, skill_changes
+from whet.clock import iso
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.origin import Origin
+from whet.memory import disk, overlay, skill_changes
 from whet.memory.folders import MOST_BYTES, BadFolder, files_of, good_path
 from whet.memory.library import Library, SkillInfo
-from whet.memory.requests import Refused
-from whet.store.ledger import digest
+from whet.memory.reader import MemoryReader
+from whet.memory.requests import Refused, WriteOutcome
+from whet.memory.skill_changes import Files
+from whet.store import learned
+from whet.store.learned import Use
+from whet.store.ledger import LedgerRow, digest
+
+if TYPE_CHECKING:
+    from whet.memory.intake import SkillIntake
 
 _MOST_LISTED = 60
 _WORD = re.compile(r"[^\W_]+")
@@ -24,6 +37,86 @@ class Load(msgspec.Struct, frozen=True):
     text: str
     file: str
     hash: str
+
+
+class SkillShelf:
+    """One profile's skills. Its methods may be called from any task; files are touched on a thread."""
+
+    def __init__(self, reader: MemoryReader) -> None:
+        self._reader = reader
+        self._database = reader.database
+        self._profile = reader.profile
+
+    async def infos(self) -> list[SkillInfo]:
+        """Give every skill, sorted by name; one that can't be used says why."""
+        return await asyncio.to_thread(self._reader.library.all)
+
+    async def listed(self, query: str = "") -> str:
+        """Give the skills' names and descriptions, or those that fit the words of `query`."""
+        return await asyncio.to_thread(lambda: listed(self._reader.library.all(), query))
+
+    async def view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> WriteOutcome:
+        """Give a skill's text, or one of its files, with its hash; the load leaves a receipt."""
+
+        def work() -> WriteOutcome:
+            try:
+                return self._view(name, file_path, origin, how)
+            except Refused as error:
+                return error.outcome
+
+        return await asyncio.to_thread(work)
+
+    async def install(self, intake: SkillIntake, source: str) -> LedgerRow:
+        """Enter a foreign skill: in force where nothing was found in it, else quarantined until accepted.
+
+        Raises Refused where there is a skill of that name.
+        """
+        from whet.memory.intake import enter  # noqa: PLC0415 - the scan costs 10 ms to import
+
+        def run() -> LedgerRow:
+            self._reader.bring_into_step([intake.name])
+            row = self._database.write_now(
+                lambda db: enter(db, intake, source, profile=self._profile, now=self._now())
+            )
+            self._reader.bring_into_step()
+            return row
+
+        return await asyncio.to_thread(run)
+
+    async def pin(self, name: str, pinned: bool) -> None:
+        """Keep a skill as it is (or no longer): nobody but the person changes it. Raises NotFound."""
+
+        def work(connection: apsw.Connection) -> None:
+            mark = learned.mark(connection, self._profile, name)
+            learned.set_mark(connection, self._profile, msgspec.structs.replace(mark, pinned=pinned))
+
+        info = self._reader.library.find(name)
+        if info is None or info.source != "home":
+            raise NotFound(f"there is no skill {name} of yours", hint="whet skills list")
+        await self._database.write(work)
+
+    def _view(self, name: str, file_path: str, origin: Origin, how: str) -> WriteOutcome:
+        self._reader.bring_into_step([name])
+        if (files := self._staged(name, origin.task_id)) is not None:
+            staged = shown(name, files, file_path, "not in force yet")
+            return WriteOutcome(True, "staged", staged.text, hash=staged.hash)
+        found = load(self._reader.library, name, file_path)
+        use = Use(origin.session_id, origin.turn_id, origin.tool_call_id, name, found.file, found.hash, how)
+        self._database.write_now(lambda db: learned.add_use(db, self._profile, use, self._now()))
+        return WriteOutcome(True, "active", found.text, summary=f"Skill '{name}' loaded", hash=found.hash)
+
+    def _staged(self, name: str, task_id: str) -> Files | None:
+        """Give a skill's files with what this review has staged of it; None where that is nothing."""
+
+        def work(connection: apsw.Connection) -> Files | None:
+            if not overlay.is_staged(connection, task_id, name):
+                return None
+            return overlay.skill_files(connection, self._profile, name, task_id)
+
+        return self._database.read_now(work) if task_id else None
+
+    def _now(self) -> str:
+        return iso(self._reader.clock.now())
 
 
 def listed(skills: Sequence[SkillInfo], query: str) -> str:

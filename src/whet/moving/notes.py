@@ -89,12 +89,12 @@ async def _take_one(desk: LearningService, note: Note, program: str) -> TakenOve
     made = await desk.database.read(lambda db: ledger.by_call(db, "", call_id))
     if made is not None:
         return _made(note, made)
-    texts = {state.target: state.text for state in await desk.notes()}
+    texts = {state.target: state.text for state in await desk.reader.notes()}
     if _is_known(note, texts[note.target]):
         return TakenOver(note.shown, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
-    outcome = await desk.memory(MemoryRequest("add", note.target, note.text, reason=reason), origin)
+    outcome = await desk.change_notes(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     return TakenOver(note.shown, "saved") if outcome.ok else TakenOver(note.shown, "left", outcome.text)
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import apsw
 
 from whet.clock import Clock, iso
-from whet.config.files import replace
-from whet.config.paths import Home
+from whet.config.paths import Home, replace
 from whet.contract.errors import ConfigError
 from whet.store import api
 from whet.store.api import ApiTokenRow, TokenRole

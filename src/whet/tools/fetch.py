@@ -20,7 +20,8 @@ import httpx2
 
 from whet.config.secrets import proxy_for
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
-from whet.tools.web import FetchedPage, WebLimits
+from whet.tools.declared import WebLimits
+from whet.tools.web import FetchedPage
 
 MAX_BODY_BYTES = 5_000_000
 MAX_REDIRECTS = 5

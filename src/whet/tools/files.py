@@ -1,4 +1,4 @@
-"""`read_file` and `write_file`, and the set of all file tools.
+"""What `read_file` and `write_file` do.
 
 Pages are read by `pages.py`, files replaced by `atomic.py`. Finding places in files is `search.py`'s
 business, changing parts of them `patch.py`'s.
@@ -12,22 +12,16 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, BinaryIO
-
-import msgspec
+from typing import BinaryIO
 
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart
-from whet.contract.tools import Tool, ToolContext, ToolOutput
-from whet.lanes import ToolPool
+from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, held
 from whet.tools.encoding import Encoding, sniff
 from whet.tools.output import clean, size
 from whet.tools.pages import LinePage, numbered, read_page
-from whet.tools.patch import patch_tool
 from whet.tools.paths import ConfinedPath, failure, kind, missing, open_file, printable, resolve
-from whet.tools.search import search_tool
-from whet.tools.signature import tool
 
 IMAGE_BYTES = 5_000_000
 _SNIFF_BYTES = 1 << 16
@@ -40,70 +34,41 @@ _MAGIC = (
 )
 
 
-def file_tools(
-    pool: ToolPool, *, allowed: Sequence[Path] = (), ripgrep: str | None = "rg"
-) -> tuple[Tool, ...]:
-    """Give the file toolset: read_file, write_file, patch, search_files.
-
-    They stay in the call's workspace and the `allowed` folders. `ripgrep` is the program's name; None
-    leaves the search to our own walk, which also takes over where the program is not installed.
-    """
-    return (
-        _read_tool(pool, allowed),
-        _write_tool(pool, allowed),
-        patch_tool(pool, allowed),
-        search_tool(allowed, ripgrep),
-    )
-
-
-def _read_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
-    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, pool=pool)
-    def read_file(
-        ctx: ToolContext,
-        path: str,
-        offset: Annotated[int, msgspec.Meta(ge=1, description="First line")] = 1,
-        limit: Annotated[int, msgspec.Meta(ge=1, description="Lines")] = 500,
-        *,
-        stop: threading.Event,
-    ) -> ToolOutput:
-        """Read a text file (each line as number|text), view an image, or list a folder."""
-        place = resolve(path, ctx.workspace, allowed)
-        if kind(place) == "folder":
-            return ToolOutput(_listing(place, offset, limit))
-        unsaved = held.unsaved(ctx.buffers, place)
-        if unsaved is not None:
-            return ToolOutput(_unsaved_text(unsaved, place, (offset, limit), stop))
-        with os.fdopen(open_file(place), "rb") as stream:
-            head = stream.read(_SNIFF_BYTES)
-            size_bytes = os.fstat(stream.fileno()).st_size
-            if image := _image_type(head):
-                return _image(stream, place, image, size_bytes)
-            encoding = sniff(head, is_whole=len(head) == size_bytes)
-            if encoding is None:
-                return ToolOutput(_binary(place, head, size_bytes))
-            page = read_page(stream, encoding, offset, limit, stop)
-        return ToolOutput(_page_text(page, place, encoding))
-
-    return read_file
+def read(
+    ctx: ToolContext, path: str, lines: tuple[int, int], allowed: Sequence[Path], stop: threading.Event
+) -> ToolOutput:
+    """Read a text file, an image or a folder; `lines` are the first one and how many. Raises ToolError."""
+    place = resolve(path, ctx.workspace, allowed)
+    if kind(place) == "folder":
+        return ToolOutput(_listing(place, *lines))
+    unsaved = held.unsaved(ctx.buffers, place)
+    if unsaved is not None:
+        return ToolOutput(_unsaved_text(unsaved, place, lines, stop))
+    with os.fdopen(open_file(place), "rb") as stream:
+        head = stream.read(_SNIFF_BYTES)
+        size_bytes = os.fstat(stream.fileno()).st_size
+        if image := _image_type(head):
+            return _image(stream, place, image, size_bytes)
+        encoding = sniff(head, is_whole=len(head) == size_bytes)
+        if encoding is None:
+            return ToolOutput(_binary(place, head, size_bytes))
+        page = read_page(stream, encoding, *lines, stop)
+    return ToolOutput(_page_text(page, place, encoding))
 
 
-def _write_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
-    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
-    def write_file(ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> str:
-        """Create or replace a whole file; folders are made. To change a part, use patch."""
-        place = resolve(path, ctx.workspace, allowed)
-        try:
-            data = content.encode()
-        except UnicodeEncodeError as error:
-            raise BadInput(f"content holds a broken character at {error.start}") from error
-        seen = atomic.fingerprint(place)
-        [note] = held.write_all([atomic.PendingWrite(place, data, seen)], ctx.buffers, stop.is_set)
-        verb = "overwrote" if seen else "created"
-        lines = content.count("\n") + (not content.endswith("\n") and content != "")
-        said = f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
-        return f"{said}\n[{note}]" if note else said
-
-    return write_file
+def replace(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path], stop: threading.Event) -> str:
+    """Create or replace a whole file; durable on return. Gives what was done. Raises ToolError."""
+    place = resolve(path, ctx.workspace, allowed)
+    try:
+        data = content.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"content holds a broken character at {error.start}") from error
+    seen = atomic.fingerprint(place)
+    [note] = held.write_all([atomic.PendingWrite(place, data, seen)], ctx.buffers, stop.is_set)
+    verb = "overwrote" if seen else "created"
+    lines = content.count("\n") + (not content.endswith("\n") and content != "")
+    said = f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
+    return f"{said}\n[{note}]" if note else said
 
 
 def _unsaved_text(data: bytes, place: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:

@@ -1,4 +1,4 @@
-"""`patch`: change parts of files, by a replacement or by a unified diff of several files.
+"""What `patch` does: change parts of files, by a replacement or by a unified diff of several files.
 
 Everything is worked out in memory before the first byte is written. How text is matched is the business
 of `edits.py` and `diffs.py`, how files are replaced that of `atomic.py`.
@@ -11,18 +11,15 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Buffers, Tool, ToolContext, clip
-from whet.lanes import ToolPool
+from whet.contract.tools import Buffers, ToolContext, clip
 from whet.tools import atomic, diffs, edits, held
 from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
-from whet.tools.signature import tool
 
 FILE_BYTES = 50_000_000
 _SHOWN_CHARS = 3_000
@@ -41,39 +38,39 @@ class _File(msgspec.Struct):
     notes: list[str] = []
 
 
-def patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
-    """Give the tool `patch`, confined to the workspace and the `allowed` folders."""
+class Replacement(msgspec.Struct, frozen=True):
+    """Text to be put in the place of other text, once or everywhere."""
 
-    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
-    def patch(  # noqa: PLR0913 - the parameters are the model's arguments
-        ctx: ToolContext,
-        path: str = "",
-        old_string: Annotated[str, "Text to replace; must be unique"] = "",
-        new_string: str | None = None,
-        replace_all: bool = False,
-        diff: Annotated[str, "Unified diff of one or more files, instead of the strings"] = "",
-        *,
-        stop: threading.Event,
-    ) -> str:
-        """Edit files: replace old_string in path by new_string, or apply diff. All or nothing."""
-        if diff and (old_string or new_string):
-            raise BadInput("give either diff or old_string and new_string, not both")
-        if diff:
-            files = _from_diff(diff, path, ctx, allowed)
-        else:
-            if not path or not old_string or new_string is None:
-                raise BadInput("patch needs path, old_string and new_string, or diff")
-            file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
-            edit = edits.replace(file.old_text, old_string, new_string, every=replace_all)
-            file.text = edit.text
-            file.notes = [note for note in (edit.how, _places(edit.lines)) if note]
-            files = [file]
-        said = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
-        for file, note in zip(files, said, strict=True):
-            file.notes = [*file.notes, note] if note else file.notes
-        return "\n".join(_report(file) for file in files)
+    old: str
+    new: str | None
+    every: bool
 
-    return patch
+
+def edit(
+    ctx: ToolContext,
+    path: str,
+    strings: Replacement,
+    diff: str,
+    allowed: Sequence[Path],
+    stop: threading.Event,
+) -> str:
+    """Make all changes or none; durable on return. Gives what was done to each file. Raises ToolError."""
+    if diff and (strings.old or strings.new):
+        raise BadInput("give either diff or old_string and new_string, not both")
+    if diff:
+        files = _from_diff(diff, path, ctx, allowed)
+    else:
+        if not path or not strings.old or strings.new is None:
+            raise BadInput("patch needs path, old_string and new_string, or diff")
+        file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
+        made = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
+        file.text = made.text
+        file.notes = [note for note in (made.how, _places(made.lines)) if note]
+        files = [file]
+    said = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
+    for file, note in zip(files, said, strict=True):
+        file.notes = [*file.notes, note] if note else file.notes
+    return "\n".join(_report(file) for file in files)
 
 
 def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) -> list[_File]:

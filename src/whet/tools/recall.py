@@ -1,4 +1,4 @@
-"""`recall`: bring back what this conversation no longer shows: by words, by message number, or the trail.
+"""What `recall` does: bring back what a conversation no longer shows, by words, by number, or the trail.
 
 Everything ever said in a session stays in the store; summaries name it as #12 or #12-40. Reads only, and
 only the session that calls. It does not know how a context engine chose what to leave out.
@@ -7,18 +7,17 @@ only the session that calls. It does not know how a context engine chose what to
 from __future__ import annotations
 
 import re
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import apsw
 
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import ToolOutput
 from whet.store import query as words
 from whet.store.database import StateDatabase
 from whet.store.search import Hit, call_of, find, span
 from whet.store.trail import Kind, trail
-from whet.tools.signature import tool
 
 PAGE_CHARS = 8_000
 _ROWS_MAX = 200
@@ -42,34 +41,24 @@ class _Ref(NamedTuple):
     last: int
 
 
-def recall_tools(database: StateDatabase) -> list[Tool]:
-    """Make the tool over one store."""
+async def bring_back(database: StateDatabase, session_id: str, ref: str) -> ToolOutput:
+    """Give the messages that a reference names, or a page of the trail. Raises BadInput."""
+    ref = ref.strip().lower()
+    listing = _TRAIL.match(ref)
+    if listing is None:
+        place = _parse_ref(ref)
+        return await database.read(lambda db: _page(db, session_id, place))
+    kinds, before = _KINDS[listing[1]], int(listing[2] or 0)
+    return await database.read(lambda db: _trail_page(db, session_id, listing[1], kinds, before))
 
-    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
-    async def recall(
-        ctx: ToolContext,
-        query: Annotated[str, "words"] = "",
-        ref: Annotated[str, "#12, #12-40, or files, commands, urls"] = "",
-        limit: int = 8,
-    ) -> ToolOutput:
-        """Bring back earlier messages of this conversation that a summary replaced."""
-        ref = ref.strip().lower()
-        if ref:
-            listing = _TRAIL.match(ref)
-            if listing:
-                kinds, before = _KINDS[listing[1]], int(listing[2] or 0)
-                return await database.read(
-                    lambda db: _trail_page(db, ctx.session_id, listing[1], kinds, before)
-                )
-            place = _parse_ref(ref)
-            return await database.read(lambda db: _page(db, ctx.session_id, place))
-        if not words.terms(query):
-            raise BadInput("give query (words to find) or ref (such as #12-40)")
-        wanted = min(max(limit, 1), 30)
-        hits = await find(database, query, wanted * 3, session_id=ctx.session_id)
-        return await database.read(lambda db: _found(db, ctx.session_id, query, hits, wanted))
 
-    return [recall]
+async def find_words(database: StateDatabase, session_id: str, query: str, limit: int) -> ToolOutput:
+    """Give the messages of a session that fit words. Raises BadInput."""
+    if not words.terms(query):
+        raise BadInput("give query (words to find) or ref (such as #12-40)")
+    wanted = min(max(limit, 1), 30)
+    hits = await find(database, query, wanted * 3, session_id=session_id)
+    return await database.read(lambda db: _found(db, session_id, query, hits, wanted))
 
 
 def _parse_ref(text: str) -> _Ref:

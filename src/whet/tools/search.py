@@ -1,4 +1,4 @@
-"""`search_files`: lines that match, or files by name, below a folder of the workspace.
+"""What `search_files` does: lines that match, or files by name, below a folder of the workspace.
 
 Ripgrep does the work where it is installed; `walk.py` does it otherwise, or where the pattern needs what
 only Python's expressions have. Both are processes of their own with the same output, killed when the call
@@ -14,19 +14,15 @@ import signal
 import sys
 import warnings
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
 
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.tools import Tool, ToolContext
 from whet.tools import walk
 from whet.tools.output import clean
-from whet.tools.paths import ConfinedPath, failure, kind, missing, printable, resolve
-from whet.tools.signature import tool
+from whet.tools.paths import ConfinedPath, failure, kind, missing, printable
 
 MOST_ROWS = 20_000
 LINE_CHARS = 240
@@ -72,34 +68,29 @@ class _Command(msgspec.Struct, frozen=True):
     cwd: Path
 
 
-def search_tool(allowed: Sequence[Path], ripgrep: str | None = "rg") -> Tool:
-    """Give the tool `search_files`, confined to the workspace and the `allowed` folders."""
+class Query(msgspec.Struct, frozen=True):
+    """What is looked for: a regular expression in the lines of files, or a glob over their `names`; and
+    which of the hits are shown."""
 
-    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=60)
-    async def search_files(  # noqa: PLR0913 - the parameters are the model's arguments
-        ctx: ToolContext,
-        pattern: Annotated[str, "Regex, or a glob when target is names"],
-        path: str = ".",
-        target: Literal["content", "names"] = "content",
-        glob: Annotated[str, "Only these files, e.g. *.py"] = "",
-        limit: Annotated[int, msgspec.Meta(ge=1)] = 100,
-        offset: Annotated[int, msgspec.Meta(ge=0)] = 0,
-    ) -> str:
-        """Search file contents or names below a folder. Hidden and .gitignored files are skipped."""
-        place = resolve(path, ctx.workspace, allowed)
-        if not pattern or _NOT_ONE_LINE.search(pattern):
-            raise BadInput("pattern must be one line of text", hint="search for one line of it")
-        if kind(place) == "":
-            raise missing(place)
-        program = _program(ripgrep) if ripgrep else None
-        if target == "names":
-            found = await _names(place, pattern, program)
-        else:
-            found = await _content(place, pattern, glob, program)
-        shown = _filtered(found, glob)
-        return _report(shown, place, offset, limit)
+    pattern: str
+    names: bool = False
+    glob: str = ""
+    limit: int = 100
+    offset: int = 0
 
-    return search_files
+
+async def search(place: ConfinedPath, query: Query, ripgrep: str | None) -> str:
+    """Give the hits below a folder, or in a file. Raises ToolError."""
+    if not query.pattern or _NOT_ONE_LINE.search(query.pattern):
+        raise BadInput("pattern must be one line of text", hint="search for one line of it")
+    if kind(place) == "":
+        raise missing(place)
+    program = _program(ripgrep) if ripgrep else None
+    if query.names:
+        found = await _names(place, query.pattern, program)
+    else:
+        found = await _content(place, query.pattern, query.glob, program)
+    return _report(_filtered(found, query.glob), place, query.offset, query.limit)
 
 
 def _program(name: str) -> str | None:

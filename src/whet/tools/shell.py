@@ -1,4 +1,4 @@
-"""The tools `terminal` and `process`: run shell commands, and talk to those left in the background.
+"""What `terminal` and `process` do: run shell commands, and talk to those left in the background.
 
 What comes back is readable text, head and tail of it, with the exit code. The command gets the user's
 environment without variables that look like secrets. This module does not judge commands: the gate has
@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import os
 import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.contract.tools import ToolOutput, clip
 from whet.tools.process import Process, Processes, ProcessSpec, clean
-from whet.tools.signature import tool
+
+if TYPE_CHECKING:
+    from whet.tools.declared import ShellLimits
 
 MAX_TIMEOUT_S = 3600.0
 _SECRET_NAMES = re.compile(
@@ -49,26 +48,6 @@ _PIPE_GRACE_S = 0.5
 _STATUS_CHARS = 400
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
-Action = Literal["list", "poll", "wait", "write", "kill"]
-
-
-class ShellLimits(msgspec.Struct, frozen=True):
-    """A foreground command's default time limit, the size of a result, and variables that are passed on
-    although their names look like secrets."""
-
-    timeout_s: float = 120.0
-    output_cap_chars: int = 30_000
-    pass_variables: Collection[str] = ()
-
-
-def shell_tools(
-    processes: Processes, limits: ShellLimits | None = None, environment: Mapping[str, str] | None = None
-) -> list[Tool]:
-    """Make `terminal` and `process` over `processes`; `environment` None is this program's own."""
-    chosen = limits or ShellLimits()
-    source = os.environ if environment is None else environment
-    return [_terminal(processes, chosen, source), _process(processes, chosen)]
-
 
 def command_environment(
     source: Mapping[str, str], pass_variables: Collection[str] = (), *, pty: bool = False
@@ -82,87 +61,83 @@ def _looks_secret(name: str) -> bool:
     return name not in _NO_SECRETS and _SECRET_NAMES.search(name) is not None
 
 
-def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, str]) -> Tool:
-    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
-    async def terminal(  # noqa: PLR0913 - the parameters are the tool's schema
-        ctx: ToolContext,
-        command: str,
-        workdir: Annotated[str, "folder inside the workspace"] = "",
-        timeout_s: float = limits.timeout_s,
-        stdin: str = "",
-        pty: Annotated[bool, "for programs that demand a terminal"] = False,
-        background: Annotated[bool, "return a process id at once"] = False,
-    ) -> ToolOutput:
-        """Run a bash command in the workspace; gives stdout and stderr merged, and the exit code. Each call
-        is a new shell; without stdin it reads end of file. Use background for servers and watchers."""
-        waits_for_input = background or pty  # a terminal must be sent its end of file
-        job = ProcessSpec(
-            text=command,
-            workdir=_inside(ctx.workspace, workdir),
-            environment=command_environment(source, limits.pass_variables, pty=pty),
-            pty=pty,
-            stdin=stdin.encode("utf-8", "replace") if stdin or waits_for_input else None,
-            keep_stdin=background,
-            output_cap_bytes=4 * limits.output_cap_chars,
-        )
-        if background:
-            return _start_background(processes, job)
-        return await _run(processes, job, _time_limit(timeout_s, limits.timeout_s), ctx.output, limits)
-
-    return terminal
+def job(
+    workspace: Path,
+    command: str,
+    workdir: str,
+    how: tuple[str, bool, bool],
+    given: tuple[ShellLimits, Mapping[str, str]],
+) -> ProcessSpec:
+    """Give a command as it is run. `how`: its input, whether on a terminal, whether in the background;
+    `given`: the limits, and the environment that it gets without secrets. Raises BadInput."""
+    (stdin, pty, background), (limits, source) = how, given
+    waits_for_input = background or pty  # a terminal must be sent its end of file
+    return ProcessSpec(
+        text=command,
+        workdir=_inside(workspace, workdir),
+        environment=command_environment(source, limits.pass_variables, pty=pty),
+        pty=pty,
+        stdin=stdin.encode("utf-8", "replace") if stdin or waits_for_input else None,
+        keep_stdin=background,
+        output_cap_bytes=4 * limits.output_cap_chars,
+    )
 
 
-def _process(processes: Processes, limits: ShellLimits) -> Tool:
-    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
-    async def process(  # noqa: PLR0913 - the parameters are the tool's schema
-        ctx: ToolContext,
-        action: Action,
-        id: Annotated[str, "process id, for all but list"] = "",
-        text: Annotated[str, "for write"] = "",
-        newline: Annotated[bool, "end the text with Enter"] = True,
-        eof: Annotated[bool, "close its input after the text"] = False,
-        timeout_s: float = 30,
-    ) -> ToolOutput:
-        """Look after background processes: poll gives the output since the last look, wait does so at its
-        exit or after timeout_s, write sends text to its input, kill ends it and its children."""
-        if action == "list":
-            return ToolOutput("\n".join(map(_line, processes.listed())) or "no background processes")
-        found = _find(processes, id)
-        if action == "write":
-            return _write(found, text, newline=newline, eof=eof)
-        if action == "kill":
-            await found.stop()
-            await found.wait_output_end(_PIPE_GRACE_S)
-        if action == "wait":
-            await _watch(found, _time_limit(timeout_s, 30.0), ctx.output)
-        return _report(found, limits, is_kill=action == "kill")
+class Shell:
+    """Runs commands and looks after those in the background."""
 
-    return process
+    def __init__(self, processes: Processes, limits: ShellLimits) -> None:
+        self._processes = processes
+        self._limits = limits
 
+    async def run(self, job: ProcessSpec, timeout_s: float, show: Callable[[str], None]) -> ToolOutput:
+        """Run a command to its end or its time limit and give what it printed; `show` gets it as it comes.
 
-def _start_background(processes: Processes, job: ProcessSpec) -> ToolOutput:
-    processes.check_room()
-    process = processes.start(job)
-    name = processes.publish(process)
-    return ToolOutput(f"[running in the background as {name}, pid {process.pid}; see it with process]")
-
-
-async def _run(
-    processes: Processes, job: ProcessSpec, timeout_s: float, show: Callable[[str], None], limits: ShellLimits
-) -> ToolOutput:
-    process = processes.start(job)
-    try:
-        in_time = await _watch(process, timeout_s, show)
-        if not in_time:
-            await process.stop()
-        await process.wait_output_end(_PIPE_GRACE_S)
-    except asyncio.CancelledError:
+        What it leaves running is published as a background process. A cancel stops it.
+        """
+        process = self._processes.start(job)
+        limit_s = _time_limit(timeout_s, self._limits.timeout_s)
         try:
-            await process.stop(0.5)
-        finally:
-            processes.forget(process)
-        raise
-    return _result(processes, process, None if in_time else timeout_s, limits)
+            in_time = await _watch(process, limit_s, show)
+            if not in_time:
+                await process.stop()
+            await process.wait_output_end(_PIPE_GRACE_S)
+        except asyncio.CancelledError:
+            try:
+                await process.stop(0.5)
+            finally:
+                self._processes.forget(process)
+            raise
+        return _result(self._processes, process, None if in_time else limit_s, self._limits)
+
+    def start(self, job: ProcessSpec) -> ToolOutput:
+        """Start a command in the background and say its name."""
+        self._processes.check_room()
+        process = self._processes.start(job)
+        name = self._processes.publish(process)
+        return ToolOutput(f"[running in the background as {name}, pid {process.pid}; see it with process]")
+
+    def listed(self) -> ToolOutput:
+        """Give the background processes, a line each."""
+        return ToolOutput("\n".join(map(_line, self._processes.listed())) or "no background processes")
+
+    async def look(self, name: str, wait_s: float | None, show: Callable[[str], None]) -> ToolOutput:
+        """Give what a process printed since the last look, after its exit or `wait_s` where given."""
+        found = _find(self._processes, name)
+        if wait_s is not None:
+            await _watch(found, _time_limit(wait_s, 30.0), show)
+        return _report(found, self._limits, is_kill=False)
+
+    async def kill(self, name: str) -> ToolOutput:
+        """End a process and its children and give what it still printed."""
+        found = _find(self._processes, name)
+        await found.stop()
+        await found.wait_output_end(_PIPE_GRACE_S)
+        return _report(found, self._limits, is_kill=True)
+
+    def send(self, name: str, text: str, *, newline: bool, eof: bool) -> ToolOutput:
+        """Send text to a process's input."""
+        return _send(_find(self._processes, name), text, newline=newline, eof=eof)
 
 
 def _result(
@@ -193,7 +168,7 @@ def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutp
     return ToolOutput(_joined(body, [status]), "exit" if failed else "", process.exit_code)
 
 
-def _write(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:
+def _send(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:
     if newline and not (eof and not text):
         # Enter on a keyboard is a carriage return; programs in raw mode know no other.
         text += "\r" if process.command.pty else "\n"

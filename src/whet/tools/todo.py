@@ -1,4 +1,4 @@
-"""The tool `todo`: the model's list of what is to be done in a session.
+"""What `todo` keeps: the model's list of what is to be done in a session.
 
 The whole list is in each result, and replaying the calls' arguments gives it back, so a resume needs
 the transcript and nothing else. Lists are kept per session and bounded. It does not read transcripts.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.texts import NOT_JSON
-from whet.contract.tools import Tool, ToolContext
-from whet.tools.signature import tool
 
 MAX_ITEMS = 50
 MAX_ITEM_CHARS = 300
@@ -70,23 +68,6 @@ class TodoLists:
             except (*NOT_JSON, BadInput):
                 continue  # that call was refused when it was made, too
         return self.get(session_id)
-
-
-def todo_tools(lists: TodoLists) -> list[Tool]:
-    """Make `todo` over `lists`."""
-
-    @tool(toolset="planning", effects={"read"}, repeatable=True)
-    async def todo(
-        ctx: ToolContext,
-        items: list[TodoItem] | None = None,
-        merge: Annotated[bool, "change or add by id"] = False,
-    ) -> str:
-        """Keep a list of work of three or more steps: replace it, merge into it, or read it (no items)."""
-        if items is None:
-            return written(lists.get(ctx.session_id))
-        return written(lists.update(ctx.session_id, items, merge=merge))
-
-    return [todo]
 
 
 def written(items: list[TodoItem]) -> str:

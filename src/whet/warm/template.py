@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.config import files
+from whet.config import paths
 from whet.config.paths import Home
 from whet.context.rows import text_tokens
 from whet.contract.errors import ConfigError, NotFound
@@ -116,7 +116,7 @@ def save(home: Home, template: Template) -> Path:
     """Write a template, whole or not at all; on return it is on disk. Raises ConfigError."""
     path = path_of(home, template.name)
     home.ensure()
-    files.replace(path, encode(template), mode=0o600)
+    paths.replace(path, encode(template), mode=0o600)
     return path
 
 

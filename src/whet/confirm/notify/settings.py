@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.config.files import read_small
+from whet.config.paths import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
 from whet.confirm.notify.channel import NotifyChannel
 from whet.confirm.notify.one_way import Apprise, WebhookNotifier

@@ -70,7 +70,7 @@ class LearningPages:
 
     async def notes(self, request: Request, visit: Visit) -> Response:
         """Show the notes files as new sessions read them, and how sessions went with each note."""
-        files = await self._desk.notes()
+        files = await self._desk.reader.notes()
         found = await of_desk(self._desk, ("memory", "user"))
         return self._frame.page(
             "notes.html", visit, here="learning", files=files, effects=[one for one in found if one.current]
@@ -111,7 +111,7 @@ class LearningPages:
         )
 
     async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
-        await self._desk.notes()  # what was edited by hand is entered first
+        await self._desk.reader.notes()  # what was edited by hand is entered first
 
         def read(db: apsw.Connection) -> list[LedgerRow]:
             return ledger.select(db, limit, **filters)

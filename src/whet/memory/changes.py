@@ -12,13 +12,11 @@ import apsw
 import msgspec
 
 from whet.clock import iso
-from whet.config.schema import MemorySettings
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
 from whet.memory import note_changes, notes, overlay, skill_changes
 from whet.memory.claim import Claim, GateVerdict
-from whet.memory.journal import Journal
-from whet.memory.library import Library
+from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target
 from whet.memory.settling import enforce_skill
 from whet.memory.skill_changes import SkillPlan
@@ -34,20 +32,19 @@ class _Stale(Exception):
     """The item changed between being read and being written."""
 
 
-class NoteWrites:
-    """Writes to the two notes files of one profile."""
+class NoteChanges:
+    """Enters changes to the two notes files of one profile."""
 
-    def __init__(self, journal: Journal, limits: MemorySettings, judge: Judge) -> None:
-        self._journal = journal
-        self._database = journal.database
-        self._profile = journal.profile
-        self._limits = limits
+    def __init__(self, reader: MemoryReader, judge: Judge) -> None:
+        self._reader = reader
+        self._database = reader.database
+        self._profile = reader.profile
         self._judge = judge
 
-    def write(self, request: MemoryRequest, origin: Origin) -> LedgerRow:
-        """Make a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
-        self._journal.settle()
-        limit = self._limits.memory_chars if request.target == "memory" else self._limits.user_chars
+    def enter(self, request: MemoryRequest, origin: Origin) -> LedgerRow:
+        """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
+        self._reader.bring_into_step()
+        limit = self._reader.room_chars(request.target)
         for _ in range(_TRIES):
             base = self._database.read_now(
                 lambda db: overlay.note_text(db, self._profile, request.target, origin.task_id)
@@ -70,7 +67,7 @@ class NoteWrites:
                 profile=self._profile,
             )
             try:
-                return self._enter(new, request.target, base, edit.text)
+                return self._insert(new, request.target, base, edit.text)
             except _Stale:
                 continue
         raise StoreBusy("the notes keep changing", hint="try again")
@@ -88,7 +85,7 @@ class NoteWrites:
         )
         return self._judge(claim, origin)
 
-    def _enter(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
+    def _insert(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
         path = notes.FILES[target]
 
         def work(connection: apsw.Connection) -> LedgerRow:
@@ -96,7 +93,7 @@ class NoteWrites:
                 return made
             if overlay.note_text(connection, self._profile, target, new.origin.task_id) != base:
                 raise _Stale
-            row = ledger.insert(connection, new, iso(self._journal.clock.now()))
+            row = ledger.insert(connection, new, iso(self._reader.clock.now()))
             if row.state == "active":
                 key = learned.keep_text(connection, text.encode()) if text else ""
                 learned.want(connection, self._profile, path, key)
@@ -105,20 +102,19 @@ class NoteWrites:
         return self._database.write_now(work)
 
 
-class SkillWrites:
-    """Writes to the skills of one profile."""
+class SkillChanges:
+    """Enters changes to the skills of one profile."""
 
-    def __init__(self, journal: Journal, library: Library, judge: Judge) -> None:
-        self._journal = journal
-        self._database = journal.database
-        self._profile = journal.profile
-        self._library = library
+    def __init__(self, reader: MemoryReader, judge: Judge) -> None:
+        self._reader = reader
+        self._database = reader.database
+        self._profile = reader.profile
         self._judge = judge
 
-    def write(self, request: SkillRequest, origin: Origin) -> LedgerRow:
-        """Make a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
+    def enter(self, request: SkillRequest, origin: Origin) -> LedgerRow:
+        """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
         self._check_name(request)
-        self._journal.settle([request.name])
+        self._reader.bring_into_step([request.name])
         for _ in range(_TRIES):
             files = self._database.read_now(
                 lambda db: overlay.skill_files(db, self._profile, request.name, origin.task_id)
@@ -128,7 +124,7 @@ class SkillWrites:
             verdict = self._verdict(request, origin, made)
             new = self._row(request, origin, (files, made), verdict)
             try:
-                return self._enter(new, files, made)
+                return self._insert(new, files, made)
             except _Stale:
                 continue
         raise StoreBusy(f"the skill {request.name} keeps changing", hint="try again")
@@ -172,7 +168,7 @@ class SkillWrites:
         claim = Claim("skill", made.learned, request.evidence, known=made.before)
         return self._judge(claim, origin)
 
-    def _enter(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
+    def _insert(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
         def work(connection: apsw.Connection) -> LedgerRow:
             if row := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
                 return row
@@ -182,7 +178,7 @@ class SkillWrites:
             for content in made.files.values():
                 if content is not None:
                     learned.keep_text(connection, content)
-            row = ledger.insert(connection, new, iso(self._journal.clock.now()))
+            row = ledger.insert(connection, new, iso(self._reader.clock.now()))
             if row.state == "active":
                 enforce_skill(connection, row)
             return row
@@ -190,7 +186,7 @@ class SkillWrites:
         return self._database.write_now(work)
 
     def _check_name(self, request: SkillRequest) -> None:
-        info = self._library.find(request.name)
+        info = self._reader.library.find(request.name)
         if info is not None and info.source != "home":
             hint = "Create one of your own under another name."
             raise Refused(f"{request.name} is a skill of {info.source}; it is not changed here", hint=hint)

@@ -1,0 +1,29 @@
+"""What the tools of memory and skills do with what the desk says: the desk judges changes and stores them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from whet.contract.origin import Origin
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.memory.desk import LearningService
+from whet.memory.requests import SkillRequest, WriteOutcome
+
+
+def output(outcome: WriteOutcome) -> ToolOutput:
+    """Give an outcome as a tool's result."""
+    return ToolOutput(outcome.text, error_kind="" if outcome.ok else "refused")
+
+
+async def confirmed(
+    ctx: ToolContext, desk: LearningService, request: SkillRequest, origin: Origin
+) -> WriteOutcome:
+    """Make a skill's change, asking the person first where it is theirs; no answer is a no."""
+    outcome = await desk.change_skill(request, origin)
+    if outcome.state != "needs_yes":
+        return outcome
+    answer = await ctx.ask(outcome.text, ["yes", "no"])
+    if answer is not None and answer.strip().lower() in ("yes", "y"):
+        return await desk.change_skill(msgspec.structs.replace(request, confirmed=True), origin)
+    why = "nobody was there to ask" if answer is None else "the person said no"
+    return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")

@@ -1,0 +1,171 @@
+"""What is read at its bounds: the home's small files, values at the edge of what is allowed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from whet.config.proxies import proxy_for
+
+from whet.config.fields import Field, read_text, show
+from whet.config.paths import Home, find_home, mode_of, read_small, replace
+from whet.config.secrets import is_secret_name, parse_env
+from whet.contract.errors import ConfigError, StoreUnwritable
+
+
+def test_a_file_is_read_up_to_256_kb(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    assert read_small(file) is None
+    file.write_bytes(b"x" * 262_144)
+    assert read_small(file) == "x" * 262_144
+    file.write_bytes(b"x" * 262_145)
+    with pytest.raises(ConfigError, match="larger than 256 KB"):
+        read_small(file)
+    file.write_bytes(b"\xef\xbb\xbfa: 1\n")
+    assert read_small(file) == "a: 1\n"
+    file.write_bytes(b"a\nb\n\xff")
+    with pytest.raises(ConfigError, match="line 3 is not UTF-8"):
+        read_small(file)
+
+
+def test_what_is_no_plain_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a folder"):
+        read_small(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="not a plain file"):
+        read_small(tmp_path / "pipe")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match="can't read"):
+        read_small(tmp_path / "file" / "below")
+    with pytest.raises(ConfigError, match="can't write"):
+        replace(tmp_path / "file" / "below", "x", mode=0o600)
+
+
+def test_a_file_is_replaced_whole_with_its_mode_and_nothing_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "new" / ".env"
+    assert mode_of(file) is None
+    replace(file, "A=1\n", mode=0o600)
+    assert (file.read_text(), mode_of(file)) == ("A=1\n", 0o600)
+    assert mode_of(file.parent) == 0o700
+    replace(file, "B=2\n", mode=0o640)
+    assert (file.read_text(), mode_of(file)) == ("B=2\n", 0o640)
+    assert [path.name for path in file.parent.iterdir()] == [".env"]
+
+
+def test_a_home_is_found_made_for_its_owner_only_and_profiles_lie_below(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = find_home()
+    assert found.root == home and find_home("my-work_2").root == home / "profiles" / "my-work_2"
+    for name in ("../x", "a b", "-", "."):
+        with pytest.raises(ConfigError):
+            find_home(name)
+    found.ensure()
+    found.ensure()
+    assert mode_of(home) == 0o700
+    (home / "file").write_text("x")
+    with pytest.raises(StoreUnwritable):
+        Home(home / "file" / "below").ensure()
+    monkeypatch.setenv("WHET_HOME", "")
+    assert find_home().root == Path("~/.whet").expanduser()
+
+
+WHOLE = Field("a.b", "whole number", 3, (), 1)
+SHARE = Field("a.b", "number", 0.5, (), 1e-9)
+FREE = Field("a.b", "number", 0.5)
+SWITCH = Field("a.b", "yes or no", True)
+CHOICE = Field("a.b", "choice", "", ("", "ask"))
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        (WHOLE, "1", 1),
+        (FREE, "0", 0.0),
+        (SHARE, "0.25", 0.25),
+        (SWITCH, " YES ", True),
+        (SWITCH, "on", True),
+        (SWITCH, "1", True),
+        (SWITCH, "No", False),
+        (SWITCH, "off", False),
+        (SWITCH, "0", False),
+        (CHOICE, "", ""),
+        (Field("a.b", "list", ()), "terminal(a, b), , c", ("terminal(a, b)", "c")),
+        (Field("a.b", "list", ()), "a), b", ("a)", "b")),
+    ],
+)
+def test_what_is_allowed_is_read(field: Field, text: str, value: object) -> None:
+    read = read_text(field, text)
+    assert read == value and type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "allowed"),
+    [
+        (WHOLE, "0", "a whole number, at least 1"),
+        (WHOLE, "1.5", "a whole number"),
+        (Field("a.b", "whole number", 3), "-1", "a whole number, at least 0"),
+        (SHARE, "0", "a number, more than 0"),
+        (FREE, "-0.1", "a number, at least 0"),
+        (FREE, "nan", "a number"),
+        (FREE, "inf", "a number"),
+        (Field("a.b", "number", 2, (), 1.0), "0.9", "a number, at least 1"),
+        (SWITCH, "maybe", "true or false"),
+        (CHOICE, "Ask", r"\(empty\), ask"),
+    ],
+)
+def test_what_is_not_says_what_is(field: Field, text: str, allowed: str) -> None:
+    with pytest.raises(ValueError, match=f"allowed: {allowed}"):
+        read_text(field, text)
+
+
+def test_a_value_is_shown_as_it_is_set() -> None:
+    assert [show(value) for value in (True, False, 3, 3.0, 0.5, "x", ("a", "b"))] == [
+        "true",
+        "false",
+        "3",
+        "3",
+        "0.5",
+        "x",
+        "a, b",
+    ]
+
+
+def test_of_a_name_that_stands_twice_the_last_counts_and_quotes_are_undone() -> None:
+    text = (
+        'A=1\nA=2\nexport B = two # note\nC=\'a # b\' # note\nD="x\\n\\t\\"\\q" #\nE=#none\n'
+        'F="open\nG=\n=x\nH=a\0b\n'
+    )
+    read = parse_env(text)
+    assert read.values == {"A": "2", "B": "two", "C": "a # b", "D": 'x\n\t"q', "E": "", "G": ""}
+    assert read.bad_lines == (7, 9, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("api_key_2", True),
+        ("KEY1", True),
+        ("DB_PASSWORD", True),
+        ("TOKEN", True),
+        ("MONKEY", False),
+        ("TOKENS_USED", False),
+        ("KEYBOARD", False),
+    ],
+)
+def test_a_secrets_name(name: str, is_secret: bool) -> None:
+    assert is_secret_name(name) is is_secret
+
+
+def test_a_proxy_without_a_scheme_and_networks_that_go_the_direct_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "proxy.lan:3128")
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,bad/net,x.lan")
+    assert proxy_for("http", "example.com") == "http://proxy.lan:3128"
+    assert proxy_for("http", "10.1.2.3") == "" and proxy_for("http", "11.1.2.3") != ""
+    assert proxy_for("http", "x.lan") == "" and proxy_for("https", "example.com") == ""
+    monkeypatch.setenv("ALL_PROXY", "socks5://p:1")
+    assert proxy_for("https", "example.com") == "socks5://p:1"

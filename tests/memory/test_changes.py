@@ -1,0 +1,543 @@
+"""Changes to notes and skills through the tools' door: who may, on which version, and what is said."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from benchmarks.lessons.world import Say, User, World, add, create
+
+from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.errors import NotFound
+from whet.contract.origin import Origin
+from whet.memory import merging, note_changes, notes, skill_changes
+from whet.memory.desk import LearningService
+from whet.memory.merging import EntryChange
+from whet.memory.reader import MemoryReader
+from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
+from whet.memory.undo import CannotUndo
+from whet.store import learned, ledger
+from whet.store.ledger import LedgerRow
+
+HAND = Origin("user")
+MAIN = "---\nname: commit\ndescription: How we commit.\n---\nFirst run make check.\nThen commit.\n"
+FILES = {"SKILL.md": MAIN.encode(), "references/a.md": b"one\ntwo\n"}
+NOW = skill_changes.of(FILES)
+SAID = "We run make check before each commit, and we deploy on Tuesdays only."
+
+
+def rows(world: World) -> list[LedgerRow]:
+    return world.database.read_now(lambda db: ledger.select(db))[::-1]
+
+
+def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> WriteOutcome:
+    if isinstance(request, SkillRequest):
+        return asyncio.run(world.desk.change_skill(request, origin))
+    return asyncio.run(world.desk.change_notes(request, origin))
+
+
+def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> int:
+    outcome = change(world, request, origin)
+    assert outcome.ok, outcome.text
+    return outcome.ledger_id
+
+
+def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> LearningService:
+    """Give a desk with other settings on the same home."""
+    settings = (limits or world.limits, ReviewSettings(writes=writes))  # type: ignore[arg-type]
+    return LearningService(MemoryReader(world.database, world.clock, world.folder, settings))
+
+
+# --- a skill's files ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        SkillRequest("remove_file", "commit", file_path="references/a.md"),
+        SkillRequest("write_file", "commit", file_path="references/a.md", file_content="new"),
+        SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now")),
+        SkillRequest("delete", "commit"),
+    ],
+)
+def test_what_replaces_or_removes_needs_the_version_that_was_read(request_: SkillRequest) -> None:
+    with pytest.raises(Refused, match=f"{request_.action} needs base_hash"):
+        skill_changes.plan(FILES, request_)
+    stale = msgspec.structs.replace(request_, base_hash="0" * 12)
+    with pytest.raises(Refused, match=f"its hash is {NOW}, not {'0' * 12}"):
+        skill_changes.plan(FILES, stale)
+    assert skill_changes.plan(FILES, msgspec.structs.replace(request_, base_hash=NOW)).files
+
+
+def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
+    session = asyncio.run(world.session([User("remember: run make check in references"), Say("ok")]))
+    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    quote = "remember: run make check in references"
+    made(world, create("commit", "How we run make check.", "Run make check.", quote), origin)
+    wrote = SkillRequest(
+        "write_file", "commit", file_path="references/a.md", file_content="run make check", evidence=(quote,)
+    )
+    made(world, wrote, msgspec.structs.replace(origin, tool_call_id="c2"))
+    read = asyncio.run(world.desk.shelf.view("commit", "references/a.md", origin))
+    tree = read.text.split("hash ")[1][:12]
+    file = world.folder / "skills/commit/references/a.md"
+    file.write_text("the person's own words\n")
+    gone = SkillRequest("remove_file", "commit", file_path="references/a.md", base_hash=tree)
+    stale = change(world, gone, msgspec.structs.replace(origin, tool_call_id="c3"))
+    assert not stale.ok and "has changed since" in stale.text
+    assert file.read_text() == "the person's own words\n"
+    now = asyncio.run(world.desk.shelf.view("commit", "", origin)).text.split("hash ")[1][:12]
+    fresh = msgspec.structs.replace(gone, base_hash=now)
+    assert change(world, fresh, msgspec.structs.replace(origin, tool_call_id="c4")).ok
+    assert not file.exists() and not file.parent.exists()
+
+
+def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
+    new = SkillRequest("write_file", "commit", file_path="scripts/x.sh", file_content="make check")
+    assert skill_changes.plan(FILES, new).files == {"scripts/x.sh": b"make check\n"}
+    patch = SkillRequest("patch", "commit", old_string="Then", new_string="Now")
+    assert skill_changes.plan(FILES, patch).learned == "Now commit."
+    for one in (new, patch):
+        with pytest.raises(Refused, match="has changed since"):
+            skill_changes.plan(FILES, msgspec.structs.replace(one, base_hash="0" * 12))
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (SkillRequest("create", "commit", content=MAIN), "already"),
+        (SkillRequest("edit", "commit", content=MAIN, base_hash=NOW), "says already"),
+        (SkillRequest("edit", "commit", content=" ", base_hash=NOW), "content is empty"),
+        (SkillRequest("edit", "commit", content="no front matter", base_hash=NOW), "front matter"),
+        (SkillRequest("patch", "commit"), "old_string is empty"),
+        (SkillRequest("patch", "commit", old_string="i"), "stands 6 times in SKILL.md"),
+        (SkillRequest("patch", "commit", old_string="Then", new_string="Then"), "are the same"),
+        (SkillRequest("patch", "commit", old_string=MAIN), "is empty"),
+        (SkillRequest("patch", "commit", old_string="name: commit", new_string="name: x"), "names the skill"),
+        (
+            SkillRequest("patch", "commit", file_path="references/b.md", old_string="x"),
+            "has no references/b.md",
+        ),
+        (SkillRequest("write_file", "commit", file_path="other/b.md", file_content="x"), "is not below"),
+        (SkillRequest("remove_file", "commit", file_path="SKILL.md", base_hash=NOW), "is not below"),
+        (
+            SkillRequest(
+                "write_file", "commit", file_path="references/a.md", file_content="one\ntwo", base_hash=NOW
+            ),
+            "holds already",
+        ),
+        (SkillRequest("write_file", "commit", file_path="references/b.md", file_content=""), "is empty"),
+        (SkillRequest("write_file", "commit", file_path="scripts/b", file_content="x" * 60_001), "60,000"),
+        (SkillRequest("remove_file", "commit", file_path="references/b.md", base_hash=NOW), "has no"),
+    ],
+)
+def test_what_can_not_be_done_to_a_skill_is_refused_with_the_reason(
+    request_: SkillRequest, says: str
+) -> None:
+    with pytest.raises(Refused, match=says):
+        skill_changes.plan(FILES, request_)
+
+
+def test_the_largest_file_that_is_taken() -> None:
+    full = SkillRequest("write_file", "commit", file_path="scripts/b", file_content="x" * 60_000)
+    assert len(skill_changes.plan(FILES, full).files["scripts/b"] or b"") == 60_001
+    binary = {**FILES, "assets/b": b"\xff"}
+    with pytest.raises(Refused, match="is not text"):
+        skill_changes.plan(
+            binary,
+            SkillRequest("remove_file", "commit", file_path="assets/b", base_hash=skill_changes.of(binary)),
+        )
+    with pytest.raises(Refused, match="no skill commit of yours"):
+        skill_changes.plan({}, SkillRequest("patch", "commit", old_string="x", new_string="y"))
+
+
+def test_a_patch_that_fits_nothing_shows_what_is_like_it_or_says_so() -> None:
+    far = SkillRequest("patch", "commit", old_string="0987654321 qqqq", new_string="y")
+    with pytest.raises(Refused) as refused:
+        skill_changes.plan(FILES, far)
+    assert refused.value.hint == "Nothing like it is there; skill_view shows it."
+    near = SkillRequest("patch", "commit", old_string="First run make tests.\nThen commmit.", new_string="y")
+    with pytest.raises(Refused) as refused:
+        skill_changes.plan(FILES, near)
+    assert refused.value.hint == "The nearest text there is:\nFirst run make check.\nThen commit."
+
+
+def test_what_a_change_claims_are_its_new_lines_without_the_front_matters_own() -> None:
+    text = MAIN.replace("How we commit.", "New words.").replace("---\nFirst", "license: MIT\n---\nFirst")
+    plan = skill_changes.plan(FILES, SkillRequest("edit", "commit", content=text + "Last.", base_hash=NOW))
+    assert plan.learned == " New words.\nLast."
+
+
+def test_the_hash_follows_from_names_and_contents() -> None:
+    assert skill_changes.of({}) == "" and len(NOW) == 12
+    assert skill_changes.of(dict(reversed(FILES.items()))) == NOW
+    assert skill_changes.of({**FILES, "references/a.md": b"x"}) != NOW
+    assert skill_changes.of({"SKILL.md": FILES["SKILL.md"], "references/b.md": b"one\ntwo\n"}) != NOW
+    assert skill_changes.tree_hash({"a": "1", "gone": ""}) == skill_changes.tree_hash({"a": "1"})
+
+
+# --- who may change what ----------------------------------------------------------------------------
+
+
+def test_the_agents_own_skill_needs_no_yes_and_a_pinned_one_refuses(world: World) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    made(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
+    patch = SkillRequest(
+        "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
+    )
+    asyncio.run(world.desk.shelf.pin("commit", True))
+    pinned = change(world, patch, msgspec.structs.replace(origin, tool_call_id="c2"))
+    assert pinned.state == "refused" and "pinned" in pinned.text
+    made(world, msgspec.structs.replace(patch, new_string="By hand: run make"), HAND)
+    asyncio.run(world.desk.shelf.pin("commit", False))
+    again = msgspec.structs.replace(patch, old_string="By hand: run make")
+    made(world, again, msgspec.structs.replace(origin, tool_call_id="c3"))
+
+
+def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
+    made(world, SkillRequest("create", "commit", content=MAIN))
+    session = asyncio.run(world.session([User("Then commit and push, please."), Say("ok")]))
+    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    patch = SkillRequest(
+        "patch", "commit", old_string="Then commit.", new_string="Then commit and push.", evidence=()
+    )
+    asked = change(world, patch, origin)
+    assert (asked.ok, asked.state, asked.text) == (
+        False,
+        "needs_yes",
+        "May I patch your own skill 'commit'?",
+    )
+    assert change(world, msgspec.structs.replace(patch, confirmed=True), origin).state == "active"
+
+
+def test_a_person_means_the_skill_as_it_is_now(world: World) -> None:
+    made(world, SkillRequest("create", "commit", content=MAIN))
+    made(world, SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now")), Origin("import"))
+    assert not change(world, SkillRequest("delete", "commit", base_hash="0" * 12)).ok
+    made(world, SkillRequest("delete", "commit"))
+    assert not (world.folder / "skills/commit").exists()
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    made(world, SkillRequest("create", "commit", content=MAIN))
+    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    gone = change(world, SkillRequest("delete", "commit", confirmed=True), origin)
+    assert not gone.ok and "needs base_hash" in gone.text
+
+
+def test_reviews_that_are_off_keep_nothing(world: World) -> None:
+    desk = desk_with(world, writes="off")
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
+    outcome = asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin))
+    assert not outcome.ok and "review.writes is off" in outcome.text
+    own = Origin("foreground", session_id=session, tool_call_id="c")
+    assert asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), own)).ok
+
+
+def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
+    desk = desk_with(world, writes="ask")
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    base = Origin("review", session_id="r", parent_session_id=session, task_id="t")
+
+    def origin(call: str) -> Origin:
+        return msgspec.structs.replace(base, tool_call_id=call)
+
+    asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin("c1")))
+    skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
+    asyncio.run(desk.change_skill(skill, origin("c2")))
+    on_top = SkillRequest("patch", "commit", old_string="Run", new_string="Always run", evidence=(SAID,))
+    asyncio.run(desk.change_skill(on_top, origin("c3")))
+    done = world.database.write_now(lambda db: desk.settle(db, "t"))
+    assert (done[0].state, done[0].reason) == ("inbox", "review.writes is ask")
+    assert [row.state for row in done] == ["inbox"] * 3
+    for row in done[1:]:
+        asyncio.run(desk.accept(row.id))
+    assert "Always run" in (world.folder / "skills/commit/SKILL.md").read_text()
+    dropped = asyncio.run(desk.reject(done[0].id, "no"))
+    assert (dropped.state, dropped.reason) == ("rejected", "no")
+    for decide in (desk.accept, desk.reject):
+        with pytest.raises(CannotUndo, match=f"change {done[0].id} is rejected"):
+            asyncio.run(decide(done[0].id))
+
+
+def test_a_private_session_teaches_nothing(world: World) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    world.database.write_now(
+        lambda db: db.execute("UPDATE sessions SET private = 1 WHERE id = ?", (session,)) and None
+    )
+    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    outcome = change(world, add("Deploy on Tuesdays only.", SAID), origin)
+    assert not outcome.ok and "private" in outcome.text
+
+
+def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(world: World) -> None:
+    made(world, MemoryRequest("add", content="Deploys are on Mondays"))
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    fix = MemoryRequest(
+        "replace", content="We deploy on Tuesdays only.", old_text="Mondays", evidence=(SAID,)
+    )
+    ((outcome, state),) = asyncio.run(world.review(session, [fix]))
+    assert state == "inbox" and rows(world)[-1].reason == "it changes something of your own"
+    asyncio.run(world.desk.accept(outcome.ledger_id))
+    again = MemoryRequest(
+        "replace", content="We deploy on Tuesdays.", old_text="Tuesdays only", evidence=(SAID,)
+    )
+    ((_, state),) = asyncio.run(world.review(session, [again]))
+    assert state == "active"
+
+
+def test_an_entry_from_before_the_ledger_is_the_persons(world: World) -> None:
+    made(world, MemoryRequest("add", content="Deploys are on Mondays"))
+    world.database.write_now(lambda db: db.execute("UPDATE ledger SET after = 'x'") and None)
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    fix = MemoryRequest(
+        "replace", content="We deploy on Tuesdays only.", old_text="Mondays", evidence=(SAID,)
+    )
+    ((_, state),) = asyncio.run(world.review(session, [fix]))
+    assert state == "inbox"
+
+
+# --- room -------------------------------------------------------------------------------------------
+
+
+def test_a_file_may_be_full_to_its_last_character() -> None:
+    text = "# Memory\n\n- one\n"
+    exact = len("# Memory\n\n- one\n- 4567")
+    assert note_changes.plan(text, MemoryRequest("add", content="4567"), exact).after == "4567"
+    with pytest.raises(Refused, match="needs 1 more") as full:
+        note_changes.plan(text, MemoryRequest("add", content="45678"), exact)
+    assert "MEMORY.md is full: " in full.value.message and f"({exact:,} characters)" in full.value.message
+    assert full.value.hint.endswith("The longest entries: one")
+    # What is over the limit already may be changed to something as long, not to something longer.
+    assert note_changes.plan(text, MemoryRequest("replace", content="two", old_text="one"), 5).after == "two"
+    with pytest.raises(Refused, match="is full"):
+        note_changes.plan(text, MemoryRequest("replace", content="four", old_text="one"), 5)
+    with pytest.raises(Refused, match=r"USER\.md"):
+        note_changes.plan("", MemoryRequest("add", "user", "x" * 50), 20)
+    with pytest.raises(Refused, match="says already"):
+        note_changes.plan(text, MemoryRequest("replace", content="One", old_text="one"), 500)
+
+
+def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:
+    text = "".join(f"- {'x' * size}\n" for size in (10, 30, 20, 5, 4, 3))
+    assert [len(one) for one in notes.droppable(text, 33)] == [30]
+    assert [len(one) for one in notes.droppable(text, 34)] == [30, 20]
+    assert [len(one) for one in notes.droppable(text, 900)] == [30, 20, 10, 5]
+    assert notes.droppable(text, 0) == []
+    assert notes.used("x" * 37 + "\n", 100) == "37% used"
+
+
+def test_both_files_have_limits_of_their_own(world: World) -> None:
+    desk = desk_with(world, MemorySettings(memory_chars=60, user_chars=30))
+    long = "Anna drinks tea every morning"
+    assert not asyncio.run(desk.change_notes(MemoryRequest("add", "user", long), HAND)).ok
+    outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "memory", long), HAND))
+    assert outcome.ok and outcome.text.endswith("MEMORY.md: 68% used.")
+    outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "user", "Anna"), HAND))
+    assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
+    states = {one.target: one for one in asyncio.run(desk.reader.notes())}
+    assert (states["memory"].used, states["user"].used) == ("68% used", "47% used")
+    assert (states["memory"].entries, states["user"].entries) == (1, 1)
+    assert states["user"].path == str(world.folder / "memories/USER.md") and not states["user"].trouble
+
+
+def test_a_staged_note_that_no_longer_has_room_is_refused(world: World) -> None:
+    desk = desk_with(world, MemorySettings(memory_chars=60))
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
+    assert asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
+    asyncio.run(desk.change_notes(MemoryRequest("add", content="x" * 40), HAND))
+    (row,) = world.database.write_now(lambda db: desk.settle(db, "t"))
+    assert row.state == "refused" and "is full" in row.reason
+
+
+# --- entries ----------------------------------------------------------------------------------------
+
+
+def test_the_longest_entry_that_is_taken() -> None:
+    assert notes.clean("x" * 700) == "x" * 700
+    with pytest.raises(Refused, match="701 characters; at most 700"):
+        notes.clean("x" * 701)
+    assert notes.clean("* one\n\n  two ") == "one\ntwo"
+
+
+def test_a_part_names_one_entry_and_the_whole_of_one_stands_before_parts_of_others() -> None:
+    text = "- deploy\n- deploy on Mondays\n\n## Pitfalls\n- tar\n"
+    assert notes.only(text, " DEPLOY ").text == "deploy"
+    assert notes.only(text, "on mondays").text == "deploy on Mondays"
+    assert notes.only(text, "Pitfall: tar").text == "tar"
+    with pytest.raises(Refused, match="is empty"):
+        notes.only(text, " ")
+    with pytest.raises(Refused, match="fits 2 entries: deploy; deploy on Mondays"):
+        notes.only(text, "deplo")
+    with pytest.raises(Refused) as none:
+        notes.only("", "deploy")
+    assert none.value.hint == "There is no entry yet."
+    with pytest.raises(Refused) as none:
+        notes.only(text, "zzz yyy")
+    assert none.value.hint == "There is no entry yet."
+    many = "".join(f"- deploy {n} {'x' * 90}\n" for n in range(6))
+    with pytest.raises(Refused, match="fits 6 entries") as several:
+        notes.only(many, "deploy")
+    assert several.value.message.count(";") == 3 and "x…" in several.value.message
+
+
+def test_a_replaced_pitfall_stays_one_and_says_so_once() -> None:
+    text = "## Pitfalls\n- tar hangs\n"
+    edit = notes.replace(text, "tar", "Pitfall: tar needs -z")
+    assert (edit.before, edit.after) == ("Pitfall: tar hangs", "Pitfall: tar needs -z")
+    assert edit.text == "## Pitfalls\n- tar needs -z\n"
+    assert notes.add("", "user", "Pitfall: is a word").text == "# User\n\n- Pitfall: is a word\n"
+
+
+def test_comments_and_headings_are_no_entries() -> None:
+    text = "<!-- a\nb -->\nfact\n<!-- c -->\n# Title\n### Deep\n- one\n"
+    assert [(one.text, one.section, one.first, one.last) for one in notes.entries(text)] == [
+        ("fact", "", 2, 2),
+        ("one", "deep", 6, 6),
+    ]
+
+
+def test_an_entry_goes_before_the_next_heading_with_a_line_between() -> None:
+    assert notes.put("## Mine\n- x\n", "memory", "new") == "- new\n\n## Mine\n- x\n"
+    assert notes.put("# Memory\n- a\n## Mine\n", "memory", "new") == "# Memory\n- a\n- new\n\n## Mine\n"
+    assert notes.put("# Memory\n", "memory", "one\ntwo") == "# Memory\n\n- one\n  two\n"
+    assert notes.put("## PITFALLS\n- a\n", "memory", "Pitfall: b") == "## PITFALLS\n- a\n- b\n"
+
+
+def test_moved_entries_are_unchanged_and_pairs_are_replacements() -> None:
+    assert merging.changes("- a\n- b\n- c\n", "- c\n- a\n- b\n") == []
+    found = merging.changes("- a\n- b\n", "- x\n- y\n- z\n")
+    assert found == [EntryChange("a", "x"), EntryChange("b", "y"), EntryChange("", "z")]
+    assert merging.changes("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
+    assert [one.action for one in (*found, EntryChange("b", ""))] == ["replace", "replace", "add", "remove"]
+
+
+def test_a_change_that_is_made_already_changes_nothing() -> None:
+    text = "- a\n"
+    assert merging.step(text, "memory", EntryChange("", "a")) == text
+    assert merging.step(text, "memory", EntryChange("gone", "a")) == text
+    assert merging.step(text, "memory", EntryChange("gone", "")) == text
+    with pytest.raises(Refused, match="has changed since"):
+        merging.step(text, "memory", EntryChange("gone", "b"))
+
+
+# --- hand edits, and what is told of changes ---------------------------------------------------------
+
+
+def memory_file(world: World) -> Path:
+    file = world.folder / "memories" / "MEMORY.md"
+    file.parent.mkdir(exist_ok=True)
+    return file
+
+
+@pytest.mark.parametrize(("count", "actions"), [(10, ["add"] * 10), (11, ["hand_edit"])])
+def test_ten_edits_by_hand_are_ten_changes_and_more_are_one(
+    world: World, count: int, actions: list[str]
+) -> None:
+    memory_file(world).write_text("".join(f"- fact {n}\n" for n in range(count)))
+    asyncio.run(world.desk.reader.notes())
+    assert [(row.action, row.trust, row.origin.execution_context) for row in rows(world)] == [
+        (action, "user", "edited by hand") for action in actions
+    ]
+    asyncio.run(world.desk.reader.notes())
+    assert len(rows(world)) == len(actions), "it is entered once"
+
+
+def test_a_hand_edit_that_overtakes_a_waiting_change_is_what_stands(world: World) -> None:
+    first = made(world, MemoryRequest("add", content="Tests run with tox"))
+    file = memory_file(world)
+    file.unlink()
+    file.mkdir()
+    outcome = change(world, MemoryRequest("replace", content="Tests run with nox", old_text="tox"))
+    assert outcome.ok and "could not be written" in outcome.text
+    file.rmdir()
+    file.write_text("# Memory\n\n- Tests run with make\n")
+    asyncio.run(world.desk.apply())
+    found = {row.id: row for row in rows(world)}
+    assert found[outcome.ledger_id].state == "undone"
+    assert "by hand at the same time" in found[outcome.ledger_id].reason
+    assert found[first].state == "active" and "make" in file.read_text()
+
+
+def test_a_persons_own_skill_is_no_change_until_it_is_edited(world: World) -> None:
+    folder = world.folder / "skills" / "commit"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(MAIN)
+    asyncio.run(world.desk.shelf.view("commit", "", HAND))
+    assert rows(world) == []
+    (folder / "SKILL.md").write_text(MAIN.replace("Then", "Now"))
+    asyncio.run(world.desk.shelf.view("commit", "", HAND))
+    ((kind, item, action),) = [(row.kind, row.item, row.action) for row in rows(world)]
+    assert (kind, item, action) == ("skill", "commit", "hand_edit")
+    asyncio.run(world.desk.undo(rows(world)[0].id, HAND))
+    assert (folder / "SKILL.md").read_text() == MAIN
+
+
+def test_listeners_hear_what_comes_into_force_and_nothing_else(world: World) -> None:
+    heard: list[tuple[str, str]] = []
+    world.desk.listeners.append(lambda row: heard.append((row.action, row.state)))
+    first = made(world, MemoryRequest("add", content="Tests run with tox"))
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    asyncio.run(world.review(session, [add("Deploy on Tuesdays only.", SAID)]))
+    asyncio.run(world.desk.undo(first, HAND))
+    assert heard == [("add", "active"), ("add", "active"), ("undo", "active")]
+    skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
+    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
+    staged = change(world, skill, origin)
+    asyncio.run(world.desk.reject(staged.ledger_id))
+    assert len(heard) == 3
+
+
+def test_the_same_call_gives_the_stored_outcome(world: World) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    once = change(world, add("Deploy on Tuesdays only.", SAID), origin)
+    assert change(world, add("Something else.", SAID), origin) == once
+    assert len(rows(world)) == 1
+
+
+def test_what_is_told_of_each_state(world: World) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
+    outcome = change(world, skill, Origin("foreground", session_id=session, tool_call_id="c1"))
+    assert outcome.text == (
+        f"Saved; new sessions see it (change {outcome.ledger_id}). The skill's hash is now {outcome.hash}."
+    )
+    assert outcome.summary == "Skill 'commit' created" and len(outcome.hash) == 12
+    asyncio.run(world.desk.undo(outcome.ledger_id, HAND))
+    again = change(world, skill, Origin("foreground", session_id=session, tool_call_id="c1"))
+    assert (again.ok, again.state) == (False, "undone") and again.text.startswith("This change is undone")
+
+
+def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world: World) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
+    change(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
+    read = asyncio.run(world.desk.shelf.view("commit", "", origin))
+    assert read.state == "staged" and "folder not in force yet" in read.text
+    assert world.database.read_now(lambda db: learned.uses(db, name="commit")) == []
+    other = msgspec.structs.replace(origin, task_id="other")
+    assert not asyncio.run(world.desk.shelf.view("commit", "", other)).ok
+
+
+def test_what_was_taken_back_says_by_which_change(world: World) -> None:
+    row = made(world, MemoryRequest("add", content="Tests run with tox"))
+    back = asyncio.run(world.desk.undo(row, HAND))
+    assert (back.action, back.undoes, back.before, back.after) == ("undo", row, "Tests run with tox", "")
+    with pytest.raises(CannotUndo, match=f"taken back already, by change {back.id}") as refused:
+        asyncio.run(world.desk.undo(row, HAND))
+    assert refused.value.hint == f"to have it back: whet undo {back.id}"
+    with pytest.raises(CannotUndo, match="only what waits can be accepted"):
+        asyncio.run(world.desk.accept(row))
+
+
+def test_a_change_of_another_person_is_not_found(world: World) -> None:
+    row = made(world, MemoryRequest("add", content="Tests run with tox"))
+    assert asyncio.run(world.desk.change(row)).after == "Tests run with tox"
+    anna = world.desk.for_person("anna", world.folder / "people" / "anna")
+    for ask in (anna.change, anna.accept, anna.reject):
+        with pytest.raises(NotFound):
+            asyncio.run(ask(row))

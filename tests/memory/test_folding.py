@@ -1,0 +1,82 @@
+"""Texts made comparable: what counts as the same words, and what stays different."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.memory.folding import content_words, fold, stem, word_set
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("  Run\n\tMAKE   check ", "run make check"),
+        ("“don’t”—now", '"don\'t"-now'),
+        ("zero\u200bwidth\u00adhere", "zerowidthhere"),
+        ("\x1b[31mred\x1b[0m and \x1b]0;title\x07plain", "red and plain"),
+        ("ﬁle Ⅷ", "file viii"),
+    ],
+)
+def test_typography_colours_and_space_make_no_difference(text: str, folded: str) -> None:
+    assert fold(text) == folded
+
+
+@pytest.mark.parametrize(
+    ("word", "cut"),
+    [
+        ("tests", "test"),
+        ("testing", "test"),
+        ("tested", "test"),
+        ("deploys", "deploy"),
+        ("policies", "policy"),
+        ("classes", "clas"),
+        ("class", "clas"),
+        ("configuration", "configurat"),
+        ("migrations", "migrat"),
+        ("deployment", "deploy"),
+        ("deployments", "deploy"),
+        ("runner", "run"),
+        ("running", "run"),
+        ("cache", "cach"),
+        ("caches", "cach"),
+        ("owner's", "own"),
+        ("cats", "cat"),
+        ("cat", "cat"),
+        ("red", "red"),
+        ("nied", "nied"),
+        ("falling", "fal"),
+        ("seeing", "see"),
+        ("naïvely", "naïvely"),
+        ("8080s", "8080"),
+        ("12345", "12345"),
+        ("ties", "tie"),
+        ("quickly", "quick"),
+        ("bees", "bee"),
+        ("rating", "rat"),
+        ("ment", "ment"),
+        ("ration", "ration"),
+        ("free", "fre"),
+    ],
+)
+def test_endings_are_cut_and_short_words_stay(word: str, cut: str) -> None:
+    assert stem(word) == cut
+
+
+def test_words_that_carry_content_come_once_and_in_order() -> None:
+    assert content_words("We always run the tests; testing uses nox, and nox 2 runs a x") == [
+        "run",
+        "test",
+        "nox",
+        "2",
+    ]
+    assert content_words("the and of") == []
+
+
+def test_text_without_spaces_is_compared_by_pairs() -> None:
+    assert content_words("部署在星期二") == ["部署", "署在", "在星", "星期", "期二"]
+    assert "星期" in word_set("部署在星期二")
+
+
+def test_every_word_counts_for_what_was_said_numbers_also_as_digits() -> None:
+    assert word_set("Twelve don't; one") == {"twelv", "12", "don't", "don", "one", "1"}
+    assert word_set("thirteen") == {"thirteen"}

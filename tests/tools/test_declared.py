@@ -1,0 +1,197 @@
+"""What is declared of each tool, what a declaration loads, and the bounds that calls are kept to."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.running import call, context
+from whet.contract.errors import BadInput
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.lanes import ToolPool
+from whet.tools import declared
+from whet.tools.declared import SharedProcesses, WebLimits, delegate_tools, todo_tools, web_tools
+from whet.tools.todo import TodoLists
+from whet.tools.web import FetchedPage
+
+NEVER: Any = None  # what a declaration keeps for its calls, and no test here calls
+
+R, W, X, N = "read", "write", "execute", "network"
+DECLARED: dict[str, tuple[str, str, bool, bool, float | None]] = {
+    "read_file": ("file", R, True, True, 30),
+    "write_file": ("file", W, False, False, 30),
+    "patch": ("file", W, False, False, 30),
+    "search_files": ("file", R, True, True, 60),
+    "terminal": ("terminal", X, False, False, None),
+    "process": ("terminal", X, False, False, None),
+    "web_fetch": ("web", N, True, True, 60),
+    "todo": ("planning", R, False, True, 120),
+    "clarify": ("planning", R, False, True, None),
+    "memory": ("memory", W, False, True, 120),
+    "skills_list": ("skills", R, True, True, 120),
+    "skill_view": ("skills", R, True, True, 120),
+    "skill_manage": ("skills", W, False, True, 120),
+    "warm_session": ("skills", W, False, False, 600),
+    "session_search": ("session", R, True, True, 30),
+    "recall": ("session", R, True, True, 30),
+    "delegate_task": ("delegation", R, True, False, None),
+}
+
+
+def made() -> list[Tool]:
+    pool = ToolPool(1)
+    return [
+        *declared.file_tools(pool),
+        *declared.shell_tools(SharedProcesses()),
+        *web_tools(pool),
+        *todo_tools(TodoLists()),
+        *declared.ask_tools(),
+        *declared.memory_tools(NEVER),
+        *declared.skill_tools(NEVER),
+        *declared.warm_tools(NEVER),
+        *declared.session_tools(NEVER),
+        *declared.recall_tools(NEVER),
+        *delegate_tools(NEVER, parallel=2),
+    ]
+
+
+def test_effects_and_limits_of_every_tool() -> None:
+    found = {
+        tool.name: (tool.toolset, *tool.effects, tool.parallel, tool.repeatable, tool.timeout_s)
+        for tool in made()
+    }
+    assert found == DECLARED
+    assert [tool.name for tool in made() if "untrusted" in tool.tags] == ["web_fetch"]
+    (fetch,) = web_tools(ToolPool(1), WebLimits(timeout_s=5))
+    assert fetch.timeout_s == 35, "the tool's own limit comes first"
+
+
+def test_a_session_that_calls_no_tool_loads_none() -> None:
+    program = (
+        "import sys; from whet.tools.declared import *; from whet.lanes import ToolPool\n"
+        "file_tools(ToolPool(1)); shell_tools(SharedProcesses()); web_tools(ToolPool(1)); ask_tools()\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('whet.tools.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["whet.tools.declared", "whet.tools.signature", "whet.tools.todo"]
+
+
+def test_processes_are_made_at_the_first_command_and_are_the_same_ever_after() -> None:
+    shared = SharedProcesses()
+    shared.close()
+    first = shared.get()
+    assert shared.get() is first
+    assert SharedProcesses(first).get() is first
+    shared.close()
+
+
+class Pages:
+    """A site of long pages that counts what is asked for."""
+
+    def __init__(self, size: int, status: int = 200) -> None:
+        self.asked: list[str] = []
+        self._size = size
+        self._status = status
+
+    async def fetch(self, url: str) -> FetchedPage:
+        self.asked.append(url)
+        return FetchedPage(url, self._status, "text/plain", b"x" * self._size, False)
+
+
+def fetched(pages: Pages, *calls: dict[str, Any]) -> list[ToolOutput]:
+    async def run() -> list[ToolOutput]:
+        (fetch,) = web_tools(ToolPool(1), fetcher=pages)
+        return [await call(fetch, context(Path()), **one) for one in calls]
+
+    return asyncio.run(run())
+
+
+def shown(output: ToolOutput) -> int:
+    return output.text.split("\n\n", 1)[1].split("\n")[0].count("x")
+
+
+def test_a_page_is_read_in_parts_and_fetched_once() -> None:
+    pages = Pages(30_000)
+    first, second, third = fetched(
+        pages, {"url": "a"}, {"url": "a", "start": 20_000}, {"url": "a", "start": 40_000}
+    )
+    assert (shown(first), shown(second), shown(third)) == (20_000, 10_000, 0)
+    assert first.text.endswith("[more: start=20000]") and "more:" not in second.text
+    assert "characters 20000-30000 of 30000" in second.text
+    assert pages.asked == ["a"]
+
+
+def test_a_part_has_at_least_200_and_at_most_28000_characters() -> None:
+    small, large = fetched(Pages(30_000), {"url": "a", "max_chars": 1}, {"url": "a", "max_chars": 10**6})
+    assert (shown(small), shown(large)) == (200, 28_000)
+
+
+def test_two_long_pages_are_kept() -> None:
+    pages = Pages(300)
+    wanted = [{"url": url, "max_chars": 200} for url in "abc"]
+    fetched(pages, *wanted, *({"url": url, "start": 200} for url in "cba"))
+    assert pages.asked == ["a", "b", "c", "a"]
+
+
+def test_an_error_page_is_a_failure_of_which_little_is_shown() -> None:
+    (output,) = fetched(Pages(9_000, status=404), {"url": "a"})
+    assert output.error_kind == "failed" and shown(output) == 2_000
+    assert "HTTP 404" in output.text and "more:" not in output.text
+    (fine,) = fetched(Pages(9_000, status=399), {"url": "a"})
+    assert not fine.error_kind and "HTTP" not in fine.text
+
+
+def test_no_more_helpers_at_once_than_allowed() -> None:
+    async def run() -> int:
+        running = most = 0
+        go = asyncio.Event()
+
+        async def spawn(_ctx: ToolContext, task: str, _context: str) -> ToolOutput:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            if running == 2:
+                go.set()
+            await go.wait()
+            running -= 1
+            return ToolOutput(task)
+
+        (delegate,) = delegate_tools(spawn, parallel=2)
+        tasks = [call(delegate, context(Path()), task=str(n)) for n in range(5)]
+        assert [output.text for output in await asyncio.gather(*tasks)] == ["0", "1", "2", "3", "4"]
+        return most
+
+    assert asyncio.run(run()) == 2
+
+
+def todo(items: Sequence[dict[str, Any]]) -> ToolOutput:
+    (tool,) = todo_tools(TodoLists())
+    return asyncio.run(call(tool, context(Path()), items=list(items)))
+
+
+def test_a_list_has_fifty_items_of_three_hundred_characters() -> None:
+    full = [{"content": "x" * 300, "id": f"{n:040}"} for n in range(50)]
+    assert todo(full).text.endswith("0 of 50 done")
+    for items in (
+        [*full, {"content": "one more"}],
+        [{"content": "x" * 301}],
+        [{"content": "x", "id": "1" * 41}],
+    ):
+        with pytest.raises(BadInput):
+            todo(items)
+
+
+def test_the_list_that_was_not_used_for_longest_is_let_go() -> None:
+    lists = TodoLists()
+    for number in range(1_000):
+        lists.update(str(number), [], merge=False)
+        lists.restore(str(number), ['{"items": [{"content": "a"}]}'])
+    lists.update("0", [], merge=True)
+    lists.restore("new", ['{"items": [{"content": "b"}]}'])
+    assert lists.get("1") == [] and lists.get("0") != [] and lists.get("2") != []
