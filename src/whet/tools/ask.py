@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.tools.signature import tool
+
+_CLARIFY = declare("clarify", "asks", "aside")
 
 _MAX_CHOICES = 9
 _NOBODY = (
@@ -23,7 +25,7 @@ _NOBODY = (
 def ask_tools() -> list[Tool]:
     """Make `clarify`, which asks through the context's `ask`."""
 
-    @tool(toolset="planning", effects={"read"}, repeatable=True, timeout_s=None)
+    @tool(toolset="planning", effects={"read"}, repeatable=True, timeout_s=None, tags=_CLARIFY)
     async def clarify(
         ctx: ToolContext,
         question: str,

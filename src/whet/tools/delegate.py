@@ -10,15 +10,17 @@ import asyncio
 from typing import Annotated
 
 from whet.contract.protocols import Spawn
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.tools.signature import tool
+
+_DELEGATE_TASK = declare("delegate_task", "delegates", "aside")
 
 
 def delegate_tools(spawn: Spawn, *, parallel: int) -> list[Tool]:
     """Make the tool; at most `parallel` children of one process run at the same time."""
     places = asyncio.Semaphore(parallel)
 
-    @tool(toolset="delegation", effects={"read"}, parallel=True, timeout_s=None)
+    @tool(toolset="delegation", effects={"read"}, parallel=True, timeout_s=None, tags=_DELEGATE_TASK)
     async def delegate_task(
         ctx: ToolContext,
         task: Annotated[str, "complete instructions and what to hand back"],

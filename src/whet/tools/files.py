@@ -18,7 +18,7 @@ import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.lanes import ToolPool
 from whet.tools import atomic, held
 from whet.tools.encoding import Encoding, sniff
@@ -28,6 +28,9 @@ from whet.tools.patch import patch_tool
 from whet.tools.paths import Place, failure, kind, missing, open_file, printable, resolve
 from whet.tools.search import search_tool
 from whet.tools.signature import tool
+
+_READ_FILE = declare("read_file", "path", "looks", "local", "probe")
+_WRITE_FILE = declare("write_file", "path", "edits", "whole", "local")
 
 IMAGE_BYTES = 5_000_000
 _SNIFF_BYTES = 1 << 16
@@ -57,7 +60,15 @@ def file_tools(
 
 
 def _read_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
-    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, pool=pool)
+    @tool(
+        toolset="file",
+        effects={"read"},
+        parallel=True,
+        repeatable=True,
+        timeout_s=30,
+        pool=pool,
+        tags=_READ_FILE,
+    )
     def read_file(
         ctx: ToolContext,
         path: str,
@@ -88,7 +99,7 @@ def _read_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
 
 
 def _write_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
-    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
+    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool, tags=_WRITE_FILE)
     def write_file(ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> str:
         """Create or replace a whole file; folders are made. To change a part, use patch."""
         place = resolve(path, ctx.workspace, allowed)

@@ -16,13 +16,15 @@ from typing import Annotated
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Buffers, Tool, ToolContext, clip
+from whet.contract.tools import Buffers, Tool, ToolContext, clip, declare
 from whet.lanes import ToolPool
 from whet.tools import atomic, diffs, edits, held
 from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
 from whet.tools.paths import Place, kind, open_file, resolve
 from whet.tools.signature import tool
+
+_PATCH = declare("patch", "path", "edits", "local")
 
 FILE_BYTES = 50_000_000
 _SHOWN_CHARS = 3_000
@@ -44,7 +46,7 @@ class _File(msgspec.Struct):
 def patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
     """Give the tool `patch`, confined to the workspace and the `allowed` folders."""
 
-    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
+    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool, tags=_PATCH)
     def patch(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         path: str = "",

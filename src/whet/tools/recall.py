@@ -13,12 +13,14 @@ import apsw
 
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.store import query as words
 from whet.store.database import Database
 from whet.store.search import Hit, call_of, find, span
 from whet.store.trail import Kind, trail
 from whet.tools.signature import tool
+
+_RECALL = declare("recall", "looks", "own", "aside")
 
 PAGE_CHARS = 8_000
 _ROWS_MAX = 200
@@ -45,7 +47,7 @@ class _Ref(NamedTuple):
 def recall_tools(database: Database) -> list[Tool]:
     """Make the tool over one store."""
 
-    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
+    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, tags=_RECALL)
     async def recall(
         ctx: ToolContext,
         query: Annotated[str, "words"] = "",

@@ -11,10 +11,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from whet.contract.origin import Origin
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.memory.desk import Desk
 from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
 from whet.tools.signature import tool
+
+_MEMORY = declare("memory", "notes", "own", "aside")
 
 Desks = Callable[[ToolContext, str], tuple[Desk, Origin]]
 """Gives the desk of the session that calls, and the call's origin, from (context, tool name)."""
@@ -23,7 +25,7 @@ Desks = Callable[[ToolContext, str], tuple[Desk, Origin]]
 def memory_tools(desks: Desks) -> list[Tool]:
     """Make `memory` over the desks of the sessions."""
 
-    @tool(toolset="memory", effects={"write"}, repeatable=True)
+    @tool(toolset="memory", effects={"write"}, repeatable=True, tags=_MEMORY)
     async def memory(
         ctx: ToolContext,
         action: Literal["add", "replace", "remove"],

@@ -22,11 +22,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.tools import Tool, ToolContext
+from whet.contract.tools import Tool, ToolContext, declare
 from whet.tools import walk
 from whet.tools.output import clean
 from whet.tools.paths import Place, failure, kind, missing, printable, resolve
 from whet.tools.signature import tool
+
+_SEARCH_FILES = declare("search_files", "path", "looks", "search", "local", "probe")
 
 MOST_ROWS = 20_000
 LINE_CHARS = 240
@@ -75,7 +77,7 @@ class _Command(msgspec.Struct, frozen=True):
 def search_tool(allowed: Sequence[Path], ripgrep: str | None = "rg") -> Tool:
     """Give the tool `search_files`, confined to the workspace and the `allowed` folders."""
 
-    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=60)
+    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=60, tags=_SEARCH_FILES)
     async def search_files(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         pattern: Annotated[str, "Regex, or a glob when target is names"],

@@ -12,17 +12,26 @@ import apsw
 
 from whet.contract.errors import BadInput, NotFound
 from whet.contract.messages import Message
-from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip, declare
 from whet.store import sessions
 from whet.store.database import Database
 from whet.store.search import Hit, around, find
 from whet.tools.signature import tool
 
+_SESSION_SEARCH = declare("session_search", "looks", "search", "probe", "aside")
+
 
 def session_tools(database: Database) -> list[Tool]:
     """Make the tool over one store."""
 
-    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
+    @tool(
+        toolset="session",
+        effects={"read"},
+        parallel=True,
+        repeatable=True,
+        timeout_s=30,
+        tags=_SESSION_SEARCH,
+    )
     async def session_search(
         ctx: ToolContext,
         query: Annotated[str, 'words; "exact phrase"'] = "",

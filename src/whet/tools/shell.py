@@ -20,9 +20,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip, declare
 from whet.tools.process import Command, Process, Processes, clean
 from whet.tools.signature import tool
+
+_TERMINAL = declare("terminal", "command", "local")
+_PROCESS = declare("process", "background", "local", "aside")
 
 MAX_TIMEOUT_S = 3600.0
 _SECRET_NAMES = re.compile(
@@ -83,7 +86,13 @@ def _looks_secret(name: str) -> bool:
 
 
 def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, str]) -> Tool:
-    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
+    @tool(
+        toolset="terminal",
+        effects={"execute"},
+        timeout_s=None,
+        output_cap_chars=limits.output_cap_chars,
+        tags=_TERMINAL,
+    )
     async def terminal(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
         command: str,
@@ -113,7 +122,13 @@ def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, st
 
 
 def _process(processes: Processes, limits: ShellLimits) -> Tool:
-    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=limits.output_cap_chars)
+    @tool(
+        toolset="terminal",
+        effects={"execute"},
+        timeout_s=None,
+        output_cap_chars=limits.output_cap_chars,
+        tags=_PROCESS,
+    )
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
         action: Action,

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.memory.requests import SkillRequest
 from whet.tools.remember import Desks, confirmed, output
 from whet.tools.signature import tool
+
+_SKILLS_LIST = declare("skills_list", "looks", "search", "own", "probe", "aside")
+_SKILL_VIEW = declare("skill_view", "looks", "own", "loads-skills", "probe", "aside")
+_SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
 
 
 def skill_tools(desks: Desks) -> list[Tool]:
     """Make `skills_list`, `skill_view` and `skill_manage` over the desks of the sessions."""
 
-    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True)
+    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILLS_LIST)
     async def skills_list(ctx: ToolContext, query: str = "") -> str:
         """List skills, or those that fit some words."""
         desk, _ = desks(ctx, "skills_list")
         return await desk.skills_list(query)
 
-    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True)
+    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILL_VIEW)
     async def skill_view(
         ctx: ToolContext, name: str, file_path: Annotated[str, "default SKILL.md"] = ""
     ) -> ToolOutput:
@@ -30,7 +34,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
         desk, origin = desks(ctx, "skill_view")
         return output(await desk.skill_view(name, file_path, origin))
 
-    @tool(toolset="skills", effects={"write"}, repeatable=True)
+    @tool(toolset="skills", effects={"write"}, repeatable=True, tags=_SKILL_MANAGE)
     async def skill_manage(  # noqa: PLR0913 - scripts and other models rely on these names
         ctx: ToolContext,
         action: Literal["create", "edit", "patch", "delete", "write_file", "remove_file"],

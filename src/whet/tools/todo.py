@@ -14,8 +14,10 @@ import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.texts import NOT_JSON
-from whet.contract.tools import Tool, ToolContext
+from whet.contract.tools import Tool, ToolContext, declare
 from whet.tools.signature import tool
+
+_TODO = declare("todo", "tasks", "own", "aside")
 
 MAX_ITEMS = 50
 MAX_ITEM_CHARS = 300
@@ -75,7 +77,7 @@ class TodoLists:
 def todo_tools(lists: TodoLists) -> list[Tool]:
     """Make `todo` over `lists`."""
 
-    @tool(toolset="planning", effects={"read"}, repeatable=True)
+    @tool(toolset="planning", effects={"read"}, repeatable=True, tags=_TODO)
     async def todo(
         ctx: ToolContext,
         items: list[Item] | None = None,

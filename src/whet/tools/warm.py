@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.tools.signature import tool
+
+_WARM_SESSION = declare("warm_session", "templates", "own", "owner", "aside")
 
 Action = Literal["build", "list", "load", "delete"]
 
@@ -31,7 +33,7 @@ Act = Callable[[ToolContext, WarmRequest], Awaitable[dict[str, Any]]]
 def warm_tools(act: Act) -> list[Tool]:
     """Make the tool; `act` gives what the answer holds, with `error` where it failed."""
 
-    @tool(toolset="skills", effects={"write"}, timeout_s=600)
+    @tool(toolset="skills", effects={"write"}, timeout_s=600, tags=_WARM_SESSION)
     async def warm_session(
         ctx: ToolContext,
         action: Action,

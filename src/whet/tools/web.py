@@ -12,10 +12,12 @@ from typing import Annotated, Protocol
 
 import msgspec
 
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.lanes import ToolPool
 from whet.tools.page_text import Page, decode, read_html, strip_invisible
 from whet.tools.signature import tool
+
+_WEB_FETCH = declare("web_fetch", "url", "looks", "untrusted")
 
 MAX_HTML_CHARS = 1_500_000
 MAX_CHARS = 28_000
@@ -71,7 +73,7 @@ def web_tools(pool: ToolPool, limits: WebLimits | None = None, fetcher: Source |
         parallel=True,
         repeatable=True,
         timeout_s=chosen.timeout_s + 30,
-        tags={"untrusted"},
+        tags=_WEB_FETCH,
     )
     async def web_fetch(
         ctx: ToolContext,
