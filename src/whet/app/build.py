@@ -32,7 +32,7 @@ from whet.app.session_builder import SessionBuilder, Shared, Start, Stored
 from whet.app.standing import Standing
 from whet.app.warm_tool import WarmActs
 from whet.app.warmth import OFF, Warmth
-from whet.app.whose import OWNERS, OWNERS_TOOLS, Whose
+from whet.app.whose import OWNERS, Whose
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -57,7 +57,7 @@ from whet.tools.recall import recall_tools
 from whet.tools.registry import Registry, read_specs
 from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
-from whet.tools.todo import TodoLists, todo_tools
+from whet.tools.todo import TODO, TodoLists, todo_tools
 from whet.tools.warm import warm_tools
 from whet.tools.web import WebLimits, web_tools
 
@@ -156,8 +156,8 @@ class App:
             self._take_remote()
         if whose.profile and warm not in ("", OFF):
             raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
-        left_out = OWNERS_TOOLS if whose.profile else ()
-        tools = {name: tool for name, tool in self.tools.by_name.items() if name not in left_out}
+        left_out = {"owner"} if whose.profile else set[str]()
+        tools = {name: tool for name, tool in self.tools.by_name.items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in whose.tools}
         start = await self.outcomes.start(tools, whose.profile)
         workspace = whose.workspace or self.workspace
@@ -190,7 +190,7 @@ class App:
         log = await SessionLog.open(self.database, session_id, self.clock)
         seat = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done = await self.database.read(
-            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, "todo"))
+            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, TODO))
         )
         if not prompt and not tools_json:  # it was made by another program
             prompt, tools_json = await self._freeze(session_id, seat)
@@ -287,8 +287,8 @@ class App:
         return plugged.provider(self.plugins, model, self._secrets)
 
     async def _open_child(self, parent_id: str, title: str) -> Session:
-        left_out = {"clarify", "delegate_task", "memory", "skill_manage", "warm_session"}
-        tools = [tool for tool in self.tools.by_name.values() if tool.name not in left_out]
+        left_out = {"asks", "delegates", "notes", "skills", "owner"}
+        tools = [tool for tool in self.tools.by_name.values() if not tool.tags & left_out]
         row, profile = await self.database.read(
             lambda db: (sessions.get(db, parent_id), sessions.profile_of(db, parent_id))
         )

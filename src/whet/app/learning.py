@@ -17,10 +17,10 @@ from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.builtin import add_builtin
-from whet.memory.claim import LOCAL
 from whet.memory.desk import Desk
 from whet.memory.prompt_part import Item, PromptPart
 from whet.store.database import Database
+from whet.tools.builtin import tags_of
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools
 
@@ -54,13 +54,13 @@ class Learning:
         return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
-        """Say which tools there are: the results of local ones not marked untrusted are evidence."""
+        """Say which further tools there are: the results of local ones not marked untrusted are evidence."""
         local = [
             tool.name
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
         ]
-        self.desk.judging.local_tools = LOCAL.union(local)
+        self.desk.judging.trusted_tools = frozenset(local)
 
     def bind(self, session_id: str, origin: Origin, desk: Desk | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
@@ -95,6 +95,6 @@ class Learning:
         self, tools: Collection[str], desk: Desk | None = None, without: Collection[Item] = ()
     ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
-        if not {"memory", "skill_view"} & set(tools):
+        if not any(tags_of(name) & {"notes", "loads-skills"} for name in tools):
             return PromptPart()
         return await (desk or self.desk).prompt_part(tools, without)

@@ -34,7 +34,7 @@ from whet.lanes import ToolPool
 from whet.providers.connect import connect, connect_one
 from whet.providers.link import ServerProvider
 from whet.review.budget import Budget
-from whet.review.fork import PROBES, Nobody, Parts
+from whet.review.fork import Nobody, Parts, usable
 from whet.review.order import Order
 from whet.review.worker import Worker
 from whet.store.database import Database
@@ -104,8 +104,7 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
 
 def _tools(needs: Needs) -> dict[str, Tool]:
     tools = (*file_tools(needs.pool), *needs.learning.tools(), *session_tools(needs.database))
-    wanted = {*PROBES, "memory", "skill_manage"}
-    return {tool.name: tool for tool in tools if tool.name in wanted}
+    return {tool.name: tool for tool in usable(tools)}
 
 
 def _connect(needs: Needs, order: Order) -> tuple[Provider, bool]:

@@ -9,9 +9,6 @@ import msgspec
 
 from whet.contract.tools import Tool
 
-OWNERS_TOOLS = ("warm_session",)
-"""Tools that read the owner's sessions; another person's session has none of them."""
-
 
 class Whose(msgspec.Struct, frozen=True):
     """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,

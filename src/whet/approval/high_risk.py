@@ -17,13 +17,13 @@ from whet.approval.facts import high_risk, program
 from whet.approval.patterns import Rule, matches, parse_rule
 from whet.approval.risk import Piece
 from whet.contract.errors import ConfigError
+from whet.contract.tools import tags_of
 
 # What may stand before the program that really runs.
 _LAUNCHER = re.compile(
     r"(?:npx|bunx|uvx|pnpm dlx|yarn dlx|pipx run|uv run|poetry run|python3? -m) (?:-\S+ )*"
 )
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
-_SHELL = ("terminal", "process")
 
 # Statements that reach a database through its command line, in any case.
 _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -85,7 +85,11 @@ class HighRisk:
         return ""
 
     def _by_default(self, action: Action, piece: Piece) -> str:
-        if not self._defaults or action.tool not in _SHELL or piece.level in ("safe", "forbidden"):
+        if (
+            not self._defaults
+            or not tags_of(action.tool) & {"command", "background"}
+            or piece.level in ("safe", "forbidden")
+        ):
             return ""
         if "sql" in program(piece.program).kinds:
             # What a client is fed by a pipe or a here-document stands elsewhere in the command.

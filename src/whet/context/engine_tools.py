@@ -77,9 +77,7 @@ def _tool(seat: Seat, spec: ToolSpec) -> Tool:
         answer: object = outcome.value
         return ToolOutput(answer if isinstance(answer, str) else _as_json(answer))
 
-    return Tool(
-        spec, TOOLSET, frozenset({"read"}), run, repeatable=True, timeout_s=None, tags=frozenset({seat.name})
-    )
+    return Tool(spec, TOOLSET, frozenset({"read"}), run, repeatable=True, timeout_s=None)
 
 
 def _as_json(answer: object) -> str:

@@ -56,6 +56,7 @@ from whet.store import sessions
 from whet.store.sessions import SessionRow
 from whet.store.trail import arguments_of
 from whet.tools.registry import read_specs
+from whet.tools.todo import TODO
 
 SOURCE = "acp"
 _PAGE = 50
@@ -153,7 +154,7 @@ class EditorAgent:
         program = await self._opened()
         with told():
             said, todo = await program.hosted.app.database.read(
-                lambda db: (_said(db, session_id), arguments_of(db, session_id, "todo"))
+                lambda db: (_said(db, session_id), arguments_of(db, session_id, TODO))
             )
         for update in (*replay.updates(said), *replay.plan(todo)):
             self._editor.outbox.put(session_id, update)

@@ -21,7 +21,7 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import forget, notes, overlay, prompt_part, purge, shelf, undo
-from whet.memory.claim import LOCAL, Claim, Verdict
+from whet.memory.claim import Claim, Verdict
 from whet.memory.forget import Step
 from whet.memory.journal import Journal
 from whet.memory.library import Library, SkillInfo
@@ -55,11 +55,12 @@ class NotesState(msgspec.Struct, frozen=True):
 
 
 class Judging:
-    """Judges what is handed in: by the gate, or by `instead` where that is set. The results of `local_tools`
-    are evidence. A part of its own, so that a desk that nobody uses any more is freed at once."""
+    """Judges what is handed in: by the gate, or by `instead` where that is set. Evidence are the results of
+    tools with the tag `local` and of `trusted_tools`. A part of its own, so that a desk that nobody uses any
+    more is freed at once."""
 
     def __init__(self, database: Database) -> None:
-        self.local_tools: Collection[str] = LOCAL
+        self.trusted_tools: Collection[str] = ()
         self.instead: Judge | None = None
         self._database = database
 
@@ -76,7 +77,7 @@ class Judging:
         judge: Callable[..., Verdict] = pkgutil.resolve_name("whet.memory.gate:judge_stored")
         foreground = origin.write_origin == "foreground"
         return judge(
-            self._database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
+            self._database, origin.evidence_session_id, self.trusted_tools, claim, foreground=foreground
         )
 
 
@@ -107,7 +108,7 @@ class Desk:
     def for_person(self, name: str, folder: Path) -> Desk:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
         desk = Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
-        desk.judging.local_tools = self.judging.local_tools
+        desk.judging.trusted_tools = self.judging.trusted_tools
         return desk
 
     async def memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
@@ -252,11 +253,14 @@ class Desk:
         for row in rows:
             self._tell(row)
 
-    async def prompt_part(self, offered: Collection[str], without: Collection[Item] = ()) -> PromptPart:
-        """Give what a new session reads of memory and skills but for `without`; `offered` names its tools."""
+    async def prompt_part(
+        self, offered: Collection[str] | None, without: Collection[Item] = ()
+    ) -> PromptPart:
+        """Give what a new session reads of memory and skills but for `without`; `offered` names its tools,
+        None stands for all."""
         return await asyncio.to_thread(self._prompt_part, offered, without)
 
-    def _prompt_part(self, offered: Collection[str], without: Collection[Item]) -> PromptPart:
+    def _prompt_part(self, offered: Collection[str] | None, without: Collection[Item]) -> PromptPart:
         self.journal.settle()
         texts: dict[Target, str] = {t: self.journal.text(path) for t, path in notes.FILES.items()}
         uses = self._read(lambda db: learned.use_counts(db, self.profile))

@@ -21,7 +21,6 @@ from whet.store.outcomes import ContextItem, ItemKind, ItemUse, TurnOutcome
 
 Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]
-_READING_TOOLS = ("memory", "skill_view")
 LEAST_SESSIONS = 5
 """Fewer sessions on either side are not compared."""
 
@@ -106,7 +105,7 @@ def effects(
 
 async def of_desk(desk: Desk, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
-    part = await desk.prompt_part(_READING_TOOLS)
+    part = await desk.prompt_part(None)
     now = frozenset((item.kind, item.id, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from whet.contract.tools import tags_of
 from whet.memory import notes
 from whet.memory.library import SkillInfo
 from whet.memory.notes import Entry
@@ -60,13 +61,14 @@ def index_part(
     skills: Sequence[SkillInfo],
     uses: Mapping[str, int],
     budget_chars: int,
-    offered: Collection[str],
+    offered: Collection[str] | None,
     without: Collection[Item] = (),
 ) -> PromptPart:
     """Write the skill index but for those `without` names. `uses` counts loads; `offered` are the names of
     the session's tools."""
     usable = [info for info in skills if not info.problem and _skill(info) not in without]
-    if not usable or "skill_view" not in offered:
+    can_load = offered is None or any("loads-skills" in tags_of(name) for name in offered)
+    if not usable or not can_load:
         return PromptPart()
     ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))
     lines: dict[str, str] = {}

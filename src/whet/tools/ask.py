@@ -13,7 +13,9 @@ from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.tools.signature import tool
 
-_CLARIFY = declare("clarify", "asks", "aside")
+CLARIFY = "clarify"
+"""The tool's name."""
+_CLARIFY = declare(CLARIFY, "asks", "aside")
 
 _MAX_CHOICES = 9
 _NOBODY = (

@@ -13,7 +13,9 @@ from whet.tools.remember import Desks, confirmed, output
 from whet.tools.signature import tool
 
 _SKILLS_LIST = declare("skills_list", "looks", "search", "own", "probe", "aside")
-_SKILL_VIEW = declare("skill_view", "looks", "own", "loads-skills", "probe", "aside")
+SKILL_VIEW = "skill_view"
+"""The tool's name."""
+_SKILL_VIEW = declare(SKILL_VIEW, "looks", "own", "loads-skills", "probe", "aside")
 _SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
 
 

@@ -17,7 +17,9 @@ from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext, declare
 from whet.tools.signature import tool
 
-_TODO = declare("todo", "tasks", "own", "aside")
+TODO = "todo"
+"""The tool's name."""
+_TODO = declare(TODO, "tasks", "own", "aside")
 
 MAX_ITEMS = 50
 MAX_ITEM_CHARS = 300
