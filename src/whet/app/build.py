@@ -53,7 +53,7 @@ from whet.tools.ask import ask_tools
 from whet.tools.delegate import delegate_tools
 from whet.tools.files import file_tools
 from whet.tools.process import Processes
-from whet.tools.recall import recall_tools
+from whet.tools.recall import RECALL, recall_tools
 from whet.tools.registry import Registry, read_specs
 from whet.tools.sessions import session_tools
 from whet.tools.shell import ShellLimits, shell_tools
@@ -109,7 +109,7 @@ class App:
         self.tools = self._registry(built_in)
         self.learning.trust(self.tools.by_name.values())
         self._told_memories = self._join_memories()
-        compressor = self.models.compressor(self.clock, can_recall="recall" in self.tools.by_name)
+        compressor = self.models.compressor(self.clock, can_recall=RECALL in self.tools.by_name)
         self.contexts = Contexts(home, settings, [compressor, *self._plugged_engines()])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
         self._builder = SessionBuilder(self._shared())

@@ -54,7 +54,7 @@ class Learning:
         return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
-        """Say which further tools there are: the results of local ones not marked untrusted are evidence."""
+        """Say which tools there are: of those without tags the results of local ones are evidence too."""
         local = [
             tool.name
             for tool in tools

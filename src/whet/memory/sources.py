@@ -92,7 +92,7 @@ def puts(source: Source) -> bool:
 def sources(
     stored: Sequence[Stored], *, has_person: bool = True, trusted: Collection[str] = ()
 ) -> list[Source]:
-    """Give the texts of a session in order. `trusted` names further tools whose results are observed. Without
+    """Give the texts of a session in order. `trusted` names tools without tags whose results are observed. Without
     a person (a helper's session) nothing in it is one's word: the task was written by another model."""
     reader = _Reader(has_person, trusted)
     for row in stored:
@@ -172,7 +172,7 @@ class _Reader:
             return "own", f"{name} gives back what was written before"
         if "asks" in tags:
             return ("user", "") if not message.is_error else ("own", "")
-        if "local" not in tags and name not in self._trusted:
+        if not ("local" in tags if tags else name in self._trusted):
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if tags & {"command", "background"}:
             return self._shell("background" in tags, arguments, message)

@@ -20,7 +20,9 @@ from whet.store.search import Hit, call_of, find, span
 from whet.store.trail import Kind, trail
 from whet.tools.signature import tool
 
-_RECALL = declare("recall", "looks", "own", "aside")
+RECALL = "recall"
+"""The tool's name."""
+_RECALL = declare(RECALL, "looks", "own", "aside")
 
 PAGE_CHARS = 8_000
 _ROWS_MAX = 200
