@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from whet.approval.facts import git_verb, program
+from whet.approval.facts import by_name, git_verb, program
 from whet.approval.paths import absolute, is_secret, is_vital, within, writing, zone_of
 from whet.approval.readonly import has_option, operands
 from whet.approval.risk import Level, Place
@@ -320,43 +320,27 @@ def _fd(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield "dangerous", "deletes or overwrites every file that fd finds"
 
 
-FILE_RULES: dict[str, Rule] = {
-    "fd": _fd,
-    "fdfind": _fd,
-    "rm": _rm,
-    "grm": _rm,
-    "unlink": _unlink,
-    "rmdir": _unlink,
-    "trash": _unlink,
-    "srm": _shred,
-    "shred": _shred,
-    "find": _find,
-    "gfind": _find,
-    "dd": _dd,
-    "chmod": _mode,
-    "chown": _mode,
-    "chgrp": _mode,
-    "setfacl": _mode,
-    "cp": _last_written,
-    "install": _last_written,
-    "ln": _ln,
-    "uniq": _second_written,
-    "xxd": _second_written,
-    "mv": _mv,
-    "tee": _all_written,
-    "touch": _all_written,
-    "mkdir": _all_written,
-    "truncate": _truncate,
-    "sed": _sed,
-    "gsed": _sed,
-    "perl": _in_place,
-    "awk": _awk,
-    "gawk": _awk,
-    "mawk": _awk,
-    "tar": _tar,
-    "unzip": _tar,
-    "bsdtar": _tar,
-}
+FILE_RULES: dict[str, Rule] = by_name(
+    {
+        "fd fdfind": _fd,
+        "rm grm": _rm,
+        "unlink rmdir trash": _unlink,
+        "srm shred": _shred,
+        "find gfind": _find,
+        "dd": _dd,
+        "chmod chown chgrp setfacl": _mode,
+        "cp install": _last_written,
+        "ln": _ln,
+        "uniq xxd": _second_written,
+        "mv": _mv,
+        "tee touch mkdir": _all_written,
+        "truncate": _truncate,
+        "sed gsed": _sed,
+        "perl": _in_place,
+        "awk gawk mawk": _awk,
+        "tar unzip bsdtar": _tar,
+    }
+)
 
 
 def disk_rule(name: str) -> Rule | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from whet.approval.danger_code import database
 from whet.approval.danger_files import Finding, Rule, Setting, disk_rule, writes_to
 from whet.approval.danger_git import git
-from whet.approval.facts import Program, Words, program
+from whet.approval.facts import Program, Words, by_name, program
 from whet.approval.readonly import has_option, operands
 from whet.approval.shell_words import Word
 
@@ -154,19 +154,13 @@ def _transfer(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
     is_local = any(_LOCAL.match(text) for text in texts) and not any(
         re.match(r"https?://", text) and not _LOCAL.match(text) for text in texts
     )
-    sends = any(
-        re.match(r"-[a-zA-Z]*[dFT]$|-[dFT].|--(data|form|upload|json|post|body)", t)
-        and not re.match(r"--data$^", t)
-        for t in texts
-    )
+    sends = any(re.match(r"-[a-zA-Z]*[dFT]$|-[dFT].|--(data|form|upload|json|post|body)", t) for t in texts)
     method = re.search(
         r"(?:^| )(?:-X|--request|--method)[ =]?(POST|PUT|PATCH|DELETE)\b", " ".join(texts), re.IGNORECASE
     )
     if (sends or method) and not is_local:
         yield "dangerous", "sends data to another machine"
-    if any(
-        re.match(r"-K|--config|--use-askpass|--use-server-timestamps=|-e$", t) and t != "-e" for t in texts
-    ):
+    if any(re.match(r"-K|--config|--use-askpass|--use-server-timestamps=", t) for t in texts):
         yield "dangerous", "takes its options from a file"
     for at, text in enumerate(texts[:-1]):
         if (text in _OUTPUTS and not texts[at + 1].startswith(("-", "http"))) or (
@@ -247,37 +241,25 @@ def _editor(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield "dangerous", "the editor runs other programs"
 
 
-_RULES: dict[str, Rule] = {
-    "npm": _npm,
-    "pnpm": _npm,
-    "pip": _pip,
-    "pip3": _pip,
-    "pacman": _pacman,
-    "git": git,
-    "docker": _docker,
-    "podman": _docker,
-    "docker-compose": _docker,
-    "gh": _gh,
-    "kill": _kill,
-    "fuser": _fuser,
-    "curl": _transfer,
-    "wget": _transfer,
-    "rsync": _remote_copy,
-    "nc": _socket,
-    "ncat": _socket,
-    "netcat": _socket,
-    "socat": _socket,
-    "crontab": _crontab,
-    "sysctl": _sysctl,
-    "alias": _shell_settings,
-    "hash": _shell_settings,
-    "enable": _enable,
-    "mapfile": _mapfile,
-    "readarray": _mapfile,
-    "gpg": _keys,
-    "vim": _editor,
-    "vi": _editor,
-    "nvim": _editor,
-    "ex": _editor,
-    "ed": _editor,
-}
+_RULES: dict[str, Rule] = by_name(
+    {
+        "npm pnpm": _npm,
+        "pip pip3": _pip,
+        "pacman": _pacman,
+        "git": git,
+        "docker podman docker-compose": _docker,
+        "gh": _gh,
+        "kill": _kill,
+        "fuser": _fuser,
+        "curl wget": _transfer,
+        "rsync": _remote_copy,
+        "nc ncat netcat socat": _socket,
+        "crontab": _crontab,
+        "sysctl": _sysctl,
+        "alias hash": _shell_settings,
+        "enable": _enable,
+        "mapfile readarray": _mapfile,
+        "gpg": _keys,
+        "vim vi nvim ex ed": _editor,
+    }
+)

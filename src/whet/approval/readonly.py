@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from whet.approval.facts import Options, Reading, Words, git_verb, program
+from whet.approval.facts import Options, Reading, Words, by_name, git_verb, program
 from whet.approval.shell_words import Word
 from whet.approval.wrappers import name_of
 
@@ -245,28 +245,25 @@ def _git(words: Sequence[Word]) -> bool:
     return check(rest) if check is not None else known.reads or fits(known.reads_if, rest)
 
 
-_CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = {
-    "find": _find,
-    "gfind": _find,
-    "uniq": _uniq,
-    "test": _test,
-    "[": _test,
-    "xxd": _xxd,
-    "sed": _sed,
-    "gsed": _sed,
-    "awk": _awk,
-    "gawk": _awk,
-    "mawk": _awk,
-    "date": _date,
-    "printf": _printf,
-    "env": _env,
-    "command": _command,
-    "read": _read,
-    "jq": _jq,
-    "set": _set,
-    "git": _git,
-    "kill": lambda words: [w.text for w in words] == ["-l"],
-    "ulimit": lambda words: [w.text for w in words] in ([], ["-a"], ["-n"]),
-    "less": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
-    "more": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
-}
+_CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = by_name(
+    {
+        "find gfind": _find,
+        "uniq": _uniq,
+        "test [": _test,
+        "xxd": _xxd,
+        "sed gsed": _sed,
+        "awk gawk mawk": _awk,
+        "date": _date,
+        "printf": _printf,
+        "env": _env,
+        "command": _command,
+        "read": _read,
+        "jq": _jq,
+        "set": _set,
+        "git": _git,
+        "kill": lambda words: [w.text for w in words] == ["-l"],
+        "ulimit": lambda words: [w.text for w in words] in ([], ["-a"], ["-n"]),
+        "less": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
+        "more": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
+    }
+)

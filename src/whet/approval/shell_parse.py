@@ -212,11 +212,8 @@ class _Walker:
             self._state.cwd = None
         own = self._state.text_of(name) if name is not None else ""
         calls = any(i.words and i.words[0].text == own for i in self._state.script.invocations[start:])
-        if (
-            calls
-            and body is not None
-            and re.search(r"[&|]", self._state.text_of(body).replace("&&", "").replace("||", ""))
-        ):
+        inside = self._state.text_of(body) if body is not None else ""
+        if calls and re.search(r"[&|]", inside.replace("&&", "").replace("||", "")):
             self._state.script.forks = True
 
 

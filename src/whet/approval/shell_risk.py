@@ -286,17 +286,12 @@ class _Judge:
         found = [finding for finding in findings if finding[0] != "safe"]
         level = worst(level for level, _ in found)
         if level == "safe":
-            level = "safe" if only_reads(words) and not findings_write(findings) else "normal"
+            level = "safe" if only_reads(words) else "normal"
         reasons = tuple(dict.fromkeys(reason for _, reason in found if reason))
         name = name_of(words[0])
         self.writes = self.writes or "writes" in program(name).kinds
         named = name if words[0].text == name or _standard(words[0].text) else words[0].text
         self.pieces.append(Piece(text, named, level, reasons, grant_for(named, words[1:], text, level)))
-
-
-def findings_write(findings: list[Finding]) -> bool:
-    """Whether some finding says more than safe."""
-    return any(level != "safe" for level, _ in findings)
 
 
 def normal_text(words: Sequence[Word]) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whet.approval.facts import Words, Wrapping, program
+from whet.approval.facts import Words, Wrapping, by_name, program
 from whet.approval.shell_words import Word, literal, unknown
 
 _OPTION = re.compile(r"-[^-]|--.")
@@ -363,25 +363,18 @@ def _git(words: Sequence[Word]) -> Inside | None:
     return None
 
 
-_HANDLERS: dict[str, Callable[[Sequence[Word]], Inside | None]] = {
-    "env": _env,
-    "command": _command,
-    "xargs": _xargs,
-    "gxargs": _xargs,
-    "parallel": _parallel,
-    "find": _find,
-    "gfind": _find,
-    "fd": _fd,
-    "fdfind": _fd,
-    "eval": _text_of_rest,
-    "watch": _text_of_rest,
-    "trap": _trap,
-    "su": _given_text,
-    "runuser": _given_text,
-    "script": _given_text,
-    "npx": _given_text,
-    "docker": _container,
-    "podman": _container,
-    "docker-compose": _container,
-    "git": _git,
-}
+_HANDLERS: dict[str, Callable[[Sequence[Word]], Inside | None]] = by_name(
+    {
+        "env": _env,
+        "command": _command,
+        "xargs gxargs": _xargs,
+        "parallel": _parallel,
+        "find gfind": _find,
+        "fd fdfind": _fd,
+        "eval watch": _text_of_rest,
+        "trap": _trap,
+        "su runuser script npx": _given_text,
+        "docker podman docker-compose": _container,
+        "git": _git,
+    }
+)

@@ -92,8 +92,10 @@ def puts(source: Source) -> bool:
 def sources(
     stored: Sequence[Stored], *, has_person: bool = True, trusted: Collection[str] = ()
 ) -> list[Source]:
-    """Give the texts of a session in order. `trusted` names tools without tags whose results are observed. Without
-    a person (a helper's session) nothing in it is one's word: the task was written by another model."""
+    """Give the texts of a session in order. `trusted` names tools without tags whose results are observed.
+
+    Without a person (a helper's session) nothing in it is one's word: another model wrote the task.
+    """
     reader = _Reader(has_person, trusted)
     for row in stored:
         reader.read(row)
