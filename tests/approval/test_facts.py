@@ -76,8 +76,8 @@ def test_no_table_is_read_before_a_command_is_judged() -> None:
     script = (
         "import sys; import whet.approval.shell_risk as risk; from whet.approval import facts\n"
         "assert 'tomllib' not in sys.modules\n"
-        "from whet.approval.risk import Place\n"
-        "risk.analyse('ls', '/p', Place('/p', '/home/u', '/home/u/.whet'))\n"
+        "from whet.approval.risk import RiskScope\n"
+        "risk.analyse('ls', '/p', RiskScope('/p', '/home/u', '/home/u/.whet'))\n"
         "assert facts._programs.cache_info().currsize == 1 and facts._git_verbs.cache_info().currsize == 0\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -15,11 +15,11 @@ from whet.contract import tools as contract
 from whet.contract.messages import Message, ToolCall
 from whet.contract.tools import Tool, ToolContext, declare, tags_of
 from whet.editors.tool_calls import kind_of
-from whet.memory.sources import Stored, sources
+from whet.memory.sources import StoredText, sources
 from whet.review.fork import usable
 from whet.review.recovery import recovered
 from whet.store.calls import StoredCall
-from whet.store.reviews import Call
+from whet.store.reviews import TurnCall
 from whet.tools.signature import tool
 from whet.warm import mine
 
@@ -110,8 +110,8 @@ def read_notebook() -> Iterator[Tool]:
 def test_a_new_tool_that_reads_is_a_probe_of_reviews(read_notebook: Tool) -> None:
     assert usable([read_notebook]) == [read_notebook]
     failed = [
-        Call(1, "read_notebook", '{"path": "a"}', "failed"),
-        Call(2, "read_notebook", '{"path": "b"}', ""),
+        TurnCall(1, "read_notebook", '{"path": "a"}', "failed"),
+        TurnCall(2, "read_notebook", '{"path": "b"}', ""),
     ]
     assert not recovered(failed), "a wrong path is nothing to learn from"
 
@@ -119,8 +119,8 @@ def test_a_new_tool_that_reads_is_a_probe_of_reviews(read_notebook: Tool) -> Non
 def test_a_new_tool_that_reads_gives_evidence(read_notebook: Tool) -> None:
     calls = (ToolCall("c1", "read_notebook", '{"path": "a.ipynb"}'),)
     rows = [
-        Stored(1, 1, Message("assistant", "", tool_calls=calls)),
-        Stored(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name="read_notebook")),
+        StoredText(1, 1, Message("assistant", "", tool_calls=calls)),
+        StoredText(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name="read_notebook")),
     ]
     assert [source.tier for source in sources(rows)] == ["own", "observed"]
     assert [source.tier for source in sources([_as(row, "gone_tool") for row in rows])][-1] == "untrusted"
@@ -128,15 +128,17 @@ def test_a_new_tool_that_reads_gives_evidence(read_notebook: Tool) -> None:
 
 @pytest.mark.parametrize("name", ["session_search", "delegate_task", "web_fetch"])
 def test_a_built_in_tool_is_no_evidence_because_it_is_offered(name: str) -> None:
-    rows = [Stored(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name=name))]
+    rows = [StoredText(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name=name))]
     assert [source.tier for source in sources(rows, trusted=(name, "of_a_plugin"))] == ["untrusted"]
-    rows = [Stored(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name="of_a_plugin"))]
+    rows = [StoredText(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name="of_a_plugin"))]
     assert [source.tier for source in sources(rows, trusted=(name, "of_a_plugin"))] == ["observed"]
 
 
-def _as(row: Stored, name: str) -> Stored:
+def _as(row: StoredText, name: str) -> StoredText:
     if row.message.role == "tool":
-        return Stored(row.seq, row.turn, Message("tool", row.message.text, tool_call_id="c1", tool_name=name))
+        return StoredText(
+            row.seq, row.turn, Message("tool", row.message.text, tool_call_id="c1", tool_name=name)
+        )
     return row
 
 

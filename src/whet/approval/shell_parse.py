@@ -17,7 +17,7 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from whet.approval.shell_redirects import REDIRECTS, RedirectionReader
-from whet.approval.shell_state import Invocation, Script, ShellState
+from whet.approval.shell_state import Invocation, ShellScript, ShellState
 from whet.approval.shell_words import Word
 
 _MAX_DEPTH = 120
@@ -46,7 +46,7 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def parse(text: str, cwd: str | None, home: str, stdin: str = "") -> Script:
+def parse(text: str, cwd: str | None, home: str, stdin: str = "") -> ShellScript:
     """Parse `text` as bash would run it in `cwd` with `stdin` as its input. Never raises for bad text."""
     state = ShellState(text, cwd, home, stdin)
     root = _tree(text)

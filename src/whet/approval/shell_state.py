@@ -53,7 +53,7 @@ class Redirect:
 
 
 @dataclass(slots=True)
-class Script:
+class ShellScript:
     """All that a text can run. `doubts`: why it can't be told what runs. `everyday`: only plain syntax."""
 
     invocations: list[Invocation] = field(default_factory=list[Invocation])
@@ -75,7 +75,7 @@ class ShellState:
         self.source = source
         self.home = home
         self.cwd = cwd
-        self.script = Script()
+        self.script = ShellScript()
         self.assigned: set[str] = set()
         self.piped: tuple[Invocation, ...] = ()
         self.stdin: Word | None = literal(stdin) if stdin else None

@@ -41,7 +41,7 @@ from whet.editors import blocks, options, replay
 from whet.editors.answering import answer, told
 from whet.editors.blocks import Block
 from whet.editors.brought import Given
-from whet.editors.commands import Commander
+from whet.editors.commands import EditorCommands
 from whet.editors.sessions import EditorSessions, Furnish, Program
 from whet.store import replay as stored
 from whet.store import sessions
@@ -55,7 +55,7 @@ _EVERYTHING = 1_000_000
 class EditorAgent:
     """One editor's requests, about the sessions that it has open."""
 
-    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: Commander) -> None:
+    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
         self._sessions = EditorSessions(start, commander)
 
     def on_connect(self, conn: Client) -> None:

@@ -13,14 +13,14 @@ from acp import Client, RequestError
 from acp.helpers import update_available_commands
 
 from whet.agent.session import Session
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.contract.errors import WhetError
 from whet.editors import options
 from whet.editors.answering import told
-from whet.editors.brought import Brought, Given, bring
-from whet.editors.commands import Commander
+from whet.editors.brought import EditorServers, Given, bring
+from whet.editors.commands import EditorCommands
 from whet.editors.editor import Editor
-from whet.editors.opened import Opened
+from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
 from whet.store import sessions
 from whet.store.sessions import SessionRow
@@ -34,7 +34,7 @@ _AFTER_ANSWER_S = 0.1
 class Program(msgspec.Struct, frozen=True):
     """What runs the sessions, and the mode that they begin in."""
 
-    hosted: Hosted
+    hosted: SessionHost
     mode: Mode
 
 
@@ -45,12 +45,12 @@ class EditorSessions:
     """What one editor has open. `start` opens the program at the first session, and has each session that is
     opened furnished by what it is given. `models` are those that may be chosen, once they are known."""
 
-    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: Commander) -> None:
+    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
         self._start = start
         self.commander = commander
         self._starting = asyncio.Lock()
         self._program: Program | None = None
-        self._open: dict[str, Opened] = {}
+        self._open: dict[str, OpenedSession] = {}
         self._connected: Editor | None = None
         self.models: list[str] = []
         self._listing: asyncio.Task[None] | None = None
@@ -78,7 +78,7 @@ class EditorSessions:
         if (here := self._open.get(session.id)) is not None:
             here.furnish(session)
 
-    async def _list_models(self, hosted: Hosted) -> None:
+    async def _list_models(self, hosted: SessionHost) -> None:
         """Learn which models there are to choose from, and tell the sessions that are open by then."""
         try:
             self.models = await hosted.app.models.provider.list_models()
@@ -87,7 +87,7 @@ class EditorSessions:
         for here in self._open.values():
             self.tell_options(here)
 
-    async def begin(self, cwd: str, servers: Sequence[Given]) -> Opened:
+    async def begin(self, cwd: str, servers: Sequence[Given]) -> OpenedSession:
         """Make a session in the folder `cwd`, with the tools of the editor's MCP servers."""
         with told():
             workspace, program = _folder(cwd), await self.program()
@@ -102,7 +102,7 @@ class EditorSessions:
         brought.enter([tool.spec for tool in brought.tools()])
         return await self._enter(session_id, workspace, brought)
 
-    async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> Opened:
+    async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
         """Open a stored session, or give it where it is open and busy."""
         with told():
             folder, program = _folder(cwd), await self.program()
@@ -122,11 +122,11 @@ class EditorSessions:
             here.wanted = row.model
         return here
 
-    async def _enter(self, session_id: str, workspace: Path, brought: Brought) -> Opened:
+    async def _enter(self, session_id: str, workspace: Path, brought: EditorServers) -> OpenedSession:
         """Take a session for open, in place of itself where it was, and tell its commands."""
         program = await self.program()
         before = self._open.get(session_id)
-        here = Opened(session_id, workspace, program.mode, self.editor, brought)
+        here = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
         self._open[session_id] = here
         if before is not None:
             await before.aclose()
@@ -137,24 +137,24 @@ class EditorSessions:
         loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.put, session_id, update)
         return here
 
-    def known(self, session_id: str) -> Opened:
+    def known(self, session_id: str) -> OpenedSession:
         """Give a session that is open. Raises RequestError for another."""
         here = self._open.get(session_id)
         if here is None:
             raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
         return here
 
-    def model(self, here: Opened) -> str:
+    def model(self, here: OpenedSession) -> str:
         """Give the model that answers a session's next prompt."""
         assert self._program is not None  # a session is open
         hosted = self._program.hosted
         return here.model(hosted.opened(here.session_id), hosted.app.models.provider.info.model)
 
-    def options_of(self, here: Opened) -> Any:
+    def options_of(self, here: OpenedSession) -> Any:
         """Give a session's choices: its mode and its model."""
         return options.options(here.mode, self.model(here), self.models)
 
-    def tell_options(self, here: Opened) -> None:
+    def tell_options(self, here: OpenedSession) -> None:
         """Tell the editor of a session's choices."""
         update = options.changed(here.mode, self.model(here), self.models)
         self.editor.outbox.put(here.session_id, update)

@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tag
-from whet.store.reviews import Call
+from whet.store.reviews import TurnCall
 from whet.tools.builtin import tags_of
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
@@ -27,7 +27,7 @@ _LOOKING = frozenset(
 _NEAR = 6
 
 
-def recovered(calls: Sequence[Call]) -> bool:
+def recovered(calls: Sequence[TurnCall]) -> bool:
     """Say whether a failure was got round in these calls, which stand in the order they were asked for."""
     doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
     for at, failed in enumerate(doing):
@@ -41,7 +41,7 @@ def recovered(calls: Sequence[Call]) -> bool:
     return False
 
 
-def _is_looking(call: Call) -> bool:
+def _is_looking(call: TurnCall) -> bool:
     """Whether a command only looks around, as far as its first word tells."""
     try:
         arguments: Any = msgspec.json.decode(call.arguments or "{}")

@@ -14,14 +14,14 @@ from whet.contract.errors import BadInput, NotFound
 from whet.contract.messages import Message
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip, declare
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import Hit, around, find
 from whet.tools.signature import tool
 
 _SESSION_SEARCH = declare("session_search", "looks", "search", "probe", "aside")
 
 
-def session_tools(database: Database) -> list[Tool]:
+def session_tools(database: StateDatabase) -> list[Tool]:
     """Make the tool over one store."""
 
     @tool(
