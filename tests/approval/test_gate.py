@@ -16,7 +16,7 @@ from whet.contract.errors import ConfigError, StoreFull
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Event, Notice
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
-from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec, tags_of
 
 
 class Someone:
@@ -84,7 +84,7 @@ class Bench:
 
     def call(self, tool: str, session: str = "s1", **arguments: object) -> GateCall:
         spec = ToolSpec(tool, "", {})
-        made = Tool(spec, "t", frozenset(EFFECTS.get(tool, {"execute"})), _never)
+        made = Tool(spec, "t", frozenset(EFFECTS.get(tool, {"execute"})), _never, tags=tags_of(tool))
         return GateCall(session, ToolCall("c1", tool, "{}"), made, dict(arguments), str(self.workspace))
 
     def decide(self, tool: str, session: str = "s1", **arguments: object) -> Decision:

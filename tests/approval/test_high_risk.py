@@ -13,7 +13,7 @@ from whet.approval.shell_risk import analyse
 from whet.contract.errors import ConfigError
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall
-from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, tags_of
 
 
 async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
@@ -21,7 +21,7 @@ async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
 
 
 def action(tmp_path: Path, tool: str, **arguments: object) -> ActionView:
-    made = Tool(ToolSpec(tool, "", {}), "t", frozenset({"execute"}), _never)
+    made = Tool(ToolSpec(tool, "", {}), "t", frozenset({"execute"}), _never, tags=tags_of(tool))
     call = GateCall("s1", ToolCall("c1", tool, "{}"), made, arguments, str(tmp_path))
     return describe(call, RiskScope(str(tmp_path), "/home/u", "/home/u/.whet"), analyse)
 

@@ -152,8 +152,8 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
     with Agent(settings=settings, workspace=folder) as agent:
         tools = agent.session.tools
         assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
-        assert "read_file" in agent._app.learning.desk.judging.local_tools
-        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & agent._app.learning.desk.judging.local_tools
+        assert "local" in agent._app.tools.by_name["read_file"].tags
+        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & agent._app.learning.desk.judging.trusted_tools
         assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
 
 

@@ -19,7 +19,7 @@ from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.learning import LearningServices
 from whet.app.models import Dialer, Models
-from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SharedParts, Start
+from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart, SharedParts
 from whet.app.sessions import SessionOpener
 from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
@@ -31,8 +31,8 @@ from whet.contract.protocols import ContextStatus, Person, Provider, Spawn
 from whet.lanes import ToolPool
 from whet.store import sessions
 from whet.store.database import StateDatabase
-from whet.store.grants import Standing
-from whet.tools.declared import SharedProcesses
+from whet.store.grants import GrantRepository
+from whet.tools.declared import RECALL, SharedProcesses
 from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
@@ -72,7 +72,7 @@ class App:
         built_in = parts.built_in(parts.ToolParts(settings, *own, spawn))
         self._plugged = parts.load_plugins(home, settings, workspace, built_in, self._dialer, self.learning)
         person = person if self._plugged is None else self._plugged.heard_by(person)
-        self._grants = Standing(self.database, self.clock)
+        self._grants = GrantRepository(self.database, self.clock)
         self.gate = PolicyGate(settings.approval, person, self._grants, home.root)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
@@ -84,7 +84,7 @@ class App:
         self.tools = parts.chosen(built_in, settings, self.plugins)
         self.learning.trust(self.tools.by_name.values())
         engines = [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
-        compressor = self.models.compressor(self.clock, can_recall="recall" in self.tools.by_name)
+        compressor = self.models.compressor(self.clock, can_recall=RECALL in self.tools.by_name)
         self.contexts = Contexts(home, settings, [compressor, *engines])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
         self.sessions = SessionOpener(self._shared(person))
@@ -128,7 +128,7 @@ class App:
         """
         if self.mcp is not None and self.mcp.is_stale:
             self._take_remote()
-        start = Start(private=private, title=title, whose=whose)
+        start = SessionStart(private=private, title=title, whose=whose)
         return await self.sessions.begin(start, extras, leaving, warm)
 
     async def open_session(

@@ -15,7 +15,7 @@ from whet.contract.events import Event, Notice, ToolFinished, ToolStarted, TurnE
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext, ToolOutput
 
-LEFT_OUT = frozenset({"clarify", "delegate_task", "memory", "skill_manage", "warm_session"})
+LEFT_OUT = frozenset({"asks", "delegates", "notes", "skills", "owner"})
 """The tools that a child does not have."""
 
 

@@ -20,12 +20,11 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
-from whet.memory.claim import LOCAL
 from whet.memory.reader import MemoryReader, PromptItem, PromptPart
 from whet.store import starts
 from whet.store.database import StateDatabase
 from whet.store.starts import ContextItem
-from whet.tools.declared import memory_tools, skill_tools
+from whet.tools.declared import memory_tools, skill_tools, tags_of
 
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService
@@ -39,7 +38,7 @@ class LearningServices:
         self.reader.library.offer_built_in()
         self._people = home.people
         self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
-        self._local_tools: Collection[str] = LOCAL
+        self._trusted_tools: Collection[str] = ()
         self.platform = "cli"
         self._bound: dict[str, tuple[LearningService, Origin]] = {}
 
@@ -49,7 +48,7 @@ class LearningServices:
         from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
 
         desk = LearningService(self.reader)
-        desk.judging.local_tools = self._local_tools
+        desk.judging.trusted_tools = self._trusted_tools
         return desk
 
     def reader_of(self, profile: str) -> MemoryReader:
@@ -76,15 +75,15 @@ class LearningServices:
         return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
-        """Say which tools there are: the results of local ones not marked untrusted are evidence."""
+        """Say which tools there are: of those without tags the results of local ones are evidence too."""
         local = [
             tool.name
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
         ]
-        self._local_tools = LOCAL.union(local)
+        self._trusted_tools = frozenset(local)
         if "desk" in self.__dict__:
-            self.desk.judging.local_tools = self._local_tools
+            self.desk.judging.trusted_tools = self._trusted_tools
 
     def bind(self, session_id: str, origin: Origin, desk: LearningService | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
@@ -119,12 +118,12 @@ class LearningServices:
         self, tools: Collection[str], reader: MemoryReader | None = None, without: Collection[PromptItem] = ()
     ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
-        if not {"memory", "skill_view"} & set(tools):
+        if not any(tags_of(name) & {"notes", "loads-skills"} for name in tools):
             return PromptPart()
         return await (reader or self.reader).prompt_part(tools, without)
 
 
-class Start(msgspec.Struct, frozen=True):
+class LearnedStart(msgspec.Struct, frozen=True):
     """What a session is begun with: its part of the prompt, and the items that chance left out of it."""
 
     part: PromptPart
@@ -148,18 +147,18 @@ class Outcomes:
         self._share = holdout_share
         self._chance = chance
 
-    async def start(self, tools: Collection[str], profile: str = "") -> Start:
+    async def start(self, tools: Collection[str], profile: str = "") -> LearnedStart:
         """Give what a person's new session with these tools reads, less what the hold-out takes away."""
         reader = self._learning.reader_of(profile)
         part = await self._learning.prompt_part(tools, reader)
         if not self._share or not part.items:
-            return Start(part)
+            return LearnedStart(part)
         held = tuple(item for item in part.items if self._chance() < self._share)
         if held:
             part = await self._learning.prompt_part(tools, reader, without=held)
-        return Start(part, held, randomised=True)
+        return LearnedStart(part, held, randomised=True)
 
-    async def record(self, session_id: str, start: Start) -> None:
+    async def record(self, session_id: str, start: LearnedStart) -> None:
         """Store what a session began with; durable on return."""
         if not start.part.items and not start.held_out:
             return

@@ -14,6 +14,7 @@ from whet.contract.origin import Origin
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.rpc import RESOURCE_NOT_FOUND, BadCall
+from whet.tools.declared import SKILL_VIEW
 
 _MARKDOWN = "text/markdown"
 _ABOUT = {"memory": "What Whet remembers of the work.", "user": "What Whet remembers of its owner."}
@@ -55,7 +56,7 @@ async def _notes(desk: LearningService, target: str) -> str:
 
 
 async def _skill(desk: LearningService, found: re.Match[str]) -> str:
-    origin = Origin("foreground", platform="mcp", tool_name="skill_view")
+    origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
     try:
         outcome = await desk.shelf.view(found["skill"], found["file"] or "", origin, "mcp")
     except WhetError as error:

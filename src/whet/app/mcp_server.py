@@ -23,6 +23,7 @@ from whet.log import mask
 from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, text_result
 from whet.store import sessions
 from whet.store.search import around, find
+from whet.tools.declared import SKILL_VIEW
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _READS = {"readOnlyHint": True, "openWorldHint": False}
@@ -127,7 +128,7 @@ class OwnMcpServer:
             case "list_skills":
                 return text_result(await self._app.learning.desk.shelf.listed(_text(given, "query", "")))
             case "read_skill":
-                origin = Origin("foreground", platform="mcp", tool_name="skill_view")
+                origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
                 outcome = await self._app.learning.desk.shelf.view(
                     _text(given, "name"), _text(given, "file_path", ""), origin, "mcp"
                 )

@@ -31,11 +31,11 @@ from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.providers.connect import ServerProvider
 from whet.review.budget import Budget
-from whet.review.fork import PROBES, ForkParts
+from whet.review.fork import ForkParts, usable
 from whet.review.order import Order
 from whet.review.worker import ReviewWorker
 from whet.store.database import StateDatabase
-from whet.store.grants import Standing
+from whet.store.grants import GrantRepository
 from whet.tools.declared import file_tools, session_tools
 
 
@@ -71,12 +71,13 @@ async def open_reviews(
     clock, pool, dialer = SystemClock(), ToolPool(), Dialer(settings, secrets)
     database = StateDatabase.open(home.database, clock)
     try:
-        learning, standing = LearningServices(database, clock, home, settings), Standing(database, clock)
+        learning = LearningServices(database, clock, home, settings)
+        grants = GrantRepository(database, clock)
         plugins = plugged.load(PluginNeeds(home, settings, home.root, (), dialer.connect))
         dialer.plugins = plugins
         if plugins is not None:
             learning.trust(plugins.tools)
-        needs = ReviewParts(home, settings, database, clock, learning, standing, pool, dialer)
+        needs = ReviewParts(home, settings, database, clock, learning, grants, pool, dialer)
         async with joined(plugins, learning.desk):
             reviews = ReviewRunner(needs)
             try:
@@ -91,8 +92,7 @@ async def open_reviews(
 
 def _tools(needs: ReviewParts) -> dict[str, Tool]:
     tools = (*file_tools(needs.pool), *needs.learning.tools(), *session_tools(needs.database))
-    wanted = {*PROBES, "memory", "skill_manage"}
-    return {tool.name: tool for tool in tools if tool.name in wanted}
+    return {tool.name: tool for tool in usable(tools)}
 
 
 def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:

@@ -15,7 +15,7 @@ import msgspec
 from whet.agent.session import Session, TurnLimits, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
-from whet.app.session_parts import SessionExtras, SharedParts, Start, StoredPrefix
+from whet.app.session_parts import SessionExtras, SessionStart, SharedParts, StoredPrefix
 from whet.app.warmth import OFF, Opening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.prompt import volatile_note
@@ -35,7 +35,9 @@ class SessionBuilder:
     def __init__(self, shared: SharedParts) -> None:
         self._shared = shared
 
-    async def create(self, start: Start, extras: SessionExtras, *, leaving: Session | None = None) -> Session:
+    async def create(
+        self, start: SessionStart, extras: SessionExtras, *, leaving: Session | None = None
+    ) -> Session:
         """Begin a session: its row and prefix are durable on return, and its prefix stays."""
         shared = self._shared
         seat = await self.seat(leaving, foreground=start.kind == "chat")
@@ -60,7 +62,7 @@ class SessionBuilder:
         extras: SessionExtras,
         *,
         leaving: Session | None = None,
-        start: Start | None = None,
+        start: SessionStart | None = None,
     ) -> Session:
         """Make a stored session one that takes turns: the same prefix, with the tools that are there now.
         `start` is what one that was just stored is begun with."""
@@ -122,7 +124,7 @@ class SessionBuilder:
         return found
 
     def _warm_start(
-        self, stored: StoredPrefix, link: SwitchableLink, start: Start | None
+        self, stored: StoredPrefix, link: SwitchableLink, start: SessionStart | None
     ) -> WarmStartObserver | None:
         if start is None or start.warm.name == OFF:
             return None
@@ -136,7 +138,7 @@ class SessionBuilder:
         )
         return WarmStartObserver(self._shared.warmth, start.warm, opening)
 
-    def _limits(self, start: Start | None, extras: SessionExtras) -> TurnLimits:
+    def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
         agent = self._shared.settings.agent
         steps = start.steps if start is not None else 0
         return TurnLimits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s)
@@ -157,7 +159,7 @@ class SessionBuilder:
         if self._shared.servers is not None:
             self._shared.servers.enter(specs, seat)
 
-    def _row(self, start: Start, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
+    def _row(self, start: SessionStart, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
         shared = self._shared
         info = shared.models.provider.info
         return NewSession(

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from whet.app.plugin_sessions import PluginParts
     from whet.mcp.servers import Servers
 
-OWNERS_TOOLS = ("warm_session",)
-"""Tools that read the owner's sessions; another person's session has none of them."""
-
 
 class Principal(msgspec.Struct, frozen=True):
     """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
@@ -63,7 +60,7 @@ class SessionExtras(msgspec.Struct, frozen=True):
 NO_EXTRAS = SessionExtras()
 
 
-class Start(msgspec.Struct, frozen=True):
+class SessionStart(msgspec.Struct, frozen=True):
     """What a new session starts with. `steps` 0 stands for what the settings allow a turn."""
 
     prompt: str = ""

@@ -13,7 +13,7 @@ import msgspec
 from whet.agent.session import Session
 from whet.app.learning import Outcomes
 from whet.app.session_builder import SessionBuilder
-from whet.app.session_parts import OWNERS_TOOLS, Principal, SessionExtras, SharedParts, Start, StoredPrefix
+from whet.app.session_parts import Principal, SessionExtras, SessionStart, SharedParts, StoredPrefix
 from whet.app.warmth import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
@@ -22,6 +22,7 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import sessions
 from whet.store.trail import arguments_of
 from whet.store.transcript import Transcript
+from whet.tools.declared import TODO
 from whet.tools.registry import read_specs
 
 
@@ -33,14 +34,16 @@ class SessionOpener:
         self._builder = SessionBuilder(shared)
         self.outcomes = Outcomes(shared.learning, shared.database, shared.settings.memory.holdout_share)
 
-    async def begin(self, start: Start, extras: SessionExtras, leaving: Session | None, warm: str) -> Session:
+    async def begin(
+        self, start: SessionStart, extras: SessionExtras, leaving: Session | None, warm: str
+    ) -> Session:
         """Begin a conversation of a person. `start` lacks its prompt, tools and warm start: they are chosen
         here. Raises WhetError."""
         shared, whose = self._shared, start.whose
         if whose.profile and warm not in ("", OFF):
             raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
-        left_out = OWNERS_TOOLS if whose.profile else ()
-        tools = {name: tool for name, tool in shared.tools().items() if name not in left_out}
+        left_out = {"owner"} if whose.profile else set[str]()
+        tools = {name: tool for name, tool in shared.tools().items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in whose.tools}
         read = await self.outcomes.start(tools, whose.profile)
         workspace = whose.workspace or shared.workspace
@@ -61,7 +64,7 @@ class SessionOpener:
         log = await Transcript.open(shared.database, session_id, shared.clock)
         seat = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done = await shared.database.read(
-            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, "todo"))
+            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, TODO))
         )
         if not prompt and not tools_json:  # it was made by another program
             there = shared.tools()
@@ -92,9 +95,9 @@ class SessionOpener:
             lambda db: (sessions.get(db, parent_id), sessions.profile_of(db, parent_id))
         )
         workspace = Path(row.workspace) if row.workspace else shared.workspace
-        new = Start(
+        new = SessionStart(
             system_prompt(workspace, shared.settings.tools.toolsets, child=True),
-            [tool for tool in shared.tools().values() if tool.name not in LEFT_OUT],
+            [tool for tool in shared.tools().values() if not tool.tags & LEFT_OUT],
             title=title_of_task(task),
             parent_id=parent_id,
             kind="child",

@@ -1,7 +1,7 @@
 """What a tool call would do: its pieces for the rules, its risk, and the line that a person is shown.
 
-One function per tool whose arguments matter (shell, files, web); every other tool is judged by its declared
-effects. Arguments are looked at as they will run. Knows nothing about rules, modes or people.
+One function per kind of tool whose arguments matter, found by its tags; every other one is judged by its
+declared effects. Arguments are looked at as they will run. Knows nothing about rules, modes or people.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from whet.approval.paths import absolute, is_secret, within, writing, zone_of
 from whet.approval.risk import Analyse, Level, Piece, RiskScope, worst
 from whet.contract.protocols import GateCall
+from whet.contract.tools import Tag
 from whet.log import mask
 from whet.visible import visible
 
@@ -42,9 +43,9 @@ class ActionView(msgspec.Struct, frozen=True):
 
 def describe(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     """Say what `call` would do. Raises ValueError where an argument is of the wrong type."""
-    by_name = _TOOLS.get(call.tool.name)
-    if by_name is not None:
-        return by_name(call, place, analyse)
+    for tag, judge in _BY_TAG.items():
+        if tag in call.tool.tags:
+            return judge(call, place, analyse)
     effects = call.tool.effects
     if "send" in effects:
         return _simple(call, "dangerous", _arguments(call), ("sends something to others",))
@@ -142,16 +143,10 @@ def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> 
     return ActionView(call.tool.name, whole, visible(f"{call.tool.name} {' '.join(paths)}"), pieces, reasons)
 
 
-def _read(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    return _files(call, place, [_text(call, "path", ".")], False)
-
-
-def _write(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    return _files(call, place, [_text(call, "path")], True)
-
-
-def _patch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    """A patch names its file, or its diff names several."""
+def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+    """One file, or the several that a diff names."""
+    if "edits" not in call.tool.tags:
+        return _files(call, place, [_text(call, "path", ".")], False)
     paths = [path] if (path := _text(call, "path")) else []
     for line in _text(call, "diff").splitlines():
         found = re.match(r"(?:\+\+\+|---|rename (?:from|to)|copy to|\*\*\* \w+ File:)\s+([^\t]+)", line)
@@ -184,15 +179,12 @@ def _warm(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     return _simple(call, "safe" if reads else "normal", text)
 
 
-_TOOLS: dict[str, Callable[[GateCall, RiskScope, Analyse], ActionView]] = {
-    "terminal": _terminal,
-    "process": _process,
-    "read_file": _read,
-    "search_files": _read,
-    "write_file": _write,
-    "patch": _patch,
-    "web_fetch": _fetch,
-    "memory": _learning,
-    "skill_manage": _learning,
-    "warm_session": _warm,
+_BY_TAG: dict[Tag, Callable[[GateCall, RiskScope, Analyse], ActionView]] = {
+    "command": _terminal,
+    "background": _process,
+    "path": _path,
+    "url": _fetch,
+    "notes": _learning,
+    "skills": _learning,
+    "templates": _warm,
 }

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from whet.approval.danger_files import CommandPlace, Finding
+from whet.approval.facts import program
 from whet.approval.shell_words import Word
 
 _LONGEST_QUERY = 20_000
@@ -37,26 +38,6 @@ def database(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             return
 
 
-DATABASES = frozenset(
-    (
-        "psql",
-        "mysql",
-        "mariadb",
-        "sqlite3",
-        "sqlite",
-        "mongosh",
-        "mongo",
-        "redis-cli",
-        "cqlsh",
-        "clickhouse-client",
-        "duckdb",
-        "sqlcmd",
-        "sqlplus",
-        "usql",
-        "pgcli",
-        "mycli",
-    )
-)
 _CODE = re.compile(
     r"os\.(system|popen|remove|unlink|rmdir|removedirs|exec\w*|spawn\w*|kill|rename|chmod|chown|truncate)"
     r"|subprocess|shutil\.(rmtree|move)|rmtree|pty\.spawn|ctypes|__import__|importlib|\b(eval|exec|compile)\s*\("
@@ -75,19 +56,18 @@ def code_text(text: str) -> Finding | None:
 def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
     """Give the code words of `python -c` and kin; [] where it reads its input; None where it runs a file."""
     stem = re.sub(r"[\d.]+$", "", name)
-    flags = _CODE_FLAGS.get(stem)
-    if flags is None:
+    given = program(stem).code
+    if given is None:
         return None
     found: list[Word] = []
-    hanging, valued = _HANGING.get(stem, ""), _VALUED.get(stem, ())
     for at, word in enumerate(words):
         text = word.text
-        hangs = re.match(hanging, text) if hanging else None
+        hangs = re.match(given.hanging, text) if given.hanging else None
         if hangs is not None and hangs.end() < len(text):
             found.append(replace(word, text=text[hangs.end() :]))
-        elif at and words[at - 1].text in valued:
+        elif at and words[at - 1].text in given.values:
             continue
-        elif re.fullmatch(flags, text):
+        elif re.fullmatch(given.flags, text):
             found.extend(words[at + 1 : at + 2])
         elif text.startswith(("--eval=", "--print=")):
             found.append(word)
@@ -98,40 +78,3 @@ def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
         ):
             return found or None
     return found
-
-
-# The same where the code hangs on its option: `perl -e'...'`.
-_HANGING = {
-    "python": r"-[bBdEhiIOqsSuvxP]*c",
-    "pypy": r"-[bBdEhiIOqsSuvxP]*c",
-    "perl": r"-[lnpaswtTuUWX0-9]*[eE]",
-    "ruby": r"-[lnpaswvW0-9]*e",
-    "php": r"-r",
-    "lua": r"-e",
-    "bun": r"-e",
-    "osascript": r"-e",
-}
-# Options that take the next word, which is no script then.
-_VALUED = {
-    "python": ("-W", "-X"),
-    "pypy": ("-W", "-X"),
-    "perl": ("-I",),
-    "ruby": ("-I", "-r", "-C", "-E"),
-    "node": ("-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions"),
-    "php": ("-d", "-c", "-z"),
-    "lua": ("-l",),
-}
-_CODE_FLAGS = {
-    "python": r"-[bBdEhiIOqsSuvx]*c",
-    "pypy": r"-[bBdEhiIOqsSuvx]*c",
-    "node": r"-[ep]+|--eval|--print",
-    "nodejs": r"-[ep]+|--eval|--print",
-    "deno": r"eval",
-    "bun": r"-e|--eval",
-    "perl": r"-[a-zA-Z0-9]*[eE]",
-    "ruby": r"-[a-z]*e",
-    "php": r"-r",
-    "lua": r"-e",
-    "Rscript": r"-e",
-    "osascript": r"-e",
-}

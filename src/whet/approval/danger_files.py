@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from whet.approval.facts import by_name, git_verb, program
 from whet.approval.paths import absolute, is_secret, is_vital, within, writing, zone_of
 from whet.approval.readonly import has_option, operands
 from whet.approval.risk import Level, RiskScope
@@ -107,7 +108,7 @@ def _find(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             break
         starts.append(word)
     texts = {word.text for word in words}
-    if _DESTROYERS & texts and texts & {"-exec", "-execdir", "-ok", "-okdir"}:
+    if _destroys(words) and texts & {"-exec", "-execdir", "-ok", "-okdir"}:
         yield "dangerous", "deletes or overwrites every file that find finds"
     for at, word in enumerate(words):
         if word.text == "-delete":
@@ -120,9 +121,9 @@ def _find(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield writes_to(words[at + 1], setting)
 
 
-_DESTROYERS = frozenset(
-    ("rm", "/bin/rm", "/usr/bin/rm", "unlink", "shred", "truncate", "rmdir", "mv", "dd", "tee")
-)
+def _destroys(words: Sequence[Word]) -> bool:
+    """Whether a word is the name of a program that destroys what it is given."""
+    return any("destroys" in program(re.sub(r"^(/usr)?/bin/(?=rm$)", "", w.text)).kinds for w in words)
 
 
 def _dd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -273,22 +274,20 @@ def _read_by(name: str, words: Sequence[Word]) -> list[Word]:
     """Give the words that may name files whose contents `name` shows or copies."""
     if name == "git":
         found = operands(words)
-        return found[_GIT_SHOWS.get(found[0].text, len(found)) :] if found else []
+        shown = git_verb(found[0].text).shows_from if found else None
+        return [] if shown is None else found[shown:]
     if name in ("xargs", "gxargs"):
         at = next((at for at, w in enumerate(words) if re.match(r"-[a-zA-Z0]*a|--arg", w.text)), len(words))
         return list(words[at : at + 2])
-    if name not in _READERS:
+    kinds = program(name).kinds
+    if not kinds & {"shows-files", "pattern-then-files"}:
         return []
     candidates = list(words)
     is_pattern_given = any(re.match(r"-[a-zA-Z]*[ef]|--(regexp|file|expression|from)", w.text) for w in words)
-    if name in _PATTERN_FIRST and len(candidates) > 1 and not is_pattern_given:
+    if "pattern-then-files" in kinds and len(candidates) > 1 and not is_pattern_given:
         first = next((w for w in candidates if not w.text.startswith("-")), None)
         candidates = [w for w in candidates if w is not first]
     return candidates[:-1] if name in ("cp", "mv", "ln") else candidates
-
-
-# verb: from which operand on they name what is shown; grep's first is its pattern
-_GIT_SHOWS = {"diff": 1, "show": 1, "blame": 1, "annotate": 1, "cat-file": 1, "grep": 2}
 
 
 def _leads_to_secret(full: str) -> bool:
@@ -314,164 +313,39 @@ def _matches_secret(full: str) -> bool:
 
 
 _MOST_ENTRIES = 5_000
-_PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "gsed", "jq", "yq"))
-_READERS = _PATTERN_FIRST | frozenset(
-    (
-        *(
-            "cat",
-            "less",
-            "more",
-            "head",
-            "tail",
-            "tac",
-            "nl",
-            "cut",
-            "sort",
-            "uniq",
-            "strings",
-            "xxd",
-            "od",
-            "rev",
-        ),
-        *(
-            "hexdump",
-            "base64",
-            "base32",
-            "cp",
-            "mv",
-            "ln",
-            "scp",
-            "rsync",
-            "tar",
-            "zip",
-            "gzip",
-            "openssl",
-            "curl",
-        ),
-        *(
-            "wget",
-            "nc",
-            "diff",
-            "cmp",
-            "comm",
-            "dd",
-            "bat",
-            "paste",
-            "fold",
-            "column",
-            "tr",
-            "wc",
-            "7z",
-            "gpg",
-            "tee",
-        ),
-        *(
-            "vim",
-            "vi",
-            "nano",
-            "emacs",
-            "code",
-            "pbcopy",
-            "xclip",
-            "mail",
-            "sftp",
-            "fmt",
-            "expand",
-            "view",
-            "batcat",
-            "join",
-            "unexpand",
-        ),
-    )
-)
 
 
 def _fd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if has_option(words, "xX", "exec", "exec-batch") and _DESTROYERS & {w.text for w in words}:
+    if has_option(words, "xX", "exec", "exec-batch") and _destroys(words):
         yield "dangerous", "deletes or overwrites every file that fd finds"
 
 
-FILE_RULES: dict[str, Rule] = {
-    "fd": _fd,
-    "fdfind": _fd,
-    "rm": _rm,
-    "grm": _rm,
-    "unlink": _unlink,
-    "rmdir": _unlink,
-    "trash": _unlink,
-    "srm": _shred,
-    "shred": _shred,
-    "find": _find,
-    "gfind": _find,
-    "dd": _dd,
-    "chmod": _mode,
-    "chown": _mode,
-    "chgrp": _mode,
-    "setfacl": _mode,
-    "cp": _last_written,
-    "install": _last_written,
-    "ln": _ln,
-    "uniq": _second_written,
-    "xxd": _second_written,
-    "mv": _mv,
-    "tee": _all_written,
-    "touch": _all_written,
-    "mkdir": _all_written,
-    "truncate": _truncate,
-    "sed": _sed,
-    "gsed": _sed,
-    "perl": _in_place,
-    "awk": _awk,
-    "gawk": _awk,
-    "mawk": _awk,
-    "tar": _tar,
-    "unzip": _tar,
-    "bsdtar": _tar,
-}
-DISK_TOOLS = frozenset(
-    (
-        *(
-            "wipefs",
-            "fdisk",
-            "sfdisk",
-            "cfdisk",
-            "gdisk",
-            "sgdisk",
-            "parted",
-            "blkdiscard",
-            "hdparm",
-            "mke2fs",
-        ),
-        *(
-            "mkswap",
-            "swapoff",
-            "swapon",
-            "mount",
-            "umount",
-            "losetup",
-            "cryptsetup",
-            "lvremove",
-            "vgremove",
-            "pvremove",
-        ),
-        *(
-            "lvcreate",
-            "lvresize",
-            "zpool",
-            "zfs",
-            "mdadm",
-            "diskutil",
-            "format",
-            "tune2fs",
-            "resize2fs",
-            "fsck",
-        ),
-    )
+FILE_RULES: dict[str, Rule] = by_name(
+    {
+        "fd fdfind": _fd,
+        "rm grm": _rm,
+        "unlink rmdir trash": _unlink,
+        "srm shred": _shred,
+        "find gfind": _find,
+        "dd": _dd,
+        "chmod chown chgrp setfacl": _mode,
+        "cp install": _last_written,
+        "ln": _ln,
+        "uniq xxd": _second_written,
+        "mv": _mv,
+        "tee touch mkdir": _all_written,
+        "truncate": _truncate,
+        "sed gsed": _sed,
+        "perl": _in_place,
+        "awk gawk mawk": _awk,
+        "tar unzip bsdtar": _tar,
+    }
 )
 
 
 def disk_rule(name: str) -> Rule | None:
     """Give the rule for programs that change disks, mkfs.* included."""
-    if name in ("wipefs", "blkdiscard", "mke2fs", "mkswap") or name.startswith("mkfs"):
+    kinds = program(name).kinds
+    if "wipes-disks" in kinds or name.startswith("mkfs"):
         return _wiper
-    return _disk_tool if name in DISK_TOOLS else None
+    return _disk_tool if "changes-disks" in kinds else None

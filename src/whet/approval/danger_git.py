@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_files import CommandPlace, Finding
-from whet.approval.readonly import has_option
+from whet.approval.facts import git_verb
+from whet.approval.readonly import has_any, has_option
 from whet.approval.shell_words import Word
 
 
@@ -19,29 +20,6 @@ def _git_push(rest: Sequence[Word]) -> str:
     return "overwrites or deletes what others may have" if forced else "sends commits to another machine"
 
 
-_GIT_RISKS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    # verb: (short options, long options, reason); no options at all: always
-    "reset": ("", ("hard", "merge", "keep"), "throws away uncommitted work"),
-    "clean": ("fdxX", ("force",), "deletes files that git does not know"),
-    "branch": ("DMfd", ("delete", "force"), "deletes or overwrites a branch"),
-    "tag": ("df", ("delete", "force"), "deletes or overwrites a tag"),
-    "filter-branch": ("", (), "rewrites history"),
-    "filter-repo": ("", (), "rewrites history"),
-    "replace": ("", (), "rewrites history"),
-    "fast-import": ("", (), "rewrites history"),
-    "update-ref": ("", (), "rewrites history"),
-    "send-email": ("", (), "sends mail"),
-    "credential": ("", (), "reads or changes stored passwords"),
-    "credential-store": ("", (), "reads or changes stored passwords"),
-    "gc": ("", ("prune", "aggressive"), "deletes what could still be recovered"),
-    "prune": ("", (), "deletes what could still be recovered"),
-    "switch": ("fC", ("force", "discard-changes", "force-create"), "throws away uncommitted work"),
-    "checkout": ("fB", ("force",), "throws away uncommitted work"),
-    "svn": ("", (), "sends commits to another machine"),
-    "daemon": ("", (), "opens this machine to the network"),
-    "difftool": ("x", ("extcmd",), "runs another program"),
-    "grep": ("O", ("open-files-in-pager",), "runs another program"),
-}
 _GIT_PROGRAMS = re.compile(
     r"(alias\.|core\.(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|worktree|attributesfile)"
     r"|diff\..*\.?(external|command|textconv)|(merge|filter|difftool|mergetool|pager|gpg|sequence|browser|man)\."
@@ -68,12 +46,16 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         yield "dangerous", "git is told to run another program"
     if verb.text == "push":
         yield "dangerous", f"git push: {_git_push(rest)}"
-    elif verb.text in _GIT_RISKS:
-        short, long, reason = _GIT_RISKS[verb.text]
-        only_shown = verb.text == "clean" and has_option(rest, "n", "dry-run")
-        if (not (short or long) or has_option(rest, short, *long)) and not only_shown:
-            yield "dangerous", f"git {verb.text}: {reason}"
+    else:
+        yield from _by_table(verb.text, rest)
     yield from _git_undo(verb.text, [w.text for w in rest])
+
+
+def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
+    known = git_verb(verb)
+    only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
+    if known.why and (known.risky is None or has_any(rest, known.risky)) and not only_shown:
+        yield "dangerous", f"git {verb}: {known.why}"
 
 
 def _runs_another(verb: str, rest: Sequence[Word]) -> bool:

@@ -1,8 +1,8 @@
 """What reaches beyond the project's files: git history and remotes, packages, containers, clouds, services,
 databases, other machines, other processes.
 
-Most rules are tables of verbs: for a program, either the verbs that are dangerous or those that are not.
-Findings as in danger_files.
+Most programs have a table of verbs in tables/programs.toml: either those that are dangerous or those that are
+not. Findings as in danger_files.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.danger_code import DATABASES, database
+from whet.approval.danger_code import database
 from whet.approval.danger_files import CommandPlace, Finding, Rule, disk_rule, writes_to
 from whet.approval.danger_git import git
-from whet.approval.danger_verbs import ALWAYS, INSTALL, ONLY, PUBLISH, REMOTE, VERBS, verb_of
+from whet.approval.facts import Program, Words, by_name, program
 from whet.approval.readonly import has_option, operands
 from whet.approval.shell_words import Word
 
@@ -22,20 +22,20 @@ _PYTHON = re.compile(r"python[\d.]*")
 
 def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """Judge a simple command by its program's name and its words (program left out)."""
-    if name in ALWAYS and not _asks_version(words):
-        yield "dangerous", f"{name}: {ALWAYS[name]}"
-    if name in VERBS or name in ONLY:
-        yield from _verbs(name, words)
+    known = program(name)
+    if known.danger and not _asks_version(words):
+        yield "dangerous", f"{name}: {known.danger}"
+    yield from _verbs(name, known, words)
     if _PYTHON.fullmatch(name) and [word.text for word in words[:2]] == ["-m", "whet"]:
-        yield from _verbs("whet", words[2:])
-    rule = _RULES.get(name) or disk_rule(name)
+        yield from _verbs("whet", program("whet"), words[2:])
+    rule = _RULES.get(name) or (database if "database" in known.kinds else disk_rule(name))
     if rule is not None and not _asks_version(words):
         yield from rule(words, setting)
 
 
 def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """Judge the file after -o or --output, and one that hangs on its option: `-o/etc/x`, `--output=x`."""
-    letters = _WRITING_LETTERS.get(name, "")
+    letters = program(name).output
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
     for at, word in enumerate(words):
         found = re.match(rf"{short}(?=[/~.])|--(?:{_WRITING_OPTIONS})=", word.text)
@@ -49,35 +49,30 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
 
 
 _WRITING_OPTIONS = "output|output-document|output-dir|directory-prefix|target-directory|directory"
-_WRITING_LETTERS = {
-    **dict.fromkeys(("tar", "bsdtar"), "C"),
-    **dict.fromkeys(("cp", "mv", "ln", "install"), "t"),
-    "unzip": "d",
-    "sort": "o",
-    "curl": "ocD",
-    "wget": "OPoa",
-}
 
 
 def _asks_version(words: Sequence[Word]) -> bool:
     return len(words) == 1 and words[0].text in ("--version", "-V", "--help", "version")
 
 
-def _verbs(name: str, words: Sequence[Word]) -> Iterator[Finding]:
-    if _asks_version(words):
+def _verbs(name: str, known: Program, words: Sequence[Word]) -> Iterator[Finding]:
+    """Judge by a program's table of verbs."""
+    if (known.verbs is None and known.spared is None) or _asks_version(words):
         return
     verb = verb_of(name, words)
     if words and words[0].may_be_flag and words[0].dynamic:
         yield "dangerous", f"can't tell what {name} does"
-    known, why = VERBS.get(name, (frozenset[str](), ""))
     parts = verb.split(" ")
-    flags = {word.text for word in words if word.text.startswith("-")}
-    if known and (parts[0] in known or " ".join(parts[:2]) in known or flags & known):
-        yield "dangerous", f"{name} {' '.join(parts[:2])}: {why}".replace(" :", ":")
-    if name in ONLY:
-        allowed, why = ONLY[name]
-        if not _fits(allowed, verb):
-            yield "dangerous", f"{name} {' '.join(parts[:2])}: {why}"
+    said = {parts[0], " ".join(parts[:2]), *(word.text for word in words if word.text.startswith("-"))}
+    if said & set(known.verbs or ()) or (known.alone and not parts[0]):
+        yield "dangerous", f"{name} {' '.join(parts[:2])}: {known.why}".replace(" :", ":")
+    if known.spared is not None and not _fits(re.compile(known.spared), verb):
+        yield "dangerous", f"{name} {' '.join(parts[:2])}: {known.why}"
+
+
+def verb_of(name: str, words: Sequence[Word]) -> str:
+    """Give the operands joined by spaces: for tools of the form `tool noun verb`."""
+    return " ".join(word.text for word in operands(words, program(name).values))
 
 
 def _fits(allowed: re.Pattern[str], verb: str) -> bool:
@@ -87,18 +82,12 @@ def _fits(allowed: re.Pattern[str], verb: str) -> bool:
     )
 
 
+_NPM_CHANGES = Words("install i add uninstall rm remove update link")
+
+
 def _npm(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     verb = verb_of("npm", words).split(" ")[0]
-    if has_option(words, "g", "global") and verb in (
-        "install",
-        "i",
-        "add",
-        "uninstall",
-        "rm",
-        "remove",
-        "update",
-        "link",
-    ):
+    if has_option(words, "g", "global") and verb in _NPM_CHANGES:
         yield "dangerous", "installs or removes packages for the whole system"
 
 
@@ -117,7 +106,7 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if verb in ("rm", "rmi", "prune", "remove", "kill") or (parts[0] == "system" and verb != "df"):
         yield "dangerous", f"docker {verb}: deletes or stops containers, images or data"
     elif verb in ("push", "login", "logout", "save-to-registry"):
-        yield "dangerous", f"docker {verb}: {PUBLISH}"
+        yield "dangerous", f"docker {verb}: publishes to others"
     elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
         yield "dangerous", "docker compose down -v: deletes data"
     elif verb in ("run", "create") and any(
@@ -125,12 +114,10 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     ):
         yield "dangerous", "gives a container the run of this machine"
     elif verb in ("swarm", "node", "service", "stack", "secret", "plugin"):
-        yield "dangerous", f"docker {verb}: {REMOTE}"
+        yield "dangerous", f"docker {verb}: changes things on remote machines"
 
 
-_DOCKER_NOUNS = frozenset(
-    ("container", "image", "volume", "network", "builder", "system", "compose", "buildx", "context")
-)
+_DOCKER_NOUNS = Words("container image volume network builder system compose buildx context")
 _ESCAPES = re.compile(
     r"^--privileged|^--(pid|ipc|network|net|uts|userns)[= ]host|^--cap-add|^--device[= ]|docker\.sock"
     r"|^(-v|--volume)[= ]?(/|~|\$HOME|/etc|/root|/var|/home)[^/:]*:|source=/,|^--security-opt"
@@ -158,42 +145,27 @@ def _fuser(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
 
 
+_OUTPUTS = Words("-o -O --output --output-document -P --directory-prefix --output-dir -c -D")
+
+
 def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """curl and wget: where they write, and whether they send."""
     texts = [word.text for word in words]
     is_local = any(_LOCAL.match(text) for text in texts) and not any(
         re.match(r"https?://", text) and not _LOCAL.match(text) for text in texts
     )
-    sends = any(
-        re.match(r"-[a-zA-Z]*[dFT]$|-[dFT].|--(data|form|upload|json|post|body)", t)
-        and not re.match(r"--data$^", t)
-        for t in texts
-    )
+    sends = any(re.match(r"-[a-zA-Z]*[dFT]$|-[dFT].|--(data|form|upload|json|post|body)", t) for t in texts)
     method = re.search(
         r"(?:^| )(?:-X|--request|--method)[ =]?(POST|PUT|PATCH|DELETE)\b", " ".join(texts), re.IGNORECASE
     )
     if (sends or method) and not is_local:
         yield "dangerous", "sends data to another machine"
-    if any(
-        re.match(r"-K|--config|--use-askpass|--use-server-timestamps=|-e$", t) and t != "-e" for t in texts
-    ):
+    if any(re.match(r"-K|--config|--use-askpass|--use-server-timestamps=", t) for t in texts):
         yield "dangerous", "takes its options from a file"
     for at, text in enumerate(texts[:-1]):
-        if (
-            text
-            in (
-                "-o",
-                "-O",
-                "--output",
-                "--output-document",
-                "-P",
-                "--directory-prefix",
-                "--output-dir",
-                "-c",
-                "-D",
-            )
-            and not texts[at + 1].startswith(("-", "http"))
-        ) or (re.match(r"-[a-zA-Z]*[oO]$", text) and not texts[at + 1].startswith(("-", "http"))):
+        if (text in _OUTPUTS and not texts[at + 1].startswith(("-", "http"))) or (
+            re.match(r"-[a-zA-Z]*[oO]$", text) and not texts[at + 1].startswith(("-", "http"))
+        ):
             yield writes_to(words[at + 1], setting)
 
 
@@ -237,7 +209,7 @@ def _sysctl(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 def _pacman(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if any(re.match(r"-[RSUD](?![sil])|--(sync|remove|upgrade)", w.text) for w in words):
-        yield "dangerous", f"pacman: {INSTALL}"
+        yield "dangerous", "pacman: installs or removes software on the system"
 
 
 def _shell_settings(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -269,38 +241,25 @@ def _editor(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         yield "dangerous", "the editor runs other programs"
 
 
-_RULES: dict[str, Rule] = {
-    "npm": _npm,
-    "pnpm": _npm,
-    "pip": _pip,
-    "pip3": _pip,
-    "pacman": _pacman,
-    "git": git,
-    "docker": _docker,
-    "podman": _docker,
-    "docker-compose": _docker,
-    "gh": _gh,
-    "kill": _kill,
-    "fuser": _fuser,
-    "curl": _transfer,
-    "wget": _transfer,
-    "rsync": _remote_copy,
-    "nc": _socket,
-    "ncat": _socket,
-    "netcat": _socket,
-    "socat": _socket,
-    "crontab": _crontab,
-    "sysctl": _sysctl,
-    "alias": _shell_settings,
-    "hash": _shell_settings,
-    "enable": _enable,
-    "mapfile": _mapfile,
-    "readarray": _mapfile,
-    "gpg": _keys,
-    "vim": _editor,
-    "vi": _editor,
-    "nvim": _editor,
-    "ex": _editor,
-    "ed": _editor,
-    **dict.fromkeys(DATABASES, database),
-}
+_RULES: dict[str, Rule] = by_name(
+    {
+        "npm pnpm": _npm,
+        "pip pip3": _pip,
+        "pacman": _pacman,
+        "git": git,
+        "docker podman docker-compose": _docker,
+        "gh": _gh,
+        "kill": _kill,
+        "fuser": _fuser,
+        "curl wget": _transfer,
+        "rsync": _remote_copy,
+        "nc ncat netcat socat": _socket,
+        "crontab": _crontab,
+        "sysctl": _sysctl,
+        "alias hash": _shell_settings,
+        "enable": _enable,
+        "mapfile readarray": _mapfile,
+        "gpg": _keys,
+        "vim vi nvim ex ed": _editor,
+    }
+)

@@ -8,7 +8,6 @@ person is asked, nor how grants are stored. Source of the modes and answers: doc
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -301,5 +300,6 @@ def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> Shel
     """Load the shell's parser at the first command: it costs 50 ms of CPU, which a session that runs none
     should not pay before its first request.
     """
-    module = importlib.import_module("whet.approval.shell_risk")
-    return module.analyse(command, cwd, place, stdin)
+    from whet.approval.shell_risk import analyse  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+    return analyse(command, cwd, place, stdin)

@@ -12,6 +12,7 @@ from functools import cache
 import msgspec
 
 from whet.contract.errors import ConfigError
+from whet.contract.tools import tags_of
 
 _RULE = r"\s*([\w*?.:/-]+)\s*(?:\((.*)\))?\s*"
 
@@ -29,7 +30,7 @@ class PatternRule(msgspec.Struct, frozen=True):
         if not self.pattern:
             return False
         first = re.split(r"[ ]", self.pattern, maxsplit=1)[0] if " " in self.pattern else self.pattern
-        if self.tool in ("terminal", "process"):
+        if tags_of(self.tool) & {"command", "background"}:
             return not has_wildcard(first)
         return not has_wildcard(first[:3])
 

@@ -1,8 +1,9 @@
 """Which simple commands only read: programs, and the options with which they stay harmless.
 
-A command that is not listed here is asked about; so this table may be short but never wrong. Options are
-judged by exclusion only for programs whose whole set of options was looked through (GNU coreutils 9,
-findutils 4, ripgrep 14, git 2.4x, util-linux 2.40).
+The programs stand in tables/programs.toml and git.toml; here is what takes more than words to tell. A command
+that is in neither is asked about; so both may be short but never wrong. Options are judged by exclusion only
+for programs whose whole set of options was looked through (GNU coreutils 9, findutils 4, ripgrep 14, git
+2.4x, util-linux 2.40).
 """
 
 from __future__ import annotations
@@ -11,153 +12,40 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from whet.approval.facts import Options, Reading, Words, by_name, git_verb, program
 from whet.approval.shell_words import Word
 from whet.approval.wrappers import name_of
-
-# No option and no operand of these writes, runs or connects.
-_ALWAYS = frozenset(
-    (
-        *(
-            "ls",
-            "cat",
-            "head",
-            "tail",
-            "grep",
-            "egrep",
-            "fgrep",
-            "wc",
-            "stat",
-            "df",
-            "pwd",
-            "echo",
-            "which",
-        ),
-        *("whereis", "type", "basename", "dirname", "realpath", "readlink", "md5sum", "sha1sum", "sha224sum"),
-        *(
-            "sha256sum",
-            "sha384sum",
-            "sha512sum",
-            "b2sum",
-            "cksum",
-            "sum",
-            "cmp",
-            "comm",
-            "join",
-            "paste",
-            "cut",
-        ),
-        *(
-            "tr",
-            "fold",
-            "fmt",
-            "nl",
-            "tac",
-            "rev",
-            "expand",
-            "unexpand",
-            "column",
-            "od",
-            "hexdump",
-            "strings",
-        ),
-        *("uname", "whoami", "id", "groups", "uptime", "nproc", "free", "ps", "lscpu", "lsblk", "tty"),
-        *(
-            "locale",
-            "getconf",
-            "seq",
-            "sleep",
-            "true",
-            "false",
-            ":",
-            "numfmt",
-            "expr",
-            "pgrep",
-            "cal",
-        ),
-        *("printenv", "users", "who", "w", "lsmod", "lsusb", "lspci", "cd", "pushd", "popd", "dirs"),
-        *("exit", "return", "break", "continue", "shift", "shasum", "md5", "vmstat", "iostat"),
-    )
-)
-_VERSIONED = frozenset(
-    (
-        *(
-            "python",
-            "python3",
-            "node",
-            "npm",
-            "npx",
-            "yarn",
-            "pnpm",
-            "git",
-            "go",
-            "cargo",
-            "rustc",
-            "gcc",
-            "g++",
-        ),
-        *(
-            "clang",
-            "make",
-            "cmake",
-            "java",
-            "javac",
-            "ruby",
-            "gem",
-            "docker",
-            "pip",
-            "pip3",
-            "uv",
-            "poetry",
-            "rg",
-        ),
-        *(
-            "perl",
-            "php",
-            "bash",
-            "zsh",
-            "tsc",
-            "deno",
-            "bun",
-            "pytest",
-            "ruff",
-            "mypy",
-            "pyright",
-            "kubectl",
-            "gh",
-        ),
-        *(
-            "terraform",
-            "helm",
-            "aws",
-            "gcloud",
-            "psql",
-            "sqlite3",
-            "mysql",
-            "jq",
-            "curl",
-            "wget",
-            "ssh",
-            "ffmpeg",
-        ),
-    )
-)
 
 
 def only_reads(words: Sequence[Word]) -> bool:
     """Whether a simple command (program first) is certain to change nothing and to contact nobody."""
-    program = words[0]
-    if program.dynamic or program.glob or ("/" in program.text and not _standard(program.text)):
+    first = words[0]
+    if first.dynamic or first.glob or ("/" in first.text and not _standard(first.text)):
         return False
-    name = name_of(program)
-    if name in _ALWAYS:
+    name = name_of(first)
+    known = program(name)
+    if "reads" in known.kinds:
         return True
     texts = [word.text for word in words[1:]]
-    if name in _VERSIONED and texts in (["--version"], ["-V"], ["-version"], ["version"]):
+    if "versioned" in known.kinds and texts in (["--version"], ["-V"], ["-version"], ["version"]):
         return name != "npm" or texts != ["version"]
     check = _CHECKED.get(name)
-    if check is None:
+    if check is None and known.reads_if is None:
         return False
-    return not any(w.may_be_flag for w in before_dashes(words[1:])) and check(words[1:])
+    if any(w.may_be_flag for w in before_dashes(words[1:])):
+        return False
+    return check(words[1:]) if check is not None else fits(known.reads_if, words[1:])
+
+
+def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
+    """Whether `words`, what follows a program or verb, are such that it only reads."""
+    if reading is None or has_any(words, reading.without):
+        return False
+    if reading.only is not None and any(word.text not in reading.only for word in words):
+        return False
+    if reading.verbs is None or not words:
+        return reading.verbs is None or reading.bare
+    return words[0].text in reading.verbs
 
 
 def _standard(path: str) -> bool:
@@ -185,6 +73,11 @@ def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
     return False
 
 
+def has_any(words: Sequence[Word], options: Options) -> bool:
+    """Whether one of `options` is there."""
+    return has_option(words, options.short, *options.long)
+
+
 def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
     """Give the words that are no options, nor the values of the short options in `valued`."""
     found: list[Word] = []
@@ -200,10 +93,6 @@ def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
             found.append(words[at])
         at += 1
     return found
-
-
-def _without(short: str, *long: str) -> Callable[[Sequence[Word]], bool]:
-    return lambda words: not has_option(words, short, *long)
 
 
 def _find(words: Sequence[Word]) -> bool:
@@ -273,10 +162,6 @@ def _xxd(words: Sequence[Word]) -> bool:
     return not has_option(words, "r", "revert") and len(operands(words, "clgso")) < 2
 
 
-def _none(words: Sequence[Word]) -> bool:
-    return not words
-
-
 def _env(words: Sequence[Word]) -> bool:
     return not operands(words, "u")
 
@@ -315,30 +200,17 @@ def _jq(words: Sequence[Word]) -> bool:
     )
 
 
-def _tree(words: Sequence[Word]) -> bool:
-    return not has_option(words, "oRT", "fromfile", "fromtabfile")
-
-
-def _declare(words: Sequence[Word]) -> bool:
-    return not words or all(w.text in ("-p", "-f", "-F", "-x") for w in words)
-
-
 def _set(words: Sequence[Word]) -> bool:
     return all(re.fullmatch(r"[-+][eufx]+|[-+]o|pipefail|errexit|nounset", w.text) for w in words)
 
 
+_BRANCH_CHANGES = Words(
+    "delete move copy force edit-description set-upstream-to unset-upstream track create-reflog"
+)
+
+
 def _git_branch(words: Sequence[Word]) -> bool:
-    changing = (
-        "delete",
-        "move",
-        "copy",
-        "force",
-        "edit-description",
-        "set-upstream-to",
-        "unset-upstream",
-        "track",
-    )
-    if has_option(words, "dDmMcCfut", *changing, "create-reflog"):
+    if has_option(words, "dDmMcCfut", *_BRANCH_CHANGES):
         return False
     return not operands(words) or words[0].text in ("--contains", "--merged", "--no-merged", "--list", "-l")
 
@@ -350,140 +222,48 @@ def _git_tag(words: Sequence[Word]) -> bool:
     )
 
 
-def _first(*verbs: str) -> Callable[[Sequence[Word]], bool]:
-    return lambda words: bool(words) and words[0].text in verbs
-
-
-def _lists(verbs: Sequence[str], short: str, *long: str) -> Callable[[Sequence[Word]], bool]:
-    return lambda words: bool(words) and words[0].text in verbs and not has_option(words, short, *long)
-
-
-def _none_or_first(*verbs: str) -> Callable[[Sequence[Word]], bool]:
-    return lambda words: not words or words[0].text in verbs
-
-
 _GIT_LISTS: dict[str, Callable[[Sequence[Word]], bool]] = {
     "branch": _git_branch,
     "tag": _git_tag,
     "remote": lambda w: [x.text for x in w] in ([], ["-v"], ["--verbose"]) or w[0].text == "get-url",
-    "stash": _first("list", "show"),
-    "config": _first("--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"),
     "reflog": lambda w: not w or w[0].text not in ("expire", "delete", "drop", "write"),
-    "worktree": _first("list"),
-    "submodule": _none_or_first("status", "summary"),
-    "notes": _none_or_first("list", "show"),
-    "bisect": _first("log"),
     "symbolic-ref": lambda w: len(operands(w)) == 1 and not has_option(w, "dm", "delete"),
-    "grep": _without("O", "open-files-in-pager"),
 }
-_GIT_READS = frozenset(
-    (
-        *(
-            "status",
-            "log",
-            "diff",
-            "show",
-            "blame",
-            "shortlog",
-            "rev-parse",
-            "rev-list",
-            "ls-files",
-            "ls-tree",
-        ),
-        *(
-            "describe",
-            "cat-file",
-            "merge-base",
-            "name-rev",
-            "for-each-ref",
-            "count-objects",
-            "diff-tree",
-            "cherry",
-        ),
-        *(
-            "check-ignore",
-            "whatchanged",
-            "show-ref",
-            "show-branch",
-            "diff-index",
-            "diff-files",
-            "version",
-            "annotate",
-        ),
-        *("check-attr", "verify-commit", "range-diff"),
-    )
-)
+_GIT_PLAIN = Words("--no-pager -P -C --no-optional-locks --literal-pathspecs")
 
 
 def _git(words: Sequence[Word]) -> bool:
     at = 0
-    while at < len(words) and words[at].text in (
-        "--no-pager",
-        "-P",
-        "-C",
-        "--no-optional-locks",
-        "--literal-pathspecs",
-    ):
+    while at < len(words) and words[at].text in _GIT_PLAIN:
         at += 2 if words[at].text == "-C" else 1
     if at >= len(words):
         return False
     verb, rest = words[at].text, words[at + 1 :]
     if words[at].dynamic or has_option(rest, "", "output", "ext-diff", "exec", "upload-pack"):
         return False
-    check = _GIT_LISTS.get(verb)
-    return check(rest) if check is not None else verb in _GIT_READS
+    check, known = _GIT_LISTS.get(verb), git_verb(verb)
+    return check(rest) if check is not None else known.reads or fits(known.reads_if, rest)
 
 
-_CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = {
-    "find": _find,
-    "gfind": _find,
-    "fd": _without("xXl", "exec", "exec-batch", "list-details"),
-    "fdfind": _without("xXl", "exec", "exec-batch", "list-details"),
-    "rg": _without("", "pre", "hostname-bin", "search-zip"),
-    "ag": _without("", "pager"),
-    "sort": _without("oT", "output", "compress-program", "temporary-directory"),
-    "uniq": _uniq,
-    "diff": _without("", "output"),
-    "file": _without("Cmf", "compile", "magic-file", "files-from"),
-    "du": _without("", "files0-from"),
-    "test": _test,
-    "[": _test,
-    "wait": _without("p"),
-    "xxd": _xxd,
-    "sed": _sed,
-    "gsed": _sed,
-    "awk": _awk,
-    "gawk": _awk,
-    "mawk": _awk,
-    "date": _date,
-    "printf": _printf,
-    "hostname": _none,
-    "env": _env,
-    "command": _command,
-    "hash": _none,
-    "alias": _none,
-    "history": _none,
-    "read": _read,
-    "jq": _jq,
-    "tree": _tree,
-    "declare": _declare,
-    "export": _declare,
-    "set": _set,
-    "git": _git,
-    "pip": _lists(("list", "show", "freeze", "check"), "ou", "log", "outdated", "uptodate"),
-    "pip3": _lists(("list", "show", "freeze", "check"), "ou", "log", "outdated", "uptodate"),
-    "go": _first("version"),
-    "jobs": _without("x"),
-    "arch": _none,
-    "docker": _first("ps", "images", "version"),
-    "brew": _first("list"),
-    "apt": _lists(("list", "show"), "oc", "option", "config-file"),
-    "dpkg": lambda words: bool(words) and words[0].text in ("-l", "-L", "-s", "-S", "--list"),
-    "npm": _first("ls", "list"),
-    "systemctl": _lists(("status", "is-active", "is-enabled"), "HM", "host", "machine"),
-    "kill": lambda words: [w.text for w in words] == ["-l"],
-    "ulimit": lambda words: [w.text for w in words] in ([], ["-a"], ["-n"]),
-    "umask": _none,
-    "less": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
-    "more": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
-}
+_CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = by_name(
+    {
+        "find gfind": _find,
+        "uniq": _uniq,
+        "test [": _test,
+        "xxd": _xxd,
+        "sed gsed": _sed,
+        "awk gawk mawk": _awk,
+        "date": _date,
+        "printf": _printf,
+        "env": _env,
+        "command": _command,
+        "read": _read,
+        "jq": _jq,
+        "set": _set,
+        "git": _git,
+        "kill": lambda words: [w.text for w in words] == ["-l"],
+        "ulimit": lambda words: [w.text for w in words] in ([], ["-a"], ["-n"]),
+        "less": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
+        "more": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
+    }
+)

@@ -8,58 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from whet.approval import facts
 from whet.approval.risk import Level
 from whet.approval.shell_words import Word
 
-# What follows these says what is done, so a grant names it too.
-_WITH_VERBS = frozenset(
-    (
-        *(
-            "git",
-            "npm",
-            "pnpm",
-            "yarn",
-            "bun",
-            "cargo",
-            "go",
-            "pip",
-            "pip3",
-            "uv",
-            "poetry",
-            "docker",
-            "make",
-            "gh",
-        ),
-        *(
-            "podman",
-            "kubectl",
-            "helm",
-            "terraform",
-            "aws",
-            "gcloud",
-            "az",
-            "npx",
-            "dotnet",
-            "mvn",
-            "gradle",
-            "rake",
-        ),
-        *(
-            "bundle",
-            "rails",
-            "django-admin",
-            "systemctl",
-            "brew",
-            "apt",
-            "conda",
-            "deno",
-            "just",
-            "task",
-            "nx",
-            "turbo",
-        ),
-    )
-)
 # What these do depends wholly on their operands: only a script's name or `-m module` is general enough.
 _EXACT = re.compile(
     r"(python|pypy|node|nodejs|ruby|perl|php|lua|deno|bun|Rscript|sh|bash|zsh|dash|ksh|fish)[\d.]*|xargs|find|env|awk|sed|eval"
@@ -74,7 +26,7 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
         return ""
     if level != "normal" or _EXACT.fullmatch(program.rsplit("/", 1)[-1]):
         return _script(program, words) if level == "normal" and _script(program, words) else escape(text)
-    if program in _WITH_VERBS:
+    if "verb-tells" in facts.program(program).kinds:
         first = words[0] if words else None
         if first is None or first.dynamic or not re.fullmatch(r"[a-z][\w:-]*", first.text):
             return escape(text)

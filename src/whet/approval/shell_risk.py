@@ -14,16 +14,18 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whet.approval.danger_code import DATABASES, code_text, database_text, interpreter_code
+from whet.approval.danger_code import code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, CommandPlace, Finding, reads_secret, writes_to
 from whet.approval.danger_reach import reach, writes_by_option
+from whet.approval.facts import Words, program
 from whet.approval.paths import is_secret
 from whet.approval.readonly import only_reads
 from whet.approval.risk import Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.shell_grants import escape, grant_for
-from whet.approval.shell_parse import Invocation, ShellScript, parse
+from whet.approval.shell_parse import parse
+from whet.approval.shell_state import Invocation, ShellScript
 from whet.approval.shell_words import Word, literal
-from whet.approval.wrappers import SHELLS, WrappedCommand, joined, name_of, unwrap
+from whet.approval.wrappers import WrappedCommand, joined, name_of, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
@@ -31,78 +33,7 @@ _MAX_REASONS = 12
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
 )
-_RESERVED = frozenset(
-    [
-        "{",
-        "}",
-        "!",
-        "[[",
-        "]]",
-        "if",
-        "then",
-        "elif",
-        "else",
-        "fi",
-        "for",
-        "while",
-        "until",
-        "do",
-        "done",
-        "case",
-        "esac",
-        "select",
-        "function",
-        "in",
-    ]
-)
-_NETWORK = frozenset(
-    (
-        *(
-            "curl",
-            "wget",
-            "ssh",
-            "scp",
-            "sftp",
-            "rsync",
-            "nc",
-            "ncat",
-            "netcat",
-            "socat",
-            "telnet",
-            "ftp",
-            "dig",
-            "ping",
-        ),
-        *(
-            "nslookup",
-            "host",
-            "gh",
-            "glab",
-            "aws",
-            "gcloud",
-            "az",
-            "kubectl",
-            "http",
-            "https",
-            "xh",
-            "aria2c",
-            "lynx",
-        ),
-        *(
-            "w3m",
-            "links",
-            "yt-dlp",
-            "npx",
-            "openssl",
-            "traceroute",
-            "whois",
-            "mail",
-            "sendmail",
-            "rclone",
-            "fetch",
-        ),
-    )
-)
+_RESERVED = Words("{ } ! [[ ]] if then elif else fi for while until do done case esac select function in")
 _NETWORK_VERBS = re.compile(
     r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt"
     r"|apt-get|bundle|conda|docker|podman|bun) (\S+ )?"
@@ -119,20 +50,11 @@ _HIJACKING = re.compile(
     r"|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR)|PERL5(OPT|DB|LIB)|RUBYOPT"
     r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
 )
-# Names given to these may have a subscript, in which bash runs commands even if it is quoted.
-_SUBSCRIPTED = frozenset(
-    (
-        *("test", "[", "let", "declare", "typeset", "local", "export", "readonly", "read", "unset", "printf"),
-        *("wait", "mapfile", "readarray", "getopts"),
-    )
-)
+# A name that a builtin is given may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = re.compile(r"\w\[.*(\$\(|`)", re.DOTALL)
 _HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
 _SECRET_VARIABLE = re.compile(
     r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
-)
-_WRITERS = frozenset(
-    ("cp", "mv", "rm", "tee", "touch", "mkdir", "ln", "install", "dd", "truncate", "rmdir", "chmod")
 )
 
 
@@ -249,8 +171,7 @@ class _Judge:
         if nesting > _MAX_NESTING:
             self.whole("dangerous", "can't tell what it runs: commands within commands")
             return
-        program = words[0]
-        doubt = _program_doubt(program)
+        doubt = _program_doubt(words[0])
         if doubt:
             self.piece(words, [("dangerous", f"can't tell what it runs: {doubt}")])
             return
@@ -301,24 +222,25 @@ class _Judge:
     ) -> Iterator[Finding]:
         """Collect what the tables have against one simple command."""
         name, rest = name_of(words[0]), words[1:]
+        kinds = program(name).kinds
         setting = CommandPlace(invocation.cwd, self.place)
         if name in FILE_RULES:
             yield from FILE_RULES[name](rest, setting)
         yield from reach(name, rest, setting)
         if not only_reads(words):
             yield from writes_by_option(name, rest, setting)
-        names = name in _SUBSCRIPTED and (name != "printf" or any(w.text.startswith("-v") for w in rest))
+        names = "subscripts" in kinds and (name != "printf" or any(w.text.startswith("-v") for w in rest))
         if names and any(_SUBSCRIPT.search(word.text) for word in rest):
             yield "dangerous", "bash runs what stands in a subscript"
         secret = reads_secret(name, rest, setting)
         if secret:
             self.secret = True
             yield "dangerous", f"reads a file that holds secrets: {secret}"
-        if name in SHELLS and inside is not None and inside.fed:
+        if "shell" in kinds and inside is not None and inside.fed:
             self.fed(invocation)
         yield from self.interpreter(name, rest, invocation)
         text = " ".join((name, *(w.text for w in rest[:3])))
-        if name in _NETWORK or _NETWORK_VERBS.match(text):
+        if "network" in kinds or _NETWORK_VERBS.match(text):
             self.network = True
 
     def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
@@ -329,7 +251,7 @@ class _Judge:
                 self.fed(invocation)
             elif rest and (rest[0].runs or (rest[0].dynamic and not rest[0].prefix)):
                 yield "dangerous", "runs a script made at run time"
-        elif name in DATABASES:
+        elif "database" in program(name).kinds:
             sources = (
                 [given] if given is not None else [w for i in invocation.piped_from for w in joined(i.words)]
             )
@@ -364,17 +286,12 @@ class _Judge:
         found = [finding for finding in findings if finding[0] != "safe"]
         level = worst(level for level, _ in found)
         if level == "safe":
-            level = "safe" if only_reads(words) and not findings_write(findings) else "normal"
+            level = "safe" if only_reads(words) else "normal"
         reasons = tuple(dict.fromkeys(reason for _, reason in found if reason))
         name = name_of(words[0])
-        self.writes = self.writes or name in _WRITERS
-        program = name if words[0].text == name or _standard(words[0].text) else words[0].text
-        self.pieces.append(Piece(text, program, level, reasons, grant_for(program, words[1:], text, level)))
-
-
-def findings_write(findings: list[Finding]) -> bool:
-    """Whether some finding says more than safe."""
-    return any(level != "safe" for level, _ in findings)
+        self.writes = self.writes or "writes" in program(name).kinds
+        named = name if words[0].text == name or _standard(words[0].text) else words[0].text
+        self.pieces.append(Piece(text, named, level, reasons, grant_for(named, words[1:], text, level)))
 
 
 def normal_text(words: Sequence[Word]) -> str:
@@ -422,7 +339,7 @@ def _made_by(source: Invocation) -> Word | None:
 
 def _piped(invocation: Invocation) -> str:
     for source in invocation.piped_from:
-        if source.words and name_of(source.words[0]) in _NETWORK:
+        if source.words and "network" in program(name_of(source.words[0])).kinds:
             return "runs a download without looking at it"
     return "runs text that another command makes"
 

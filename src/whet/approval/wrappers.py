@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from whet.approval.facts import Words, Wrapping, by_name, program
 from whet.approval.shell_words import Word, literal, unknown
 
-SHELLS = frozenset(("sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash"))
 _OPTION = re.compile(r"-[^-]|--.")
 
 
@@ -43,94 +43,27 @@ def name_of(word: Word) -> str:
 def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
     """Say what `words` (program first) runs inside, or None where it is no wrapper."""
     name = name_of(words[0])
-    if name in SHELLS:
+    known = program(name)
+    if "shell" in known.kinds:
         return _shell(words)
     handler = _HANDLERS.get(name)
     if handler is not None:
         return handler(words)
-    takes = _PREFIXES.get(name)
-    if takes is not None:
-        return _prefix(words, takes, vanishes=True)
-    takes = _RUNNERS.get(name)
-    if takes is not None:
-        return _prefix(words, takes, vanishes=False)
-    verbs = _RUN_VERBS.get(name)
-    if verbs is not None and len(words) > 2 and words[1].text in verbs:
-        return _prefix(words[1:], _VALUES_AFTER_RUN, vanishes=False)
-    if verbs is not None and words[1:] and words[1].text.startswith("-"):
-        at = next((at for at, word in enumerate(words) if word.text in verbs), len(words))
+    if known.wraps is not None:
+        return _prefix(words, known.wraps)
+    if "run-verbs" not in known.kinds:
+        return None
+    if len(words) > 2 and words[1].text in _RUN_VERBS:
+        return _prefix(words[1:], _AFTER_RUN)
+    if words[1:] and words[1].text.startswith("-"):
+        at = next((at for at, word in enumerate(words) if word.text in _RUN_VERBS), len(words))
         return WrappedCommand(maybe=[list(words[at + 1 :])] if words[at + 1 :] else [])
     return None
 
 
-# name: (short options that take a value, number of operands before the command)
-_PREFIXES: dict[str, tuple[str, int]] = {
-    "nice": ("n", 0),
-    "nohup": ("", 0),
-    "timeout": ("ks", 1),
-    "gtimeout": ("ks", 1),
-    "time": ("fo", 0),
-    "stdbuf": ("ioe", 0),
-    "ionice": ("cnpPu", 0),
-    "setsid": ("", 0),
-    "builtin": ("", 0),
-    "unbuffer": ("", 0),
-    "caffeinate": ("tw", 0),
-    "coproc": ("", 0),
-    "noglob": ("", 0),
-    "nocorrect": ("", 0),
-    "exec": ("a", 0),
-}
-_RUNNERS: dict[str, tuple[str, int]] = {
-    "sudo": ("ugpCDRTUrth", 0),
-    "doas": ("uC", 0),
-    "pkexec": ("u", 0),
-    "chroot": ("", 1),
-    "nsenter": ("tSG", 0),
-    "unshare": ("", 0),
-    "strace": ("eopsuaEXPbIO", 0),
-    "ltrace": ("eopsuaEXPbIO", 0),
-    "flock": ("wE", 1),
-    "taskset": ("", 1),
-    "chrt": ("TPD", 1),
-    "busybox": ("", 0),
-    "toybox": ("", 0),
-    "proot": ("rbw", 0),
-    "fakeroot": ("lsu", 0),
-    "firejail": ("", 0),
-    "systemd-run": ("upEMH", 0),
-    "dbus-run-session": ("", 0),
-    "xvfb-run": ("nsef", 0),
-    "catchsegv": ("", 0),
-    "ts-node": ("", 99),
-    "entr": ("", 0),
-    "env-cmd": ("f", 0),
-    "dotenv": ("fe", 0),
-}
-_VALUES_AFTER_RUN = ("pwECf", 0)
-_RUN_VERBS: dict[str, frozenset[str]] = {
-    name: frozenset(("run", "exec", "x", "--"))
-    for name in (
-        "uv",
-        "poetry",
-        "pipenv",
-        "pdm",
-        "hatch",
-        "rye",
-        "bundle",
-        "pnpm",
-        "mise",
-        "asdf",
-        "rtx",
-        "direnv",
-        "nix",
-    )
-}
-
-
-_LONG_WITH_VALUE = frozenset(
-    ("signal", "kill-after", "adjustment", "output", "error", "input", "class", "classdata", "format")
-)
+_RUN_VERBS = frozenset(("run", "exec", "x", "--"))
+_AFTER_RUN = Wrapping(values="pwECf", stays=True)
+_LONG_WITH_VALUE = Words("signal kill-after adjustment output error input class classdata format")
 _MOST_GUESSES = 6
 
 
@@ -142,10 +75,9 @@ def _takes_next(option: str, short: str) -> bool:
     return found == len(option) - 1 if found else False
 
 
-def _prefix(words: Sequence[Word], takes: tuple[str, int], *, vanishes: bool) -> WrappedCommand:
+def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
     """Skip options, their values and operands; the rest is the command."""
-    short, operands = takes
-    inside = WrappedCommand(vanishes=vanishes)
+    inside = WrappedCommand(vanishes=not takes.stays)
     at, unsure = 1, 0
     while at < len(words):
         word = words[at]
@@ -160,13 +92,13 @@ def _prefix(words: Sequence[Word], takes: tuple[str, int], *, vanishes: bool) ->
                 break
             name, _, value = word.text.partition("=")
             inside.assigns.append((name, literal(value)))
-        elif _takes_next(word.text, short):
+        elif _takes_next(word.text, takes.values):
             at += 1
         elif "=" not in word.text:
             unsure += 1
         at += 1
-    _add(inside, words[at + operands :])
-    _guess(inside, words[at + operands + 1 :], unsure)
+    _add(inside, words[at + takes.operands :])
+    _guess(inside, words[at + takes.operands + 1 :], unsure)
     return inside
 
 
@@ -180,9 +112,7 @@ def _add(inside: WrappedCommand, words: Sequence[Word]) -> None:
         inside.commands.append(list(words))
 
 
-_SHELL_LONG = frozenset(
-    ("norc", "noprofile", "login", "posix", "verbose", "restricted", "noediting", "debugger", "debug")
-)
+_SHELL_LONG = Words("norc noprofile login posix verbose restricted noediting debugger debug")
 
 
 def _shell(words: Sequence[Word]) -> WrappedCommand:
@@ -262,17 +192,15 @@ def _command(words: Sequence[Word]) -> WrappedCommand | None:
     """`command -v name` only looks a name up."""
     if len(words) > 1 and re.fullmatch(r"-[pvV]*[vV][pvV]*", words[1].text):
         return None
-    return _prefix(words, ("", 0), vanishes=True)
+    return _prefix(words, Wrapping())
 
 
 _XARGS_VALUED = "IJnNPLRSsdaE"
 # long option: whether it takes the next word
 _XARGS_LONG = {
-    **dict.fromkeys(
-        ("arg-file", "delimiter", "max-args", "max-procs", "max-chars", "process-slot-var"), True
-    ),
-    **dict.fromkeys(("eof", "replace", "max-lines", "open-tty", "interactive", "no-run-if-empty"), False),
-    **dict.fromkeys(("verbose", "show-limits", "exit", "null", "help", "version"), False),
+    **dict.fromkeys(Words("arg-file delimiter max-args max-procs max-chars process-slot-var"), True),
+    **dict.fromkeys(Words("eof replace max-lines open-tty interactive no-run-if-empty"), False),
+    **dict.fromkeys(Words("verbose show-limits exit null help version"), False),
 }
 
 
@@ -437,25 +365,18 @@ def _git(words: Sequence[Word]) -> WrappedCommand | None:
     return None
 
 
-_HANDLERS: dict[str, Callable[[Sequence[Word]], WrappedCommand | None]] = {
-    "env": _env,
-    "command": _command,
-    "xargs": _xargs,
-    "gxargs": _xargs,
-    "parallel": _parallel,
-    "find": _find,
-    "gfind": _find,
-    "fd": _fd,
-    "fdfind": _fd,
-    "eval": _text_of_rest,
-    "watch": _text_of_rest,
-    "trap": _trap,
-    "su": _given_text,
-    "runuser": _given_text,
-    "script": _given_text,
-    "npx": _given_text,
-    "docker": _container,
-    "podman": _container,
-    "docker-compose": _container,
-    "git": _git,
-}
+_HANDLERS: dict[str, Callable[[Sequence[Word]], WrappedCommand | None]] = by_name(
+    {
+        "env": _env,
+        "command": _command,
+        "xargs gxargs": _xargs,
+        "parallel": _parallel,
+        "find gfind": _find,
+        "fd fdfind": _fd,
+        "eval watch": _text_of_rest,
+        "trap": _trap,
+        "su runuser script npx": _given_text,
+        "docker podman docker-compose": _container,
+        "git": _git,
+    }
+)

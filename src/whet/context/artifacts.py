@@ -14,6 +14,7 @@ import msgspec
 from whet.context import rows as chat
 from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
+from whet.contract.tools import tags_of
 from whet.log import mask
 from whet.store.trail import Kind, touched
 
@@ -56,7 +57,7 @@ def outcome_of(tool: str, result: ChatRow | None) -> str:
     found = _EXIT.search(chat.text_of(result)[-400:])
     if found:
         return f"exit {found[1]}"
-    return "exit 0" if tool == "terminal" else ""
+    return "exit 0" if "command" in tags_of(tool) else ""
 
 
 def merge(old: Iterable[TrailEntry], new: Iterable[TrailEntry]) -> list[TrailEntry]:

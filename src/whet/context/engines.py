@@ -144,9 +144,7 @@ def _tool(seat: EngineRunner, spec: ToolSpec) -> Tool:
         answer: object = outcome.value
         return ToolOutput(answer if isinstance(answer, str) else _as_json(answer))
 
-    return Tool(
-        spec, TOOLSET, frozenset({"read"}), run, repeatable=True, timeout_s=None, tags=frozenset({seat.name})
-    )
+    return Tool(spec, TOOLSET, frozenset({"read"}), run, repeatable=True, timeout_s=None)
 
 
 def _as_json(answer: object) -> str:

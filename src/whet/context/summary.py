@@ -16,7 +16,7 @@ from whet.context import artifacts
 from whet.context import rows as chat
 from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
-from whet.contract.tools import clip
+from whet.contract.tools import clip, tags_of
 from whet.log import mask
 
 OPEN = "[SUMMARY OF EARLIER MESSAGES"
@@ -165,10 +165,14 @@ def open_list(middle: ChatRows, tail: ChatRows, previous: Summary | None, cap_ch
     return (newest if newest is not None else previous.todo if previous else "")[:cap_chars]
 
 
+def _keeps_tasks(row: ChatRow) -> bool:
+    return any("tasks" in tags_of(str(row.get(key))) for key in ("tool_name", "name"))
+
+
 def _written_list(rows: ChatRows) -> str | None:
     """Give the newest list, "" where that was empty; None where no list was written."""
     for row in reversed(rows):
-        if row.get("role") == "tool" and "todo" in (row.get("tool_name"), row.get("name")):
+        if row.get("role") == "tool" and _keeps_tasks(row):
             text = chat.text_of(row).strip()
             if _ITEM.search(text) or text == "The list is empty.":
                 return mask(text) if _ITEM.search(text) else ""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import apsw
-import msgspec
 from acp import PROTOCOL_VERSION, Client, RequestError
-from acp.helpers import update_available_commands
 from acp.schema import (
     AgentCapabilities,
     ClientCapabilities,
@@ -39,58 +36,31 @@ from acp.schema import (
 )
 
 from whet import __version__
-from whet.app.hosted import SessionHost
-from whet.app.session_parts import NO_EXTRAS, SessionExtras
-from whet.contract.errors import WhetError
 from whet.contract.messages import Message
 from whet.editors import blocks, options, replay
 from whet.editors.answering import answer, told
 from whet.editors.blocks import Block
-from whet.editors.brought import Given, bring
+from whet.editors.brought import Given
 from whet.editors.commands import EditorCommands
-from whet.editors.editor import Editor
-from whet.editors.opened import OpenedSession
-from whet.editors.options import Mode
+from whet.editors.sessions import EditorSessions, Furnish, Program
 from whet.store import replay as stored
 from whet.store import sessions
-from whet.store.sessions import SessionRow
 from whet.store.trail import arguments_of
-from whet.tools.registry import read_specs
+from whet.tools.declared import TODO
 
-SOURCE = "acp"
 _PAGE = 50
 _EVERYTHING = 1_000_000
-# An editor learns a session's id by the answer to its request; updates that come before are lost.
-_AFTER_ANSWER_S = 0.1
-
-
-class Program(msgspec.Struct, frozen=True):
-    """What runs the sessions, and the mode that they begin in."""
-
-    hosted: SessionHost
-    mode: Mode
-
-
-Furnish = Callable[[str], SessionExtras]
 
 
 class EditorAgent:
-    """One editor's sessions. `start` opens the program at the first session; what it is given says what each
-    session that is opened gets of the editor."""
+    """One editor's requests, about the sessions that it has open."""
 
     def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
-        self._start = start
-        self._commander = commander
-        self._starting = asyncio.Lock()
-        self._program: Program | None = None
-        self._open: dict[str, OpenedSession] = {}
-        self._connected: Editor | None = None
-        self._models: list[str] = []
-        self._listing: asyncio.Task[None] | None = None
+        self._sessions = EditorSessions(start, commander)
 
     def on_connect(self, conn: Client) -> None:
         """Learn the way to the editor."""
-        self._connected = Editor(conn)
+        self._sessions.connect(conn)
 
     async def initialize(
         self,
@@ -100,7 +70,7 @@ class EditorAgent:
         **kwargs: Any,
     ) -> InitializeResponse:
         """Say what this agent can do, and learn what the editor can."""
-        self._editor.learn(client_capabilities)
+        self._sessions.editor.learn(client_capabilities)
         return InitializeResponse(
             protocol_version=min(protocol_version, PROTOCOL_VERSION),
             agent_capabilities=AgentCapabilities(
@@ -124,24 +94,11 @@ class EditorAgent:
         **kwargs: Any,
     ) -> NewSessionResponse:
         """Begin a session in the folder `cwd`, with the tools of the editor's MCP servers."""
-        with told():
-            workspace, program = _folder(cwd), await self._opened()
-            brought = await bring(mcp_servers or (), workspace, program.hosted.app)
-            session_id = program.hosted.app.clock.new_id()
-            here = OpenedSession(session_id, workspace, program.mode, self._editor, brought)
-            self._open[session_id] = here
-            try:
-                await program.hosted.new_session(
-                    source=SOURCE, workspace=workspace, tools=brought.tools(), session_id=session_id
-                )
-            except BaseException:
-                del self._open[session_id]
-                await brought.aclose()
-                raise
-        brought.enter([tool.spec for tool in brought.tools()])
-        self._tell_commands(here)
+        here = await self._sessions.begin(cwd, mcp_servers or ())
         return NewSessionResponse(
-            session_id=session_id, modes=options.modes(here.mode), config_options=self._options(here)
+            session_id=here.session_id,
+            modes=options.modes(here.mode),
+            config_options=self._sessions.options_of(here),
         )
 
     async def load_session(
@@ -153,16 +110,18 @@ class EditorAgent:
         **kwargs: Any,
     ) -> LoadSessionResponse:
         """Open a stored session; all that was said is sent before the answer."""
-        here = await self._reopen(cwd, session_id, mcp_servers or ())
-        program = await self._opened()
+        here = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
+        program = await self._sessions.program()
         with told():
             said, todo = await program.hosted.app.database.read(
-                lambda db: (_said(db, session_id), arguments_of(db, session_id, "todo"))
+                lambda db: (_said(db, session_id), arguments_of(db, session_id, TODO))
             )
         for update in (*replay.updates(said), *replay.plan(todo)):
-            self._editor.outbox.put(session_id, update)
-        await self._editor.outbox.flush()
-        return LoadSessionResponse(modes=options.modes(here.mode), config_options=self._options(here))
+            self._sessions.editor.outbox.put(session_id, update)
+        await self._sessions.editor.outbox.flush()
+        return LoadSessionResponse(
+            modes=options.modes(here.mode), config_options=self._sessions.options_of(here)
+        )
 
     async def resume_session(
         self,
@@ -173,14 +132,14 @@ class EditorAgent:
         **kwargs: Any,
     ) -> ResumeSessionResponse:
         """Open a stored session that the editor knows already: nothing is sent again."""
-        here = await self._reopen(cwd, session_id, mcp_servers or ())
-        return ResumeSessionResponse(modes=options.modes(here.mode), config_options=self._options(here))
+        here = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
+        return ResumeSessionResponse(
+            modes=options.modes(here.mode), config_options=self._sessions.options_of(here)
+        )
 
     async def close_session(self, session_id: str, **kwargs: Any) -> CloseSessionResponse:
         """End what runs in a session and let its servers go; it stays stored."""
-        here = self._known(session_id)
-        del self._open[session_id]
-        await here.aclose()
+        await self._sessions.close(session_id)
         return CloseSessionResponse()
 
     async def list_sessions(
@@ -189,7 +148,7 @@ class EditorAgent:
         """List conversations, the last active first, of one folder or all; a page at a time."""
         offset = int(cursor) if cursor and cursor.isdecimal() else 0
         with told():
-            program = await self._opened()
+            program = await self._sessions.program()
             rows = await program.hosted.app.database.read(
                 lambda db: sessions.list_sessions(db, _PAGE + 1, offset=offset, workspace=cwd or "")
             )
@@ -204,33 +163,35 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
         """Change what a session asks about, from the next call on."""
-        here = self._known(session_id)
+        here = self._sessions.known(session_id)
         here.mode = options.mode_of(mode_id)
-        self._tell_options(here)
-        await self._editor.outbox.flush()
+        self._sessions.tell_options(here)
+        await self._sessions.editor.outbox.flush()
         return SetSessionModeResponse()
 
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> SetSessionConfigOptionResponse:
         """Choose a session's mode, from the next call on, or its model, from the next prompt on."""
-        here = self._known(session_id)
+        here = self._sessions.known(session_id)
         if config_id == options.MODE:
             here.mode = options.mode_of(value)
             update = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=here.mode)
-            self._editor.outbox.put(session_id, update)
-            await self._editor.outbox.flush()
-        elif config_id == options.MODEL and value in (self._model(here), *self._models):
+            self._sessions.editor.outbox.put(session_id, update)
+            await self._sessions.editor.outbox.flush()
+        elif config_id == options.MODEL and value in (self._sessions.model(here), *self._sessions.models):
             here.wanted = str(value)
         else:
             raise RequestError(-32602, f"there is no choice {value} for {config_id}")
-        return SetSessionConfigOptionResponse(config_options=self._options(here))
+        return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(here))
 
     async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
         """Run a turn, or a slash command, and say how it ended; a failure is an error of this request."""
-        here, program = self._known(session_id), await self._opened()
-        what, model = blocks.read(prompt), self._model(here)
-        work = asyncio.create_task(answer(self._editor, program.hosted, self._commander, here, what))
+        here, program = self._sessions.known(session_id), await self._sessions.program()
+        what, model = blocks.read(prompt), self._sessions.model(here)
+        work = asyncio.create_task(
+            answer(self._sessions.editor, program.hosted, self._sessions.commander, here, what)
+        )
         here.works.add(work)
         try:
             await asyncio.wait({work})
@@ -238,9 +199,9 @@ class EditorAgent:
             here.works.discard(work)
             if not work.done():  # the editor is gone
                 work.cancel()
-        if self._model(here) != model:
-            self._tell_options(here)
-        await self._editor.outbox.flush()
+        if self._sessions.model(here) != model:
+            self._sessions.tell_options(here)
+        await self._sessions.editor.outbox.flush()
         if work.cancelled():
             return PromptResponse(stop_reason="cancelled")
         with told():
@@ -248,97 +209,11 @@ class EditorAgent:
 
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
         """End what runs and what waits in a session; its prompts are answered as cancelled."""
-        if (here := self._open.get(session_id)) is not None:
-            here.cancel()
+        self._sessions.cancel(session_id)
 
     async def aclose(self) -> None:
         """End the turns as cancelled and close the program."""
-        if self._connected is not None:
-            self._connected.outbox.close()
-        if self._listing is not None:
-            self._listing.cancel()
-        if self._program is not None:
-            await self._program.hosted.aclose()
-            await asyncio.gather(*(here.aclose() for here in self._open.values()))
-            await self._program.hosted.app.reviews.leave()
-            await self._program.hosted.app.aclose()
-
-    @property
-    def _editor(self) -> Editor:
-        assert self._connected is not None  # on_connect comes first
-        return self._connected
-
-    async def _opened(self) -> Program:
-        async with self._starting:
-            if self._program is None:
-                with told():
-                    self._program = await self._start(self._extras)
-                self._listing = asyncio.create_task(self._list_models(self._program.hosted))
-            return self._program
-
-    def _extras(self, session_id: str) -> SessionExtras:
-        here = self._open.get(session_id)
-        return NO_EXTRAS if here is None else here.extras()
-
-    async def _list_models(self, hosted: SessionHost) -> None:
-        """Learn which models there are to choose from, and tell the sessions that are open by then."""
-        try:
-            self._models = await hosted.app.models.provider.list_models()
-        except WhetError:
-            return  # the model of the settings stays the only choice
-        for here in self._open.values():
-            self._tell_options(here)
-
-    async def _reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
-        with told():
-            folder, program = _folder(cwd), await self._opened()
-            app = program.hosted.app
-            row, (_, tools_json) = await app.database.read(lambda db: _row_and_prefix(db, session_id))
-            open_already = self._open.get(session_id)
-            if open_already is not None and open_already.works:
-                return open_already
-            own = Path(row.workspace)
-            workspace = own if row.workspace and own.is_dir() else folder
-            brought = await bring(servers, workspace, app)
-        if tools_json:
-            brought.enter(read_specs(tools_json.encode()))
-        here = OpenedSession(session_id, workspace, program.mode, self._editor, brought)
-        self._open[session_id] = here
-        if open_already is not None:
-            await open_already.aclose()
-        await program.hosted.let_go(session_id)  # it is opened anew with what the editor brings now
-        self._tell_commands(here)
-        here.title = row.title
-        if row.model_chosen and row.provider == app.models.provider.info.provider:
-            here.wanted = row.model
-        return here
-
-    def _tell_commands(self, here: OpenedSession) -> None:
-        update = update_available_commands(self._commander.available())
-        loop = asyncio.get_running_loop()
-        loop.call_later(_AFTER_ANSWER_S, self._editor.outbox.put, here.session_id, update)
-
-    def _known(self, session_id: str) -> OpenedSession:
-        here = self._open.get(session_id)
-        if here is None:
-            raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
-        return here
-
-    def _model(self, here: OpenedSession) -> str:
-        assert self._program is not None  # a session is open
-        hosted = self._program.hosted
-        return here.model(hosted.opened(here.session_id), hosted.app.models.provider.info.model)
-
-    def _options(self, here: OpenedSession) -> Any:
-        return options.options(here.mode, self._model(here), self._models)
-
-    def _tell_options(self, here: OpenedSession) -> None:
-        update = options.changed(here.mode, self._model(here), self._models)
-        self._editor.outbox.put(here.session_id, update)
-
-
-def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[SessionRow, tuple[str, str]]:
-    return sessions.get(connection, session_id), sessions.prefix(connection, session_id)
+        await self._sessions.aclose()
 
 
 def _said(connection: apsw.Connection, session_id: str) -> list[tuple[int, Message]]:
@@ -347,10 +222,3 @@ def _said(connection: apsw.Connection, session_id: str) -> list[tuple[int, Messa
     undone = {number for number, turn in turns.items() if turn.is_undone}
     entries = stored.entries(connection, session_id, 1, _EVERYTHING)
     return [(entry.seq, entry.message) for entry in entries if entry.turn not in undone]
-
-
-def _folder(cwd: str) -> Path:
-    folder = Path(cwd)
-    if not folder.is_absolute() or not folder.is_dir():
-        raise RequestError(-32602, f"{cwd} is no folder", {"hint": "cwd is an absolute path"})
-    return folder

@@ -28,8 +28,9 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
-from whet.editors.agent import SOURCE, EditorAgent, Furnish, Program
+from whet.editors.agent import EditorAgent
 from whet.editors.commands import EditorCommands
+from whet.editors.sessions import SOURCE, Furnish, Program
 
 _LONGEST_LINE_BYTES = 50 * 1024 * 1024
 

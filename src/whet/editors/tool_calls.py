@@ -22,8 +22,9 @@ from acp.schema import (
 )
 
 from whet.contract.errors import ToolError
-from whet.contract.tools import Buffers
+from whet.contract.tools import Buffers, Tag
 from whet.tools import diffs
+from whet.tools.declared import tags_of
 from whet.tools.held import unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem
@@ -33,22 +34,16 @@ Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | Terminal
 Files: TypeAlias = dict[str, str | None]
 """Texts by absolute path; None where there is no file."""
 
-_KINDS: dict[str, ToolKind] = {
-    "read_file": "read",
-    "skill_view": "read",
-    "recall": "read",
-    "write_file": "edit",
-    "patch": "edit",
-    "search_files": "search",
-    "session_search": "search",
-    "skills_list": "search",
-    "terminal": "execute",
-    "process": "execute",
-    "web_fetch": "fetch",
-    "todo": "think",
-    "delegate_task": "think",
+_KINDS: dict[Tag, ToolKind] = {
+    "search": "search",
+    "edits": "edit",
+    "command": "execute",
+    "background": "execute",
+    "url": "fetch",
+    "tasks": "think",
+    "delegates": "think",
+    "looks": "read",
 }
-_EDITS = ("write_file", "patch")
 _SUBJECTS = ("command", "path", "url", "pattern", "query", "question", "name", "action", "goal", "task")
 _LARGEST_BYTES = 1_000_000
 _TITLE_CHARS = 120
@@ -70,7 +65,11 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 def kind_of(name: str) -> ToolKind:
     """Give the kind by which an editor picks an icon."""
-    return _KINDS.get(name, "other")
+    tags = tags_of(name)
+    for tag, kind in _KINDS.items():
+        if tag in tags:
+            return kind
+    return "other"
 
 
 def title_of(name: str, arguments: Mapping[str, Any]) -> str:
@@ -94,7 +93,7 @@ def files_before(
 ) -> Files:
     """Read the files that an edit names, as they are now, from `buffers` before the disk; empty for other
     calls."""
-    if name not in _EDITS:
+    if "edits" not in tags_of(name):
         return {}
     named = arguments.get("path")
     paths = [named] if isinstance(named, str) and named else []
@@ -126,7 +125,7 @@ def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> li
 
 def proposed(name: str, arguments: Mapping[str, Any], before: Files) -> list[Content]:
     """Give what an edit that was not made yet would change, as far as its arguments say."""
-    if name == "write_file" and isinstance(content := arguments.get("content"), str):
+    if "whole" in tags_of(name) and isinstance(content := arguments.get("content"), str):
         return [tool_diff_content(path, content, old) for path, old in before.items()]
     old_part, new_part = arguments.get("old_string"), arguments.get("new_string")
     if isinstance(old_part, str) and isinstance(new_part, str) and old_part:

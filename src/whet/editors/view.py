@@ -38,6 +38,7 @@ from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
 from whet.editors.outbox import Outbox
 from whet.editors.tool_calls import Content, Files
+from whet.tools.declared import CLARIFY, tags_of
 from whet.tools.todo import TodoItem
 from whet.visible import visible
 
@@ -121,10 +122,10 @@ class EditorTurnView:
     def asking(self, question: str) -> tuple[ShownCall, str]:
         """Give the call that puts a question, and its id where it was made for that, to be closed."""
         for shown in self._calls.values():
-            if shown.name == "clarify" and str(shown.arguments.get("question", "")).strip() == question:
+            if "asks" in tags_of(shown.name) and str(shown.arguments.get("question", "")).strip() == question:
                 return shown, ""
         key = f"question {question}"
-        return self.show(key, "clarify", {"question": question}, []), key
+        return self.show(key, CLARIFY, {"question": question}, []), key
 
     def close(self, call_id: str, line: str, *, ok: bool) -> None:
         """End a call of which no more will be heard."""
@@ -179,7 +180,7 @@ class EditorTurnView:
             raw_output={"error": event.error_kind, "exit_code": event.exit_code} if not event.ok else None,
         )
         self._outbox.put(self._session_id, update)
-        if event.name == "todo" and event.ok:
+        if "tasks" in tags_of(event.name) and event.ok:
             self._outbox.put(self._session_id, update_plan(tool_calls.plan(self._scene.todo())))
 
     def _spent(self, usage: Usage) -> None:

@@ -6,9 +6,6 @@ import msgspec
 
 from whet.store.ledger import Kind, Quote, Trust
 
-LOCAL = frozenset({"terminal", "process", "read_file", "search_files", "write_file", "patch"})
-"""Tools whose results are observed on this machine."""
-
 
 class Claim(msgspec.Struct, frozen=True):
     """A learned text before the gate. `known` is the text of the item that is edited: what stands there

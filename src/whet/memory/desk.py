@@ -20,7 +20,7 @@ from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.memory import forget, notes, overlay, purge, undo
 from whet.memory.changes import Judge, NoteChanges, SkillChanges
-from whet.memory.claim import LOCAL, Claim, GateVerdict
+from whet.memory.claim import Claim, GateVerdict
 from whet.memory.forget import ForgetStep
 from whet.memory.purge import Purged
 from whet.memory.reader import MemoryReader
@@ -37,11 +37,12 @@ T = TypeVar("T")
 
 
 class ClaimGate:
-    """Judges what is handed in: by the gate, or by `instead` where that is set. The results of `local_tools`
-    are evidence. A part of its own, so that a desk that nobody uses any more is freed at once."""
+    """Judges what is handed in: by the gate, or by `instead` where that is set. Evidence are the results of
+    tools with the tag `local` and of `trusted_tools`. A part of its own, so that a desk that nobody uses any
+    more is freed at once."""
 
     def __init__(self, database: StateDatabase) -> None:
-        self.local_tools: Collection[str] = LOCAL
+        self.trusted_tools: Collection[str] = ()
         self.instead: Judge | None = None
         self._database = database
 
@@ -59,7 +60,7 @@ class ClaimGate:
             return GateVerdict("user")
         foreground = origin.write_origin == "foreground"
         return judge_stored(
-            self._database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
+            self._database, origin.evidence_session_id, self.trusted_tools, claim, foreground=foreground
         )
 
 
@@ -85,7 +86,7 @@ class LearningService:
         desk = LearningService(
             MemoryReader(own.database, own.clock, folder, (own.limits, own.review), profile=name)
         )
-        desk.judging.local_tools = self.judging.local_tools
+        desk.judging.trusted_tools = self.judging.trusted_tools
         return desk
 
     async def change_notes(self, request: MemoryRequest, origin: Origin) -> WriteOutcome:

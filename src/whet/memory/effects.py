@@ -22,7 +22,6 @@ from whet.store.starts import ContextItem, ItemKind
 
 Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]
-_READING_TOOLS = ("memory", "skill_view")
 LEAST_SESSIONS = 5
 """Fewer sessions on either side are not compared."""
 
@@ -107,7 +106,7 @@ def effects(
 
 async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
-    part = await desk.reader.prompt_part(_READING_TOOLS)
+    part = await desk.reader.prompt_part(None)
     now = frozenset((item.kind, item.id, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:

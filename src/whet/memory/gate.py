@@ -43,13 +43,18 @@ def check_text(claim: Claim) -> None:
 
 
 def judge_stored(
-    database: StateDatabase, session_id: str, local_tools: Collection[str], claim: Claim, *, foreground: bool
+    database: StateDatabase,
+    session_id: str,
+    trusted_tools: Collection[str],
+    claim: Claim,
+    *,
+    foreground: bool,
 ) -> GateVerdict:
     """Give the verdict on a claim, judged by what is stored of a session. Raises Refused, NotFound."""
     check_text(claim)  # first: it needs no reading
     if database.read_now(lambda db: sessions.get(db, session_id)).private:
         raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
-    transcript = database.read_now(lambda db: load(db, session_id, local_tools))
+    transcript = database.read_now(lambda db: load(db, session_id, trusted_tools))
     return judge(claim, transcript, foreground=foreground)
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from whet.clock import Clock
 from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.tools import tags_of
 from whet.memory import disk, notes
 from whet.memory.disk import UnreadableFile
 from whet.memory.library import Library, SkillInfo
@@ -91,8 +92,11 @@ class MemoryReader:
 
         return Journal(self.database, self.clock, self.folder, self.profile, self.troubles)
 
-    async def prompt_part(self, offered: Collection[str], without: Collection[PromptItem] = ()) -> PromptPart:
-        """Give what a new session reads of memory and skills but for `without`; `offered` names its tools."""
+    async def prompt_part(
+        self, offered: Collection[str] | None, without: Collection[PromptItem] = ()
+    ) -> PromptPart:
+        """Give what a new session reads of memory and skills but for `without`; `offered` names its
+        tools, None stands for all."""
         return await asyncio.to_thread(self._prompt_part, offered, without)
 
     async def notes(self) -> list[NotesState]:
@@ -126,7 +130,7 @@ class MemoryReader:
         """Give how many characters a notes file may have."""
         return self.limits.memory_chars if target == "memory" else self.limits.user_chars
 
-    def _prompt_part(self, offered: Collection[str], without: Collection[PromptItem]) -> PromptPart:
+    def _prompt_part(self, offered: Collection[str] | None, without: Collection[PromptItem]) -> PromptPart:
         self.bring_into_step()
         texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
         uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
@@ -176,13 +180,14 @@ def index_part(
     skills: Sequence[SkillInfo],
     uses: Mapping[str, int],
     budget_chars: int,
-    offered: Collection[str],
+    offered: Collection[str] | None,
     without: Collection[PromptItem] = (),
 ) -> PromptPart:
     """Write the skill index but for those `without` names. `uses` counts loads; `offered` are the names of
     the session's tools."""
     usable = [info for info in skills if not info.problem and _skill(info) not in without]
-    if not usable or "skill_view" not in offered:
+    can_load = offered is None or any("loads-skills" in tags_of(name) for name in offered)
+    if not usable or not can_load:
         return PromptPart()
     ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))
     lines: dict[str, str] = {}

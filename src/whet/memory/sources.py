@@ -17,17 +17,12 @@ import msgspec
 
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import NOT_JSON
+from whet.contract.tools import tags_of
 from whet.memory import network, pasted
-from whet.memory.claim import LOCAL
 from whet.memory.folding import fold
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 
-_OUTSIDE = frozenset({"web_fetch", "session_search", "delegate_task"})
-_OWN = frozenset({"todo", "memory", "skill_manage", "skill_view", "skills_list", "recall", "warm_session"})
-_LOOKING = frozenset(
-    {"read_file", "search_files", "web_fetch", "session_search", "recall", "skill_view", "skills_list"}
-)
 _PLANTED = re.compile(
     r"\b(?:remember (?:that|this|to|:)|(?:note|message|instructions?|attention|memo)\s*(?:to"
     r"|for)\s*(?:the\s+|all\s+|any\s+)?"
@@ -91,15 +86,17 @@ class SourceText(msgspec.Struct, frozen=True):
 
 def puts(source: SourceText) -> bool:
     """Whether the assistant's words went into the world: into a command or a file, not into a question."""
-    return source.tier == "own" and source.tool not in _LOOKING and source.tool != ""
+    return source.tier == "own" and source.tool != "" and "looks" not in tags_of(source.tool)
 
 
 def sources(
-    stored: Sequence[StoredText], *, has_person: bool = True, local: Collection[str] = LOCAL
+    stored: Sequence[StoredText], *, has_person: bool = True, trusted: Collection[str] = ()
 ) -> list[SourceText]:
-    """Give the texts of a session in order. `local` names the tools whose results are observed. Without a
-    person (a helper's session) nothing in it is one's word: the task was written by another model."""
-    reader = _Reader(has_person, local)
+    """Give the texts of a session in order. `trusted` names tools without tags whose results are observed.
+
+    Without a person (a helper's session) nothing in it is one's word: another model wrote the task.
+    """
+    reader = _Reader(has_person, trusted)
     for row in stored:
         reader.read(row)
     return reader.found
@@ -108,8 +105,8 @@ def sources(
 class _Reader:
     """Reads a session once, keeping what is tainted so far."""
 
-    def __init__(self, has_person: bool, local: Collection[str]) -> None:
-        self._local = local
+    def __init__(self, has_person: bool, trusted: Collection[str]) -> None:
+        self._trusted = trusted
         self.found: list[SourceText] = []
         self._has_person = has_person
         self._calls: dict[str, ToolCall] = {}
@@ -172,26 +169,26 @@ class _Reader:
         self._add(row, tier, message.text, tool=name, failed=message.is_error, called=called, why=why)
 
     def _tier(self, name: str, arguments: dict[str, Any], message: Message) -> tuple[Tier, str]:
-        if name in _OWN:
+        tags = tags_of(name)
+        if "own" in tags:
             return "own", f"{name} gives back what was written before"
-        if name == "clarify":
+        if "asks" in tags:
             return ("user", "") if not message.is_error else ("own", "")
-        if name in _OUTSIDE or name not in self._local:
+        if not ("local" in tags if tags else name in self._trusted):
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
-        if name in ("terminal", "process"):
-            return self._shell(name, arguments, message)
-        if name == "search_files" and message.text.startswith("[no matches"):
+        if tags & {"command", "background"}:
+            return self._shell("background" in tags, arguments, message)
+        if "search" in tags and message.text.startswith("[no matches"):
             return "own", ""
-        if why := self._tainted_in(_paths(arguments)) or self._named_in(name, message.text):
-            if name in ("write_file", "patch"):
-                return "own", ""
-            return "untrusted", why
+        hits = (message.text,) if "search" in tags else ()
+        if why := self._tainted_in(_paths(arguments)) or self._tainted_in(hits):
+            return ("own", "") if "edits" in tags else ("untrusted", why)
         return "observed", ""
 
-    def _shell(self, name: str, arguments: dict[str, Any], message: Message) -> tuple[Tier, str]:
+    def _shell(self, later: bool, arguments: dict[str, Any], message: Message) -> tuple[Tier, str]:
         command = str(arguments.get("command") or arguments.get("text") or "")
         where = str(arguments.get("workdir") or "")
-        if name == "process" and self._background and arguments.get("action") != "list":
+        if later and self._background and arguments.get("action") != "list":
             return "untrusted", self._background
         why = ""
         if network.is_network(command):
@@ -214,12 +211,6 @@ class _Reader:
             if any(text and network.mentions(text, path) for text in texts):
                 return why
         return ""
-
-    def _named_in(self, name: str, text: str) -> str:
-        """Whether a search's hits are in a tainted file."""
-        if name != "search_files" or not self._tainted:
-            return ""
-        return self._tainted_in((text,))
 
     def _globbed(self, command: str) -> str:
         """Whether a pattern, or a search through a whole folder, takes a tainted file in."""
@@ -271,10 +262,10 @@ def _paths(arguments: dict[str, Any]) -> list[str]:
 
 def _done(name: str, arguments: dict[str, Any]) -> str:
     """Give what a call that succeeded really did: the command that ran, the file that is there."""
-    if name == "terminal":
+    if "command" in tags_of(name):
         return "\n".join(
             (network.meant(str(arguments.get("command") or "")), str(arguments.get("workdir") or ""))
         )
-    if name == "clarify":
+    if "asks" in tags_of(name):
         return str(arguments.get("question") or "")
     return "\n".join(_paths(arguments))

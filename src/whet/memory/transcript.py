@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 import apsw
 import msgspec
 
-from whet.memory.claim import LOCAL
 from whet.memory.folding import fold
 from whet.memory.literals import stands_in
 from whet.memory.sources import SourceText, StoredText, Tier, puts, sources
@@ -98,7 +97,7 @@ def _rank(place: QuotePlace) -> tuple[int, bool]:
     return ("own", "untrusted", "observed", "user").index(place.tier), not place.source.failed
 
 
-def load(connection: apsw.Connection, session_id: str, local: Collection[str] = LOCAL) -> QuotableTranscript:
+def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
     """Read a session's messages, also those that a compaction took out of sight; `local` names the tools
     whose results are observed. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
@@ -109,4 +108,4 @@ def load(connection: apsw.Connection, session_id: str, local: Collection[str] = 
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     )
     stored = [StoredText(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4])) for r in found]
-    return QuotableTranscript(session_id, sources(stored, has_person=kind == "chat", local=local))
+    return QuotableTranscript(session_id, sources(stored, has_person=kind == "chat", trusted=trusted))

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whet.clock import iso
-from whet.config import files, secrets
+from whet.config import paths, secrets
 from whet.config.paths import Home
 from whet.moving.taken import TakenOver
 from whet.store.paired import PairedPerson
@@ -216,7 +216,7 @@ def take(
             if name not in have:
                 secrets.set_secret(home, name, value)
         home.ensure()
-        files.replace(home.gateway, text, mode=0o600)
+        paths.replace(home.gateway, text, mode=0o600)
     taken = [TakenOver(channel.kind, "set", _said(channel)) for channel in found]
     for name, ids in people(found).items():
         who = ", ".join(f"{kind} {user}" for kind, user in ids.items())

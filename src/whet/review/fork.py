@@ -8,7 +8,7 @@ the parent's cache, gets a digest of the conversation in place of its messages.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import apsw
@@ -32,7 +32,7 @@ from whet.contract.protocols import (
     NobodyPresent,
     Provider,
 )
-from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import Tag, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.review import wording
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
@@ -44,8 +44,8 @@ from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 
-WRITES = ("memory", "skill_manage")
-PROBES = ("read_file", "search_files", "skills_list", "skill_view", "session_search")
+WRITES = frozenset[Tag](("notes", "skills"))
+"""The tags of the tools that a review learns with; others that it may call have the tag `probe`."""
 DIGEST = "digest"
 """What stands in place of a view where the review reads a digest."""
 
@@ -126,7 +126,7 @@ def _child(
     parent = sessions.get(connection, order.session_id)
     prompt, tools_json = sessions.prefix(connection, parent.id)
     if view == DIGEST or not shares_prefix:
-        offered = [parts.tools[name].spec for name in (*WRITES, *PROBES) if name in parts.tools]
+        offered = [tool.spec for tool in usable(parts.tools.values())]
         prompt, tools_json = wording.prompt("digest.md"), msgspec.json.encode(offered).decode()
         view = DIGEST
     else:
@@ -188,7 +188,13 @@ def _session(
 
 def _allowed(specs: Sequence[ToolSpec], parts: ForkParts) -> tuple[str, ...]:
     offered = {spec.name for spec in specs}
-    return tuple(name for name in (*WRITES, *PROBES) if name in offered and name in parts.tools)
+    return tuple(tool.name for tool in usable(parts.tools.values()) if tool.name in offered)
+
+
+def usable(tools: Iterable[Tool]) -> list[Tool]:
+    """Give the tools that a review may call, those that it learns with first."""
+    found = [tool for tool in tools if tool.tags & {"probe", *WRITES}]
+    return sorted(found, key=lambda tool: not tool.tags & WRITES)
 
 
 def _denied(spec: ToolSpec) -> Tool:
@@ -210,7 +216,7 @@ class ReviewGate:
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Decide without asking anybody; a denial names what is allowed."""
         name = call.tool.name
-        if name in WRITES and name in self._allowed:
+        if call.tool.tags & WRITES and name in self._allowed:
             return Decision("allow", "rule")
         if name in self._allowed:
             return await self._policy.decide(call, emit)

@@ -15,12 +15,15 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.config.schema import ModelSettings
 from whet.contract.errors import WhetError
+from whet.contract.tools import Tag
 from whet.store import jobs, reviews
 from whet.store.jobs import NewJob, Queued
+from whet.tools.declared import tags_of
 
 Kind = Literal["memory", "skill"]
 KINDS: tuple[Kind, ...] = ("memory", "skill")
-TOOL_OF: dict[Kind, str] = {"memory": "memory", "skill": "skill_manage"}
+TAG_OF: dict[Kind, Tag] = {"memory": "notes", "skill": "skills"}
+"""Which tools write what a review of a kind learns."""
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -60,7 +63,8 @@ def read_order(payload: str) -> Order:
 
 def kinds_for(tools: Collection[str]) -> tuple[Kind, ...]:
     """Give what a session with these tools can be reviewed for."""
-    return tuple(kind for kind in KINDS if TOOL_OF[kind] in tools)
+    tags = frozenset[str]().union(*map(tags_of, tools))
+    return tuple(kind for kind in KINDS if TAG_OF[kind] in tags)
 
 
 def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: Clock) -> Queued:

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from whet.contract.texts import NOT_JSON
+from whet.contract.tools import Tag
 from whet.store.reviews import TurnCall
+from whet.tools.declared import tags_of
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
 # Their failures are about a text or a path that the model had wrong, not about how the work is done.
-_PLAIN = frozenset({"read_file", "write_file", "patch", "search_files", "todo", "memory", "skill_manage"})
+_PLAIN = frozenset[Tag](("path", "tasks", "notes", "skills"))
 _LOOKING = frozenset(
     {"ls", "cat", "head", "tail", "grep", "rg", "find", "pwd", "echo", "which", "type", "wc", "tree", "file"}
     | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
@@ -27,7 +29,7 @@ _NEAR = 6
 
 def recovered(calls: Sequence[TurnCall]) -> bool:
     """Say whether a failure was got round in these calls, which stand in the order they were asked for."""
-    doing = [call for call in calls if call.name not in _PLAIN and not _is_looking(call)]
+    doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
     for at, failed in enumerate(doing):
         if failed.error_kind not in _FAILURES:
             continue

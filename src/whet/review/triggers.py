@@ -19,12 +19,13 @@ from whet.config.schema import ReviewSettings
 from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
 from whet.memory.correction import is_correction
-from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
+from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
 from whet.review.recovery import recovered
 from whet.store import jobs, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
-from whet.store.reviews import Counters, ReviewedTurn
+from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 from whet.store.transcript import TurnRecord
+from whet.tools.declared import tags_of
 
 # A review usually takes this many model calls, each as large as the turn's last one.
 EXPECTED_CALLS = 3
@@ -88,22 +89,28 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
 
 def count(before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, is_first: bool) -> Counters:
     """Add a turn to the counters; a memory write sets the turns back, a skill write the steps."""
-    written = {call.name: call.step for call in facts.calls if not call.error_kind}
-    last_skill = written.get("skill_manage", 0)
+    written = {kind: _written_at(facts.calls, kind) for kind in KINDS}
+    last_skill = written["skill"]
     steps = len({call.step for call in facts.calls if call.step > last_skill})
     reasons = list(before.reasons)
     # What was learned in the turn itself needs no review to be learned.
-    if "memory" not in written and "skill_manage" not in written:
+    if not any(written.values()):
         said = facts.said[1:] if is_first else facts.said
         if settings.on_correction and any(map(is_correction, said)):
             reasons.append("correction")
         if settings.on_recovery and recovered(facts.calls):
             reasons.append("recovery")
     return Counters(
-        turns=0 if "memory" in written else before.turns + 1,
+        turns=0 if written["memory"] else before.turns + 1,
         steps=steps if last_skill else before.steps + steps,
         reasons=tuple(dict.fromkeys(reasons)),
     )
+
+
+def _written_at(calls: Sequence[TurnCall], kind: Kind) -> int:
+    """Give the last step that wrote what a review of this kind learns; 0 where none did."""
+    steps = (one.step for one in calls if not one.error_kind and TAG_OF[kind] in tags_of(one.name))
+    return max(steps, default=0)
 
 
 def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]) -> Occasion | None:

@@ -47,7 +47,7 @@ def remove(connection: apsw.Connection, grant_id: int) -> bool:
     return connection.changes() == 1
 
 
-class Standing(msgspec.Struct, frozen=True):
+class GrantRepository(msgspec.Struct, frozen=True):
     """The kept grants of one home, as the gate asks for them."""
 
     database: StateDatabase

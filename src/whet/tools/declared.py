@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.protocols import Spawn
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare, tags_of
 from whet.lanes import ToolPool
 from whet.tools.signature import tool
 from whet.tools.todo import TodoItem, TodoLists
@@ -35,6 +35,30 @@ if TYPE_CHECKING:
     Desks: TypeAlias = Callable[[ToolContext, str], tuple[LearningService, Origin]]
     """Gives the desk of the session that calls, and the call's origin, from (context, tool name)."""
     WarmAct: TypeAlias = Callable[[ToolContext, WarmRequest], Awaitable[dict[str, Any]]]
+
+
+__all__ = ["tags_of"]
+"""`tags_of` from here knows the tags of every built-in tool, also in a process that offers none of them: for
+what reads stored calls, of which only the tools' names are left."""
+
+CLARIFY, RECALL, SKILL_VIEW, TODO = "clarify", "recall", "skill_view", "todo"
+_READ_FILE = declare("read_file", "path", "looks", "local", "probe")
+_WRITE_FILE = declare("write_file", "path", "edits", "whole", "local")
+_PATCH = declare("patch", "path", "edits", "local")
+_SEARCH_FILES = declare("search_files", "path", "looks", "search", "local", "probe")
+_TERMINAL = declare("terminal", "command", "local")
+_PROCESS = declare("process", "background", "local", "aside")
+_WEB_FETCH = declare("web_fetch", "url", "looks", "untrusted")
+_TODO = declare(TODO, "tasks", "own", "aside")
+_CLARIFY = declare(CLARIFY, "asks", "aside")
+_MEMORY = declare("memory", "notes", "own", "aside")
+_SKILLS_LIST = declare("skills_list", "looks", "search", "own", "probe", "aside")
+_SKILL_VIEW = declare(SKILL_VIEW, "looks", "own", "loads-skills", "probe", "aside")
+_SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
+_WARM_SESSION = declare("warm_session", "templates", "own", "owner", "aside")
+_SESSION_SEARCH = declare("session_search", "looks", "search", "probe", "aside")
+_RECALL = declare(RECALL, "looks", "own", "aside")
+_DELEGATE_TASK = declare("delegate_task", "delegates", "aside")
 
 
 class ShellLimits(msgspec.Struct, frozen=True):
@@ -82,7 +106,15 @@ def file_tools(
     leaves the search to our own walk, which also takes over where the program is not installed.
     """
 
-    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, pool=pool)
+    @tool(
+        toolset="file",
+        effects={"read"},
+        parallel=True,
+        repeatable=True,
+        timeout_s=30,
+        pool=pool,
+        tags=_READ_FILE,
+    )
     def read_file(
         ctx: ToolContext,
         path: str,
@@ -96,14 +128,14 @@ def file_tools(
 
         return read(ctx, path, (offset, limit), allowed, stop)
 
-    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
+    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool, tags=_WRITE_FILE)
     def write_file(ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> str:
         """Create or replace a whole file; folders are made. To change a part, use patch."""
         from whet.tools.files import replace
 
         return replace(ctx, path, content, allowed, stop)
 
-    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=60)
+    @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True, timeout_s=60, tags=_SEARCH_FILES)
     async def search_files(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         pattern: Annotated[str, "Regex, or a glob when target is names"],
@@ -124,7 +156,7 @@ def file_tools(
 
 
 def _patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
-    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool)
+    @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool, tags=_PATCH)
     def patch(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         path: str = "",
@@ -152,7 +184,7 @@ def shell_tools(
     cap_chars = chosen.output_cap_chars
     source = os.environ if environment is None else environment
 
-    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars)
+    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_TERMINAL)
     async def terminal(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
         command: str,
@@ -170,7 +202,7 @@ def shell_tools(
         shell = Shell(shared.get(), chosen)
         return shell.start(wanted) if background else await shell.run(wanted, timeout_s, ctx.output)
 
-    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars)
+    @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_PROCESS)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
         action: Literal["list", "poll", "wait", "write", "kill"],
@@ -209,7 +241,7 @@ def web_tools(
         parallel=True,
         repeatable=True,
         timeout_s=chosen.timeout_s + 30,
-        tags={"untrusted"},
+        tags=_WEB_FETCH,
     )
     async def web_fetch(
         ctx: ToolContext,
@@ -231,7 +263,7 @@ def web_tools(
 def todo_tools(lists: TodoLists) -> list[Tool]:
     """Make `todo` over `lists`."""
 
-    @tool(toolset="planning", effects={"read"}, repeatable=True)
+    @tool(toolset="planning", effects={"read"}, repeatable=True, tags=_TODO)
     async def todo(
         ctx: ToolContext,
         items: list[TodoItem] | None = None,
@@ -250,7 +282,7 @@ def todo_tools(lists: TodoLists) -> list[Tool]:
 def ask_tools() -> list[Tool]:
     """Make `clarify`, which asks through the context's `ask`."""
 
-    @tool(toolset="planning", effects={"read"}, repeatable=True, timeout_s=None)
+    @tool(toolset="planning", effects={"read"}, repeatable=True, timeout_s=None, tags=_CLARIFY)
     async def clarify(
         ctx: ToolContext,
         question: str,
@@ -268,7 +300,7 @@ def ask_tools() -> list[Tool]:
 def memory_tools(desks: Desks) -> list[Tool]:
     """Make `memory` over the desks of the sessions."""
 
-    @tool(toolset="memory", effects={"write"}, repeatable=True)
+    @tool(toolset="memory", effects={"write"}, repeatable=True, tags=_MEMORY)
     async def memory(
         ctx: ToolContext,
         action: Literal["add", "replace", "remove"],
@@ -294,13 +326,13 @@ def memory_tools(desks: Desks) -> list[Tool]:
 def skill_tools(desks: Desks) -> list[Tool]:
     """Make `skills_list`, `skill_view` and `skill_manage` over the desks of the sessions."""
 
-    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True)
+    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILLS_LIST)
     async def skills_list(ctx: ToolContext, query: str = "") -> str:
         """List skills, or those that fit some words."""
         desk, _ = desks(ctx, "skills_list")
         return await desk.shelf.listed(query)
 
-    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True)
+    @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILL_VIEW)
     async def skill_view(
         ctx: ToolContext, name: str, file_path: Annotated[str, "default SKILL.md"] = ""
     ) -> ToolOutput:
@@ -310,7 +342,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
         desk, origin = desks(ctx, "skill_view")
         return output(await desk.shelf.view(name, file_path, origin))
 
-    @tool(toolset="skills", effects={"write"}, repeatable=True)
+    @tool(toolset="skills", effects={"write"}, repeatable=True, tags=_SKILL_MANAGE)
     async def skill_manage(  # noqa: PLR0913 - scripts and other models rely on these names
         ctx: ToolContext,
         action: Literal["create", "edit", "patch", "delete", "write_file", "remove_file"],
@@ -347,7 +379,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
 def warm_tools(act: WarmAct) -> list[Tool]:
     """Make `warm_session`; `act` gives what the answer holds, with `error` where it failed."""
 
-    @tool(toolset="skills", effects={"write"}, timeout_s=600)
+    @tool(toolset="skills", effects={"write"}, timeout_s=600, tags=_WARM_SESSION)
     async def warm_session(
         ctx: ToolContext,
         action: Literal["build", "list", "load", "delete"],
@@ -366,7 +398,14 @@ def warm_tools(act: WarmAct) -> list[Tool]:
 def session_tools(database: StateDatabase) -> list[Tool]:
     """Make `session_search` over one store."""
 
-    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
+    @tool(
+        toolset="session",
+        effects={"read"},
+        parallel=True,
+        repeatable=True,
+        timeout_s=30,
+        tags=_SESSION_SEARCH,
+    )
     async def session_search(
         ctx: ToolContext,
         query: Annotated[str, 'words; "exact phrase"'] = "",
@@ -387,7 +426,7 @@ def session_tools(database: StateDatabase) -> list[Tool]:
 def recall_tools(database: StateDatabase) -> list[Tool]:
     """Make `recall` over one store."""
 
-    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
+    @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, tags=_RECALL)
     async def recall(
         ctx: ToolContext,
         query: Annotated[str, "words"] = "",
@@ -409,7 +448,7 @@ def delegate_tools(spawn: Spawn, *, parallel: int) -> list[Tool]:
     under the same gate; at most `parallel` children of one process run at the same time."""
     places = asyncio.Semaphore(parallel)
 
-    @tool(toolset="delegation", effects={"read"}, parallel=True, timeout_s=None)
+    @tool(toolset="delegation", effects={"read"}, parallel=True, timeout_s=None, tags=_DELEGATE_TASK)
     async def delegate_task(
         ctx: ToolContext,
         task: Annotated[str, "complete instructions and what to hand back"],

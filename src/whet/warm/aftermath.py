@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from whet.store.calls import StoredCall, UserWords
+from whet.tools.declared import tags_of
 from whet.warm.outcome import Outcome, by_itself, parsed
 
 _WINDOW = 2
@@ -22,7 +23,6 @@ _PAGING = frozenset(
     ("offset", "limit", "page", "seq", "ref", "cursor", "start", "end", "timeout_s", "before", "after")
 )
 _OF_A_COMMAND = _PAGING | {"command", "workdir", "stdin", "pty"}
-_NEVER = frozenset(("process", "todo", "memory", "clarify", "delegate_task", "session_search", "recall"))
 _TARGETS = ("path", "file_path", "url", "name", "file", "uri")
 _OBJECTION = (
     r"^\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
@@ -99,10 +99,10 @@ class OutcomeJudge:
     def _compare(self, new: Judged) -> None:
         if new.outcome != "ok":
             return
-        name, step = new.call.name, new.call.step
+        name, step, tags = new.call.name, new.call.step, tags_of(new.call.name)
         seen = 0
         between = ""
-        for old in reversed(self._turn) if name not in _NEVER else ():
+        for old in reversed(self._turn) if "aside" not in tags else ():
             if old.call.step == step:
                 continue
             seen += 1
@@ -111,7 +111,7 @@ class OutcomeJudge:
             if old.call.name == name:
                 self._relate(old, new, between)
             between = old.call.result or ""
-        if name == "terminal" and "git " in new.call.arguments:
+        if "command" in tags and "git " in new.call.arguments:
             self._take_back(new)
 
     def _relate(self, old: Judged, new: Judged, between: str) -> None:
@@ -133,7 +133,7 @@ class OutcomeJudge:
             return
         rest = command[found.end() :]
         for old in self._turn:
-            path = str(old.arguments.get("path", "")) if old.call.name in ("write_file", "patch") else ""
+            path = str(old.arguments.get("path", "")) if "edits" in tags_of(old.call.name) else ""
             if (
                 path
                 and old.outcome == "ok"
@@ -172,15 +172,16 @@ def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     if not changed or changed <= _PAGING:
         return False
-    if name == "terminal":
+    tags = tags_of(name)
+    if "command" in tags:
         return changed <= _OF_A_COMMAND and _same_command(before, after)
-    if name == "search_files":
+    if "search" in tags:
         return (
             before.get("path") == after.get("path")
             and _found_nothing(old.call)
             and not _found_nothing(new.call)
         )
-    if name == "patch":
+    if "edits" in tags and "whole" not in tags:
         undone = str(before.get("new_string") or "")
         return (
             before.get("path") == after.get("path")

@@ -27,6 +27,7 @@ from whet.contract.tools import ToolSpec, clip
 from whet.memory.scan import speaks_to_a_model
 from whet.store import calls
 from whet.store.calls import MinedSession
+from whet.tools.declared import tags_of
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
 from whet.warm.shape import medoid
 from whet.warm.template import (
@@ -39,8 +40,6 @@ from whet.warm.template import (
     schema_hash,
 )
 
-_READS = frozenset(("read_file", "search_files"))
-_CHANGES = frozenset(("write_file", "patch"))
 _LOOKED_AT_CHARS = 20_000
 
 
@@ -195,10 +194,11 @@ class _Maker:
         path = one.arguments.get("path", "")
         if not isinstance(path, str):
             return "its arguments don't fit the tool"
-        if one.name in _READS or (one.name in _CHANGES and self._options.with_changes):
+        tags = tags_of(one.name)
+        if "path" in tags and ("edits" not in tags or self._options.with_changes):
             return "it reads a file of secrets" if is_secret(path) else ""
-        if one.name != "terminal":
-            return "it changes something" if one.name in _CHANGES else "its result is not from this machine"
+        if "command" not in tags:
+            return "it changes something" if "edits" in tags else "its result is not from this machine"
         command, stdin = one.arguments.get("command"), one.arguments.get("stdin", "")
         if not isinstance(command, str) or not isinstance(stdin, str) or one.arguments.get("background"):
             return "it changes something"

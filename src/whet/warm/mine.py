@@ -18,24 +18,10 @@ import msgspec
 
 from whet.store import calls
 from whet.store.calls import MinedSession, StoredCall, UserWords
+from whet.tools.declared import tags_of
 from whet.warm.aftermath import Judged, OutcomeJudge
 from whet.warm.shape import shape_of
 
-TRIVIAL = frozenset(
-    (
-        *(
-            "clarify",
-            "memory",
-            "todo",
-            "skills_list",
-            "skill_view",
-            "skill_manage",
-            "session_search",
-            "recall",
-        ),
-        *("warm_session", "process", "delegate_task"),
-    )
-)
 LEAST_ERROR_RATE = 0.02
 _LEAST_CALLS = 5
 _MOST_GROUPS = 4_000
@@ -235,7 +221,7 @@ def _is_eligible(call: StoredCall) -> bool:
     text = call.result
     return (
         bool(text)
-        and call.name not in TRIVIAL
+        and "aside" not in tags_of(call.name)
         and not call.exit_code
         and call.decided_by in ("", "rule")
         and not text.isspace()

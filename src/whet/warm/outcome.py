@@ -16,6 +16,7 @@ import msgspec
 
 from whet.contract.texts import NOT_JSON
 from whet.store.calls import StoredCall
+from whet.tools.declared import tags_of
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
 """ok; failed: it did not do what was asked; corrected: it worked but was made again with mended arguments;
@@ -91,7 +92,7 @@ def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str
         return "unknown", "no result"
     if kind and kind != "exit":
         return "failed", kind.replace("_", " ")
-    if call.name == "terminal" or call.exit_code is not None:
+    if "command" in tags_of(call.name) or call.exit_code is not None:
         return _command(call, arguments)
     if call.result[:1] in "{[" and call.result:
         trouble = json_trouble(call.result)

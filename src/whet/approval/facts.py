@@ -1,0 +1,195 @@
+"""What the gate knows of programs, git's verbs and high-risk commands: the tables in `tables/*.toml`, typed.
+
+Each table is read at its first use (6 ms of CPU for the largest), so a process that judges no command reads
+none. A table that is wrong raises ValueError, which a test over all of them shows; the gate then denies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar, get_args
+
+import msgspec
+
+Kind = Literal[
+    "reads",  # no option and no operand of it writes, runs or connects
+    "versioned",  # `--version` and kin only read
+    "shows-files",  # shows or copies the contents of the files that it names
+    "pattern-then-files",  # the same, but for the first operand
+    "writes",  # writes files, which is what it is for
+    "destroys",  # deletes or overwrites what it is given, by `find -exec` too
+    "changes-disks",
+    "wipes-disks",
+    "shell",  # runs text as sh does
+    "run-verbs",  # runs another command after the verb run, exec, x or --
+    "subscripts",  # takes names whose subscript bash runs, even if it is quoted
+    "network",
+    "database",  # a client whose words are queries
+    "sql",  # a client whose statements may be high-risk
+    "verb-tells",  # its first operand says what is done, so a grant names it
+]
+_KINDS = frozenset[str](get_args(Kind))
+_TABLES = Path(__file__).with_name("tables")
+Entry = TypeVar("Entry")
+
+
+class Words(frozenset[str]):
+    """The words of a text, parted by blanks."""
+
+    def __new__(cls, text: str = "") -> Self:
+        """Take `text` apart."""
+        return super().__new__(cls, text.split())
+
+
+class Kinds(Words):
+    """Words each of which is a kind. Raises ValueError for another."""
+
+    def __new__(cls, text: str = "") -> Self:
+        """Take `text` apart."""
+        found = super().__new__(cls, text)
+        if unknown := sorted(found - _KINDS):
+            raise ValueError(f"{unknown} are no kinds")
+        return found
+
+
+class Phrases(tuple[str, ...]):
+    """The phrases of a text, parted by commas."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str = "") -> Self:
+        """Take `text` apart."""
+        return super().__new__(cls, filter(None, map(str.strip, text.split(","))))
+
+
+class Options:
+    """The options of a text such as `-oc --option`: letters of the short ones, and names of the long ones.
+
+    Raises ValueError for a word that is no option.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        words = text.split()
+        if strange := [word for word in words if not word.startswith("-")]:
+            raise ValueError(f"{strange} are no options")
+        self.long = tuple(word[2:] for word in words if word.startswith("--"))
+        self.short = "".join(word[1:] for word in words if not word.startswith("--"))
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry in which every key must be known."""
+
+
+class Reading(_Strict, frozen=True):
+    """With which words a program or verb only reads; what is left out does not count."""
+
+    verbs: Words | None = None
+    bare: bool = False
+    only: Words | None = None
+    without: Options = Options()
+
+
+class Wrapping(_Strict, frozen=True):
+    """How a command stands in another one: after options, of which `values` take one, and operands."""
+
+    values: str = ""
+    operands: int = 0
+    stays: bool = False
+
+
+class Code(_Strict, frozen=True):
+    """Where an interpreter's command line holds code: patterns of options, and options with a value."""
+
+    flags: str
+    hanging: str = ""
+    values: Words = Words()
+
+
+class Program(_Strict, frozen=True):
+    """What is known of a program; the head of programs.toml says what each field means."""
+
+    kinds: Kinds = msgspec.field(default=Kinds(), name="is")
+    reads_if: Reading | None = None
+    wraps: Wrapping | None = None
+    code: Code | None = None
+    danger: str = ""
+    verbs: Phrases | None = None
+    alone: bool = False
+    spared: str | None = msgspec.field(default=None, name="except")
+    why: str = ""
+    values: str = ""
+    output: str = ""
+
+
+class GitVerb(_Strict, frozen=True):
+    """What is known of one of git's verbs; the head of git.toml says what each field means."""
+
+    reads: bool = False
+    reads_if: Reading | None = None
+    risky: Options | None = None
+    why: str = ""
+    shows_from: int | None = None
+
+
+def program(name: str) -> Program:
+    """Give what is known of a program; nothing of one that is in no table."""
+    return _programs().get(name, _UNKNOWN)
+
+
+def git_verb(name: str) -> GitVerb:
+    """Give what is known of one of git's verbs; nothing of one that is in no table."""
+    return _git_verbs().get(name, _UNKNOWN_VERB)
+
+
+@cache
+def high_risk() -> Mapping[str, tuple[str, ...]]:
+    """Give the patterns of high-risk commands by the name of their action, in the table's order."""
+    return read_table(_text("high_risk"), Phrases)
+
+
+@cache
+def _programs() -> Mapping[str, Program]:
+    return by_name(read_table(_text("programs"), Program))
+
+
+@cache
+def _git_verbs() -> Mapping[str, GitVerb]:
+    return by_name(read_table(_text("git"), GitVerb))
+
+
+_UNKNOWN = Program()
+_UNKNOWN_VERB = GitVerb()
+
+
+def read_table(text: str, entry: type[Entry]) -> dict[str, Entry]:
+    """Read a table in which each key has an `entry`. Raises ValueError for anything else."""
+    import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
+
+    try:
+        return msgspec.convert(tomllib.loads(text), dict[str, entry], dec_hook=_made)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+def by_name(table: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Give the entry of each name of a key such as "cp ln". Raises ValueError for a name that comes twice."""
+    found: dict[str, Entry] = {}
+    for names, entry in table.items():
+        for name in names.split():
+            if name in found:
+                raise ValueError(f"{name} comes twice")
+            found[name] = entry
+    return found
+
+
+def _made(wanted: type[Any], text: object) -> Any:
+    """Make one of the types above of its text."""
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is no text")
+    return wanted(text)
+
+
+def _text(name: str) -> str:
+    return (_TABLES / f"{name}.toml").read_text("utf-8")

@@ -1,0 +1,127 @@
+"""What a shell's redirections open, and the text that here-documents and here-strings give to commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from tree_sitter import Node
+
+from whet.approval.shell_state import Redirect, ShellState
+from whet.approval.shell_words import literal, unknown
+
+REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+
+
+class RedirectionReader:
+    """Takes the redirections of a script; `walk` looks into the nodes that may hold commands."""
+
+    def __init__(self, state: ShellState, walk: Callable[[Iterable[Node], int], None]) -> None:
+        self._state = state
+        self._walk = walk
+
+    def statement(self, node: Node, depth: int) -> None:
+        """A statement with redirections; words that follow a file name belong to the command."""
+        state = self._state
+        redirects = [child for child in node.children if child.type in REDIRECTS]
+        body = [child for child in node.children if child.type not in REDIRECTS]
+        outer = state.stdin
+        extra: list[Node] = []
+        for child in redirects:
+            extra.extend(self.take(child, depth))
+        start = len(state.script.invocations)
+        self._walk(body, depth)
+        mine = state.script.invocations[start:]
+        if extra and mine and body[-1].type in ("command", "declaration_command"):
+            mine[-1].words.extend(word for child in extra for word in state.words(child))
+        elif extra:
+            state.doubt("words follow a redirection")
+        state.stdin = outer
+        piped = state.piped
+        state.piped = (*piped, *mine)
+        for child in redirects:
+            if child.type == "heredoc_redirect":
+                self._continuation(child, depth)
+        state.piped = piped
+
+    def _continuation(self, node: Node, depth: int) -> None:
+        """What stands after `<<EOF` on its line: a pipeline, a list, other redirections."""
+        state = self._state
+        skipped = ("heredoc_start", "heredoc_body", "heredoc_end", "file_redirect", "herestring_redirect")
+        arguments = node.children_by_field_name("argument")
+        rest = [c for c in node.children if c.is_named and c.type not in skipped and c not in arguments]
+        stdin, state.stdin = state.stdin, None
+        self._walk(rest, depth)
+        state.stdin = stdin
+
+    def take(self, node: Node, depth: int) -> list[Node]:
+        """Record one redirection; gives further words that the grammar hung on it."""
+        state = self._state
+        state.see(node)
+        if node.type == "heredoc_redirect":
+            return self._heredoc(node, depth)
+        if node.type == "herestring_redirect":
+            words = [child for child in node.children if child.is_named]
+            self._walk(words, depth)
+            state.stdin = state.words(words[0])[0] if words else literal("")
+            return words[1:]
+        operator = ""
+        targets: list[Node] = []
+        for child in node.children:
+            if child.type == "file_descriptor":
+                continue
+            if child.is_named:
+                targets.append(child)
+            elif not targets:
+                operator += child.type
+        self._walk(targets, depth)
+        if targets and not _is_descriptor(operator, state.text_of(targets[0])):
+            words = state.words(targets[0])
+            target = words[0] if len(words) == 1 else unknown(state.text_of(targets[0]))
+            state.script.redirects.append(Redirect(operator, target, state.cwd))
+        return targets[1:]
+
+    def _heredoc(self, node: Node, depth: int) -> list[Node]:
+        """Take a here-document's text; doubt it where bash could see its end elsewhere."""
+        state = self._state
+        start = body = end = None
+        for child in node.children:
+            if child.type == "heredoc_start":
+                start = child
+            elif child.type == "heredoc_body":
+                body = child
+            elif child.type == "heredoc_end":
+                end = child
+            elif child.type in ("file_redirect", "herestring_redirect"):
+                self.take(child, depth)
+        if start is None or body is None or end is None:
+            state.doubt("a here-document has no end")
+            return node.children_by_field_name("argument")
+        is_tabbed = any(child.type == "<<-" for child in node.children)
+        delimiter = re.sub(r"[\\'\"]", "", state.text_of(start))
+        text = state.text_of(body)
+        if not _ends_at(state.source, end, delimiter, is_tabbed, text):
+            state.doubt("it can't be told where a here-document ends")
+        if state.text_of(start) == delimiter:
+            self._walk(body.children, depth)
+            has_parts = any(child.type != "heredoc_content" for child in body.children)
+            state.stdin = unknown(text, text) if has_parts else literal(text)
+        else:
+            state.stdin = literal(text)
+        return node.children_by_field_name("argument")
+
+
+def _is_descriptor(operator: str, target: str) -> bool:
+    """Whether `>&2` or `<&3-` names an open descriptor and no file."""
+    return operator in (">&", "<&") and re.fullmatch(r"\d+-?|-", target) is not None
+
+
+def _ends_at(source: str, end: Node, delimiter: str, is_tabbed: bool, body: str) -> bool:
+    """Whether bash, which compares whole lines, ends the here-document where the tree does."""
+    lines = body.split("\n")
+    begin = source.rfind("\n", 0, end.start_byte) + 1
+    last = source[begin : end.end_byte]
+    if is_tabbed:
+        lines, last = [line.lstrip("\t") for line in lines], last.lstrip("\t")
+    is_whole = source[end.end_byte : end.end_byte + 1] in ("", "\n") and last == delimiter
+    return is_whole and delimiter not in lines

@@ -1,0 +1,194 @@
+"""The sessions that one editor has open, and the program that runs them; it starts with the first one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+from acp import Client, RequestError
+from acp.helpers import update_available_commands
+
+from whet.app.hosted import SessionHost
+from whet.app.session_parts import NO_EXTRAS, SessionExtras
+from whet.contract.errors import WhetError
+from whet.editors import options
+from whet.editors.answering import told
+from whet.editors.brought import Given, bring
+from whet.editors.commands import EditorCommands
+from whet.editors.editor import Editor
+from whet.editors.opened import OpenedSession
+from whet.editors.options import Mode
+from whet.store import sessions
+from whet.store.sessions import SessionRow
+from whet.tools.registry import read_specs
+
+SOURCE = "acp"
+# An editor learns a session's id by the answer to its request; updates that come before are lost.
+_AFTER_ANSWER_S = 0.1
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What runs the sessions, and the mode that they begin in."""
+
+    hosted: SessionHost
+    mode: Mode
+
+
+Furnish = Callable[[str], SessionExtras]
+
+
+class EditorSessions:
+    """What one editor has open. `start` opens the program at the first session; what it is given says what
+    each session that is opened gets of the editor. `models` are those that may be chosen, once known."""
+
+    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
+        self._start = start
+        self.commander = commander
+        self._starting = asyncio.Lock()
+        self._program: Program | None = None
+        self._open: dict[str, OpenedSession] = {}
+        self._connected: Editor | None = None
+        self.models: list[str] = []
+        self._listing: asyncio.Task[None] | None = None
+
+    def connect(self, client: Client) -> None:
+        """Learn the way to the editor."""
+        self._connected = Editor(client)
+
+    @property
+    def editor(self) -> Editor:
+        """The way to the editor, which is known before its first request."""
+        assert self._connected is not None
+        return self._connected
+
+    async def program(self) -> Program:
+        """Give what runs the sessions; it begins with the first one."""
+        async with self._starting:
+            if self._program is None:
+                with told():
+                    self._program = await self._start(self._extras)
+                self._listing = asyncio.create_task(self._list_models(self._program.hosted))
+            return self._program
+
+    def _extras(self, session_id: str) -> SessionExtras:
+        here = self._open.get(session_id)
+        return NO_EXTRAS if here is None else here.extras()
+
+    async def _list_models(self, hosted: SessionHost) -> None:
+        """Learn which models there are to choose from, and tell the sessions that are open by then."""
+        try:
+            self.models = await hosted.app.models.provider.list_models()
+        except WhetError:
+            return  # the model of the settings stays the only choice
+        for here in self._open.values():
+            self.tell_options(here)
+
+    async def begin(self, cwd: str, servers: Sequence[Given]) -> OpenedSession:
+        """Make a session in the folder `cwd`, with the tools of the editor's MCP servers."""
+        with told():
+            workspace, program = _folder(cwd), await self.program()
+            brought = await bring(servers, workspace, program.hosted.app)
+            session_id = program.hosted.app.clock.new_id()
+            here = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
+            self._open[session_id] = here
+            try:
+                await program.hosted.new_session(
+                    source=SOURCE, workspace=workspace, tools=brought.tools(), session_id=session_id
+                )
+            except BaseException:
+                del self._open[session_id]
+                await brought.aclose()
+                raise
+        brought.enter([tool.spec for tool in brought.tools()])
+        self._tell_commands(here)
+        return here
+
+    async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
+        """Open a stored session, or give it where it is open and busy."""
+        with told():
+            folder, program = _folder(cwd), await self.program()
+            app = program.hosted.app
+            row, (_, tools_json) = await app.database.read(lambda db: _row_and_prefix(db, session_id))
+            open_already = self._open.get(session_id)
+            if open_already is not None and open_already.works:
+                return open_already
+            own = Path(row.workspace)
+            workspace = own if row.workspace and own.is_dir() else folder
+            brought = await bring(servers, workspace, app)
+        if tools_json:
+            brought.enter(read_specs(tools_json.encode()))
+        here = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
+        self._open[session_id] = here
+        if open_already is not None:
+            await open_already.aclose()
+        await program.hosted.let_go(session_id)  # it is opened anew with what the editor brings now
+        self._tell_commands(here)
+        here.title = row.title
+        if row.model_chosen and row.provider == app.models.provider.info.provider:
+            here.wanted = row.model
+        return here
+
+    def _tell_commands(self, here: OpenedSession) -> None:
+        update = update_available_commands(self.commander.available())
+        loop = asyncio.get_running_loop()
+        loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.put, here.session_id, update)
+
+    def known(self, session_id: str) -> OpenedSession:
+        """Give a session that is open. Raises RequestError for another."""
+        here = self._open.get(session_id)
+        if here is None:
+            raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
+        return here
+
+    def model(self, here: OpenedSession) -> str:
+        """Give the model that answers a session's next prompt."""
+        assert self._program is not None  # a session is open
+        hosted = self._program.hosted
+        return here.model(hosted.opened(here.session_id), hosted.app.models.provider.info.model)
+
+    def options_of(self, here: OpenedSession) -> Any:
+        """Give a session's choices: its mode and its model."""
+        return options.options(here.mode, self.model(here), self.models)
+
+    def tell_options(self, here: OpenedSession) -> None:
+        """Tell the editor of a session's choices."""
+        update = options.changed(here.mode, self.model(here), self.models)
+        self.editor.outbox.put(here.session_id, update)
+
+    async def close(self, session_id: str) -> None:
+        """End what runs in a session and let its servers go."""
+        here = self.known(session_id)
+        del self._open[session_id]
+        await here.aclose()
+
+    def cancel(self, session_id: str) -> None:
+        """End what runs and what waits in a session, if it is open."""
+        if (here := self._open.get(session_id)) is not None:
+            here.cancel()
+
+    async def aclose(self) -> None:
+        """End the turns as cancelled and close the program."""
+        if self._connected is not None:
+            self._connected.outbox.close()
+        if self._listing is not None:
+            self._listing.cancel()
+        if self._program is not None:
+            await self._program.hosted.aclose()
+            await asyncio.gather(*(here.aclose() for here in self._open.values()))
+            await self._program.hosted.app.reviews.leave()
+            await self._program.hosted.app.aclose()
+
+
+def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[SessionRow, tuple[str, str]]:
+    return sessions.get(connection, session_id), sessions.prefix(connection, session_id)
+
+
+def _folder(cwd: str) -> Path:
+    folder = Path(cwd)
+    if not folder.is_absolute() or not folder.is_dir():
+        raise RequestError(-32602, f"{cwd} is no folder", {"hint": "cwd is an absolute path"})
+    return folder

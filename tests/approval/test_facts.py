@@ -1,0 +1,83 @@
+"""The tables of what the gate knows: their schema, and that a slip in one of them is found."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from whet.approval import facts
+from whet.approval.facts import GitVerb, Kind, Options, Phrases, Program, by_name, read_table
+
+
+def programs(text: str) -> dict[str, Program]:
+    return by_name(read_table(text, Program))
+
+
+def test_every_table_is_as_it_should_be() -> None:
+    assert len(facts._programs()) >= 490 and len(facts._git_verbs()) >= 50
+    assert all(pattern for patterns in facts.high_risk().values() for pattern in patterns)
+    assert facts.program("no such program") == Program() and facts.git_verb("no such verb") == GitVerb()
+
+
+def test_every_kind_is_one_of_some_program_and_every_pattern_compiles() -> None:
+    known = facts._programs().values()
+    assert set().union(*(one.kinds for one in known)) == set(get_args(Kind))
+    for one in known:
+        for pattern in (one.spared, *((one.code.flags, one.code.hanging) if one.code else ())):
+            re.compile(pattern or "")
+
+
+def test_every_verb_that_is_dangerous_says_why() -> None:
+    for name, one in facts._programs().items():
+        judged_by_verbs = bool(one.verbs) or one.alone or one.spared is not None
+        assert judged_by_verbs == bool(one.why), name
+    assert all(one.why for one in facts._git_verbs().values() if one.risky is not None)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('"ls" = { is = "reads", danger = 1 }', "Expected `str`, got `int`"),
+        ('"ls" = { is = "reeds" }', r"\['reeds'\] are no kinds"),
+        ('"ls" = { reeds = true }', "unknown field `reeds`"),
+        ('"ls" = { reads_if = { withuot = "-a" } }', "unknown field `withuot`"),
+        ('"ls" = { reads_if = { without = "a --b" } }', r"\['a'\] are no options"),
+        ('"ls" = { is = 3 }', "3 is no text"),
+        ('"ls cat" = { is = "reads" }\n"du ls" = {}', "ls comes twice"),
+        ('"ls ls" = {}', "ls comes twice"),
+        ('"ls" = {}\n"ls" = {}', "overwrite"),
+        ('"ls" = "reads"', "Expected `object`"),
+    ],
+)
+def test_a_slip_is_an_error(text: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        programs(text)
+
+
+def test_texts_are_taken_apart() -> None:
+    table = """
+"a b" = { is = "reads network", verbs = "up, state rm,\\n down", reads_if = { without = "-oC --out --in" } }
+"""
+    found = programs(table.replace("'", '"'))
+    assert found["a"] is found["b"]
+    assert found["a"].kinds == {"reads", "network"} and found["a"].verbs == ("up", "state rm", "down")
+    reading = found["a"].reads_if
+    assert reading and (reading.without.short, reading.without.long) == ("oC", ("out", "in"))
+    assert reading.verbs is None and reading.only is None and not reading.bare
+    assert programs('"umask" = { reads_if = { only = "" } }')["umask"].reads_if.only == frozenset()  # type: ignore[union-attr]
+    assert Phrases("") == () and (Options("").short, Options("").long) == ("", ())
+
+
+def test_no_table_is_read_before_a_command_is_judged() -> None:
+    script = (
+        "import sys; import whet.approval.shell_risk as risk; from whet.approval import facts\n"
+        "assert 'tomllib' not in sys.modules\n"
+        "from whet.approval.risk import RiskScope\n"
+        "risk.analyse('ls', '/p', RiskScope('/p', '/home/u', '/home/u/.whet'))\n"
+        "assert facts._programs.cache_info().currsize == 1 and facts._git_verbs.cache_info().currsize == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
