@@ -16,10 +16,10 @@ from tests.support import FixedClock
 from whet.cli.sessions import sessions, write_anew
 from whet.clock import SystemClock
 from whet.config.paths import Home
+from whet.contract.channels import Place
 from whet.contract.errors import StoreBusy, WhetError
 from whet.store import chats, claims, schedules
 from whet.store import sessions as store_sessions
-from whet.store.chats import Place
 from whet.store.database import Database
 from whet.store.jobs import NewJob, enqueue
 from whet.store.search import find_now

@@ -10,12 +10,11 @@ import msgspec
 import pytest
 
 from tests.support import FixedClock
-from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, Take
+from whet.contract.channels import FileRef, Incoming, Limits, Memo, Outgoing, Place, SendFailed, Take, Verb
 from whet.gateway.deliveries import Deliveries
 from whet.store import chats
-from whet.store.chats import Place
 from whet.store.database import Database
-from whet.vendors.http import SendFailed, VendorAnswer, refused
+from whet.vendors.http import VendorAnswer, refused
 
 HERE = Place("board", "1", "", "7")
 
@@ -38,13 +37,13 @@ class Board:
             raise self._failures.pop(0)
         return key
 
-    async def listen(self, take: Take, memo: Memo) -> None: ...
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None: ...
 
     async def edit(self, place: Place, ref: str, message: Outgoing) -> None: ...
 
     async def typing(self, place: Place) -> None: ...
 
-    async def answer(self, press: Incoming, text: str) -> None: ...
+    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None: ...
 
     async def aclose(self) -> None: ...
 

@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from tests.support import FixedClock
+from whet.contract.channels import Place
 from whet.store import api, chats, jobs, reviews, sessions
-from whet.store.chats import Place
 from whet.store.database import Database
 from whet.store.jobs import NewJob
 from whet.store.sessions import NewSession

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from whet.channels.pieces import pieces
+from whet.contract.channels import Button, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest
-from whet.gateway.channel import Button, Outgoing
-from whet.gateway.pieces import pieces
 from whet.visible import visible
 
 Post = Callable[[Sequence[Outgoing]], Awaitable[None]]

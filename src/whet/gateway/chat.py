@@ -11,8 +11,8 @@ from typing import Any
 
 from whet.app.collected import Collected
 from whet.app.slash import Command, Commands, parse
+from whet.contract.channels import Incoming
 from whet.contract.errors import WhetError
-from whet.gateway.channel import Incoming
 from whet.gateway.conversations import Conversation
 from whet.gateway.router import Person
 from whet.store.chats import Chat

@@ -17,17 +17,17 @@ import msgspec
 
 from whet.app.build import App
 from whet.app.hosted import Hosted, Receipt
+from whet.channels.pieces import pieces
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
+from whet.contract.channels import Channel, Incoming, Outgoing
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.events import EndReason, Event
 from whet.contract.messages import ImagePart
 from whet.gateway.asking import Asking, ChatPerson, Desk
-from whet.gateway.channel import Channel, Incoming, Outgoing
 from whet.gateway.deliveries import DRAFT, Deliveries
 from whet.gateway.drafts import Draft, Drafts
 from whet.gateway.files import Files
-from whet.gateway.pieces import pieces
 from whet.gateway.router import Person, Router
 from whet.log import mask
 from whet.store import chats, sessions

@@ -18,8 +18,8 @@ import apsw
 import msgspec
 
 from whet.clock import Clock
+from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
-from whet.gateway.channel import Channel, Outgoing, SendFailed
 from whet.store import chats
 from whet.store.chats import Chat, OutRow
 from whet.store.database import Database

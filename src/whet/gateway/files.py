@@ -14,9 +14,9 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+from whet.contract.channels import Channel, FileRef, Incoming, SendFailed
 from whet.contract.errors import WhetError
 from whet.contract.messages import ImagePart
-from whet.gateway.channel import Channel, FileRef, Incoming, SendFailed
 from whet.visible import visible
 
 FOLDER = "received"

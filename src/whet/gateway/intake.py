@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 import apsw
 import msgspec
 
-from whet.gateway.channel import Incoming, Outgoing
+from whet.contract.channels import Incoming, Outgoing, SendFailed
 from whet.gateway.conversations import Conversations, Parts
 from whet.gateway.router import CODE_S, Verdict, new_code
 from whet.store import chats
@@ -134,7 +135,8 @@ class Intake:
         channel = parts.channels[place.channel]
         if asked and update.ref and channel.limits.can_edit and parts.asking.is_decided(update.text):
             await self._close(chat_id, update, f"{asked}\n\n**{text}** {visible(update.user_name, 60)}")
-        await channel.answer(update, text)
+        with suppress(SendFailed):  # it was decided, whether or not they are told
+            await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
 
 

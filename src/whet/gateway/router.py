@@ -11,16 +11,16 @@ import hashlib
 import re
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import apsw
 import msgspec
 
-from whet.gateway.channel import Incoming
+from whet.channels.tables import ids_of
+from whet.contract.channels import Incoming, Place
 from whet.gateway.settings import ChannelText, PersonText
 from whet.store import chats, paired
-from whet.store.chats import Place
 from whet.store.paired import Waiting
 
 CODE_S = 600
@@ -52,9 +52,7 @@ class Router:
         self._recent: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         for name, text in people.items():
             person = Person(name, "" if text.owner else name, text.approves or text.owner)
-            for kind in ("telegram", "discord", "slack", "webhook"):
-                if user := str(getattr(text, kind)):
-                    self._people[kind, user] = person
+            self._people |= {found: person for found in ids_of(text.ids).items()}
 
     def person(self, connection: apsw.Connection, place: Place) -> Person | None:
         """Give who talks in a place; None for a stranger."""
@@ -115,11 +113,6 @@ def new_code() -> str:
     """Make a pairing code, as it is read out: two groups of four."""
     letters = "".join(secrets.choice(_ALPHABET) for _ in range(8))
     return f"{letters[:4]}-{letters[4:]}"
-
-
-def mentions(text: str, names: Sequence[str]) -> bool:
-    """Whether a text names one of these, as @name."""
-    return any(re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) for name in names if name)
 
 
 def _slug(text: str) -> str:

@@ -24,10 +24,10 @@ from whet.app.people import Switchboard
 from whet.app.upkeep import kept_small
 from whet.config.paths import Home
 from whet.config.schema import Settings
+from whet.contract.channels import Channel, Outgoing, SendFailed, Verb
 from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
 from whet.gateway.asking import Asking
-from whet.gateway.channel import Channel, Outgoing, SendFailed
 from whet.gateway.conversations import Commander, Conversations, Parts
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
@@ -45,6 +45,7 @@ log = logging.getLogger("whet.gateway")
 _KEEP_S = 14 * 86_400
 _PRUNE_EVERY_S = 3600.0
 _SEND_S = 5.0
+_WANTS: frozenset[Verb] = frozenset(("message", "press", "edit"))
 Say = Callable[[str], None]
 Beside = Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -122,8 +123,6 @@ class Gateway:
         try:
             while listening and not stop.is_set():
                 done, _ = await asyncio.wait({*listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                for task in listening & done:
-                    self._ended(task)
                 listening -= done
         finally:
             stopping.cancel()
@@ -136,18 +135,12 @@ class Gateway:
             await seat.channel.aclose()
         return ended
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Say that a channel is off by a fault of ours; one that was refused for good has said so."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("channel %s is off", task.get_name(), exc_info=error)
-            self._say(f"{task.get_name()}: off, something went wrong; the log has it")
-
     async def _listen(self, channel: Channel, intake: Intake) -> None:
         """Listen on a channel; one that is refused for good ends, and only that one."""
         self._say(f"{channel.name}: listening")
         while True:
             try:
-                await channel.listen(intake.take, StoredMemo(self.app.database, channel.name))
+                await channel.listen(intake.take, StoredMemo(self.app.database, channel.name), _WANTS)
             except SendFailed as error:
                 log.error("channel %s is off: %s", channel.name, error.reason)
                 self._say(f"{channel.name}: off, {mask(error.reason)}")
@@ -213,7 +206,11 @@ async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | N
     Turns that do not end in time are left as a crash would leave them, and go on at the next start.
     """
     home, settings, seats = setup.home, setup.settings, setup.seats
-    locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
+    locks = [
+        TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets)
+        for seat in seats
+        if seat.secrets
+    ]
     people = Switchboard()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
     limits = settings.gateway

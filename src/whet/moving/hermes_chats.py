@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
@@ -20,7 +19,7 @@ import msgspec
 from whet.clock import iso
 from whet.config import files, secrets
 from whet.config.paths import Home
-from whet.gateway.settings import GatewayText
+from whet.gateway.settings import parse_gateway
 from whet.moving.taken import Taken
 from whet.store.paired import Paired
 
@@ -199,7 +198,7 @@ def take(home: Home, found: Sequence[Channel], came: Collection[str], *, dry: bo
     if PART in came:
         return [Taken("gateway.toml", "kept", "it came before and was taken away here")]
     text = write(found)
-    msgspec.convert(tomllib.loads(text), GatewayText)  # what the gateway would refuse is not written
+    parse_gateway(text)  # what the gateway would refuse is not written
     have = secrets.read_env(home).values
     if not dry:
         for name, value in {n: v for channel in found for n, v in channel.tokens.items()}.items():

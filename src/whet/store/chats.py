@@ -13,20 +13,12 @@ from typing import Literal, TypeAlias
 import apsw
 import msgspec
 
+from whet.contract.channels import Place
+
 InState: TypeAlias = Literal["waiting", "begun", "done", "dropped"]
 OutState: TypeAlias = Literal["queued", "sending", "sent", "unknown", "failed"]
 SENDING = "?"
 """A draft whose name is not known yet."""
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where a person talks: a thread of a chat of a channel."""
-
-    channel: str
-    chat: str
-    thread: str = ""
-    user: str = ""
-    is_group: bool = False
 
 
 class Chat(msgspec.Struct, frozen=True):

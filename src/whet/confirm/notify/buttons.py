@@ -16,20 +16,13 @@ from typing import Literal
 import msgspec
 
 from whet.confirm.notify.notice import Notice
+from whet.contract.channels import Button
 
 MOST_BYTES = 64  # Telegram's limit for callback_data; the others allow more
 DENY_REASONS = ("too broad", "wrong target", "not now")
 _MAC_BYTES = 16
 
 Verdict = Literal["approve", "deny"]
-
-
-class Button(msgspec.Struct, frozen=True):
-    """A button: its label, its data, and which way it decides."""
-
-    label: str
-    data: str
-    verdict: Verdict
 
 
 class Pressed(msgspec.Struct, frozen=True):
@@ -54,10 +47,10 @@ class Buttons:
             return []
         found: list[Button] = []
         if notice.may_approve:
-            found.append(Button("✓ Approve", self._data("a", notice), "approve"))
-        found.append(Button("✗ Deny", self._data("d", notice), "deny"))
+            found.append(Button("✓ Approve", self._data("a", notice), "good"))
+        found.append(Button("✗ Deny", self._data("d", notice), "bad"))
         for number, reason in enumerate(self._reasons):
-            found.append(Button(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "deny"))
+            found.append(Button(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
         return found
 
     def read(self, data: str) -> Pressed | None:

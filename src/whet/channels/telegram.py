@@ -2,30 +2,48 @@
 
 Long polling, because it needs no address that the internet can reach. An update is acknowledged (by the next
 poll's offset) only after it was stored. Sends are not idempotent here: what may have arrived is not sent
-again.
+again. In HTML three characters are special; what others wrote stands in a card's `<pre>`, where Telegram
+makes no links, mentions or commands of it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import html
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
-from whet.gateway.markup import telegram_html
-from whet.gateway.router import mentions
-from whet.gateway.settings import ChannelText
-from whet.gateway.transfer import download, form
-from whet.store.chats import Place
+from whet.channels.markup import telegram_html
+from whet.channels.transfer import download, form, read_file
+from whet.contract.channels import (
+    Button,
+    FileRef,
+    Incoming,
+    Limits,
+    Memo,
+    MessageCard,
+    Outgoing,
+    Place,
+    Platform,
+    SendFailed,
+    Take,
+    Verb,
+)
 from whet.vendors.http import read
 from whet.vendors.telegram import TelegramApi
 
-_WANTED = ["message", "edited_message", "callback_query"]
+_WANTED: dict[Verb, str] = {"message": "message", "edit": "edited_message", "press": "callback_query"}
 # 4096 UTF-16 units after the markup is taken out; half the room covers what escapes and entities add.
 _MOST_CHARS = 3_500
+
+
+class TelegramSettings(msgspec.Struct, frozen=True):
+    """What a Telegram channel takes in the file."""
+
+    token_env: str = "TELEGRAM_BOT_TOKEN"
+    base_url: str = ""
 
 
 class _Chat(msgspec.Struct):
@@ -91,25 +109,25 @@ class _Path(msgspec.Struct):
 class Telegram:
     """One bot."""
 
-    limits = Limits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5)
+    limits = Limits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True)
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
         self._api = TelegramApi(name, token, base_url)
         self._me = _User(0)
 
-    async def listen(self, take: Take, memo: Memo) -> None:
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Poll until cancelled. A failure waits and tries again; a wrong token ends it."""
 
         async def ready() -> None:
-            if not self._me.id:
+            if not self._me.id and "message" in wants:
                 self._me = read(await self._api.call("getMe", {}), _User) or _User(0)
 
         async def heard(updates: list[bytes]) -> None:
             known = [update for one in updates if (update := read(one, _Update)) is not None]
             await take([one for update in known if (one := self._incoming(update)) is not None])
 
-        await self._api.hear(_WANTED, heard, ready)
+        await self._api.hear([name for verb, name in _WANTED.items() if verb in wants], heard, ready)
 
     async def send(self, place: Place, message: Outgoing, key: str) -> str:
         """Send a message, or a file with it."""
@@ -135,8 +153,7 @@ class Telegram:
         body: dict[str, Any] = {"chat_id": place.chat, "action": "typing"}
         if place.thread:
             body["message_thread_id"] = int(place.thread)
-        with contextlib.suppress(SendFailed):
-            await self._api.call("sendChatAction", body)
+        await self._api.call("sendChatAction", body)
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file; bots can have 20 MB."""
@@ -147,12 +164,10 @@ class Telegram:
             raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
         return await download(self._api.http.client, f"{self._api.files_url}/{found.file_path}", most_bytes)
 
-    async def answer(self, press: Incoming, text: str) -> None:
-        """End the button's spinning."""
-        with contextlib.suppress(SendFailed):
-            await self._api.call(
-                "answerCallbackQuery", {"callback_query_id": press.token, "text": text[:200]}
-            )
+    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
+        """End the button's spinning; an alert stays until it is tapped away."""
+        body: dict[str, Any] = {"callback_query_id": press.token, "text": text[:200]}
+        await self._api.call("answerCallbackQuery", {**body, "show_alert": True} if is_alert else body)
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -188,7 +203,7 @@ class Telegram:
             message.user.shown,
             without,
             refs,
-            mentions_us=is_reply or without != text or mentions(text, [self._me.username]),
+            mentions_us=is_reply or without != text or mentions(text, self._me.username),
             ref=str(message.message_id),
             at_s=float(message.date if update.message else 0),
         )
@@ -200,37 +215,70 @@ class Telegram:
     async def _write(self, method: str, where: dict[str, Any], message: Outgoing) -> bytes:
         """Write text as HTML; where Telegram can't read that, as it stands."""
         body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard(message)}
+        text = telegram_html(message.text) if message.card is None else card_html(message.card)
         try:
-            return await self._api.call(
-                method, {**body, "text": telegram_html(message.text) or "…", "parse_mode": "HTML"}
-            )
+            return await self._api.call(method, {**body, "text": text or "…", "parse_mode": "HTML"})
         except SendFailed as error:
-            if "parse entities" not in error.reason:
+            if message.card is not None or "parse entities" not in error.reason:
                 raise
         return await self._api.call(method, {**body, "text": message.text or "…"})
 
     async def _send_file(self, where: dict[str, Any], message: Outgoing) -> str:
-        path = Path(message.file)
-        try:
-            data = await asyncio.to_thread(path.read_bytes)
-        except OSError as error:
-            raise SendFailed(f"{path.name}: {error.strerror}", is_final=True) from None
+        data, name = await read_file(message.file), message.file_name or Path(message.file).name
         fields = {**{key: str(value) for key, value in where.items()}, "caption": message.text[:1000]}
-        content, kind = form(fields, "document", message.file_name or path.name, data)
+        content, kind = form(fields, "document", name, data)
         found = read(await self._api.upload("sendDocument", content, kind), _Message)
         return str(found.message_id) if found else ""
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Telegram:
-    """Make the channel."""
-    return Telegram(name, tokens[0], text.base_url)
+def _open(name: str, settings: TelegramSettings, tokens: tuple[str, ...]) -> Telegram:
+    return Telegram(name, tokens[0], settings.base_url)
+
+
+PLATFORM = Platform(TelegramSettings, _open)
 
 
 def _keyboard(message: Outgoing) -> dict[str, Any]:
-    if not message.buttons:
+    """Two buttons in a row; under a card only the yes and the no, and each reason on a row of its own."""
+    buttons = message.buttons
+    if not buttons:
         return {}
-    row = [{"text": button.label, "callback_data": button.data} for button in message.buttons]
-    return {"reply_markup": {"inline_keyboard": [row[start : start + 2] for start in range(0, len(row), 2)]}}
+    if message.card is None:
+        rows = [buttons[start : start + 2] for start in range(0, len(buttons), 2)]
+    else:
+        pair = 2 if buttons[0].style == "good" else 1
+        rows = [buttons[:pair], *([button] for button in buttons[pair:])]
+    return {"reply_markup": {"inline_keyboard": [[_key(button) for button in row] for row in rows]}}
+
+
+def _key(button: Button) -> dict[str, str]:
+    return {"text": button.label, **({"url": button.url} if button.url else {"callback_data": button.data})}
+
+
+def card_html(card: MessageCard) -> str:
+    """Write a card as Telegram's HTML."""
+    alarm = f"  ⚠️ {_e(card.alarm)}" if card.alarm else ""
+    lines = [f"<b>{_e(card.title)}</b>{alarm}", f"<code>{_e(card.subject)}</code>"]
+    if card.deadline:
+        lines.append(_e(card.deadline).format(f"<b>{_e(card.at)}</b>"))
+    lines += map(_e, card.lines)
+    ids = " ".join(f"{_e(name)} <code>{_e(value)}</code>" for name, value in card.ids)
+    lines.append(f"{ids[:1].upper()}{ids[1:]}")
+    if card.warning:
+        lines.append(f"<b>{_e(card.warning)}</b>")
+    if card.address:
+        lines.append(_e(card.address))
+    lines += ["", f"<i>{_e(card.mark)}</i>", *(f"<pre>{_e(part)}</pre>" for part in card.quoted)]
+    return "\n".join(lines)
+
+
+def _e(part: str) -> str:
+    return html.escape(part, quote=False)
+
+
+def mentions(text: str, name: str) -> bool:
+    """Whether a text names somebody, as @name."""
+    return bool(name) and re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def _without_name(text: str, name: str) -> str:
