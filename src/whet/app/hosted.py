@@ -35,6 +35,10 @@ Busy = Literal["steer", "queue", "refuse"]
 taken at all."""
 
 
+def no_begin() -> None:
+    """Do nothing when a turn begins to run."""
+
+
 def no_end(turn: Turn, reason: EndReason, text: str) -> AtEnd:
     """Do nothing more in a turn's last transaction."""
     return nothing
@@ -43,10 +47,12 @@ def no_end(turn: Turn, reason: EndReason, text: str) -> AtEnd:
 class Receipt(msgspec.Struct, frozen=True):
     """What else is stored with a turn, in its own transactions: `stored` together with the person's message,
     `ended` together with the end marker (`text` is the answer). So an inbox is crossed off exactly when the
-    transcript has the message, and an answer is in an outbox exactly when the turn has ended."""
+    transcript has the message, and an answer is in an outbox exactly when the turn has ended. `begun` is
+    called when the turn runs, so that messages can be given to it."""
 
     stored: AtEnd = nothing
     ended: Callable[[Turn, EndReason, str], AtEnd] = no_end
+    begun: Callable[[], None] = no_begin
 
 
 _NO_RECEIPT = Receipt()
@@ -260,6 +266,7 @@ class Hosted:
     async def _turn(self, slot: _Slot, session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
         began_s = self.app.clock.monotonic_s()
         turn = slot.turn = asyncio.create_task(run_turn(session, incoming, emit))
+        slot.receipt.begun()
         try:
             await asyncio.wait({turn})
         except asyncio.CancelledError:

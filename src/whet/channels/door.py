@@ -103,7 +103,7 @@ def open_channel(
             f"channel {name} needs what is not installed ({error.name})", hint=f"pip install 'whet[{kind}]'"
         ) from error
     except SendFailed as error:
-        return OpenedChannel(UnavailableChannel(name, error.reason), ())
+        return OpenedChannel(IsolatedChannel(name, error.reason), ())
     settings = _settings(name, platform.settings, fields)
     tokens = tuple(
         secret_of(name, str(getattr(settings, field.name) or field.default), secrets)
@@ -114,7 +114,7 @@ def open_channel(
         with _contained(name):
             return OpenedChannel(IsolatedChannel(name, platform.open(name, settings, tokens)), tokens)
     except SendFailed as error:
-        return OpenedChannel(UnavailableChannel(name, error.reason), tokens)
+        return OpenedChannel(IsolatedChannel(name, error.reason), tokens)
 
 
 def _loaded(kind: str) -> Platform:
@@ -168,12 +168,19 @@ def _contained(name: str, *, is_final: bool = True, maybe_sent: bool = False) ->
 
 
 class IsolatedChannel:
-    """A channel whose calls end in time and raise nothing but SendFailed."""
+    """A channel whose calls end in time and raise nothing but SendFailed. In the place of one that could not
+    be opened stands the reason: every call says it, and what is to be sent waits."""
 
-    def __init__(self, name: str, channel: Channel) -> None:
+    def __init__(self, name: str, channel: Channel | str) -> None:
         self.name = name
-        self.limits: Limits = channel.limits
-        self._channel = channel
+        self.limits = Limits(4_000, 1.0, 1.0) if isinstance(channel, str) else channel.limits
+        self._opened = channel
+
+    @property
+    def _channel(self) -> Channel:
+        if isinstance(self._opened, str):
+            raise SendFailed(self._opened, is_final=True, is_barred=True)
+        return self._opened
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Bring in what is wanted, and nothing else."""
@@ -208,47 +215,9 @@ class IsolatedChannel:
     async def aclose(self) -> None:
         """Close connections; what goes wrong with that is in the log."""
         with suppress(SendFailed):
-            await self._call(self._channel.aclose)
+            await self._call(lambda: self._channel.aclose())
 
     async def _call(self, work: Callable[[], Awaitable[T]], *, maybe_sent: bool = False) -> T:
         with _contained(self.name, is_final=False, maybe_sent=maybe_sent):
             async with asyncio.timeout(_CALL_S):
                 return await work()
-
-
-class UnavailableChannel:
-    """A channel whose package can't be used: every call says why, and what is to be sent waits."""
-
-    limits = Limits(4_000, edit_every_s=1.0, group_edit_every_s=1.0)
-
-    def __init__(self, name: str, reason: str) -> None:
-        self.name = name
-        self._reason = reason
-
-    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Say why nothing is heard."""
-        raise self._failure()
-
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
-        """Say why nothing is sent."""
-        raise self._failure()
-
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
-        """Say why nothing is changed."""
-        raise self._failure()
-
-    async def typing(self, place: Place) -> None:
-        """Do nothing."""
-
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
-        """Say why there is no file."""
-        raise self._failure()
-
-    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        """Do nothing."""
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-    def _failure(self) -> SendFailed:
-        return SendFailed(self._reason, is_final=True, is_barred=True)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from whet.channels.pieces import pieces
-from whet.contract.channels import Button, Outgoing
+from whet.contract.channels import Button, Limits, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.visible import visible
 
@@ -35,12 +35,12 @@ _NO = (Button("Deny", "n", "bad"), "no")
 
 class Desk(msgspec.Struct, frozen=True):
     """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
-    and what a message holds."""
+    and what its platform takes."""
 
     chat_id: int
     room: tuple[str, str]
     post: Post
-    most_chars: int
+    limits: Limits
 
 
 Find = Callable[[], Awaitable[Desk | None]]
@@ -156,14 +156,19 @@ class ChatPerson:
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
         if request.grant:
             lines.append(f"Always: `{visible(request.grant, 200)}`")
-        texts = pieces("\n".join(lines), desk.most_chars - _DECIDED_CHARS)
+        if not desk.limits.has_buttons:
+            lines.append("Answer `/approve`, `/approve session`, `/approve always` or `/deny`.")
+        texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
         said = await self._asking.put(desk, texts, buttons, open_ended=False)
         return _ANSWERS.get(said)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""
         buttons = [(Button(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])]
-        texts = pieces(visible(question), self._desk.most_chars - _DECIDED_CHARS)
+        lines = [visible(question)]
+        if not self._desk.limits.has_buttons:
+            lines += [f"• {button.label}" for button, _ in buttons]
+        texts = pieces("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
         return await self._asking.put(self._desk, texts, buttons, open_ended=True)
 
 

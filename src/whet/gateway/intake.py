@@ -13,7 +13,8 @@ import apsw
 import msgspec
 
 from whet.contract.channels import Incoming, Outgoing, SendFailed
-from whet.gateway.conversations import Conversations, Parts
+from whet.gateway.chat_record import Parts
+from whet.gateway.conversations import Conversations
 from whet.gateway.router import CODE_S, Verdict, new_code
 from whet.store import chats
 from whet.visible import visible
@@ -43,7 +44,7 @@ class Intake:
         updates = [one for one in updates if parts.router.is_for_us(one)]
         if not updates:
             return
-        is_new = parts.database.read_now(
+        is_new = await parts.database.read(
             lambda db: [not chats.is_received(db, one.place.channel, one.update_id) for one in updates]
         )
         over = [
@@ -126,7 +127,7 @@ class Intake:
             same = (there.channel, there.chat) == (place.channel, place.chat)
             return same, person is not None, person is not None and person.approves
 
-        same, known, may = parts.database.read_now(read)
+        same, known, may = await parts.database.read(read)
         text = "This question is over."
         if not known:
             text = "You may not decide this."

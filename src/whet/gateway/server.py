@@ -28,7 +28,8 @@ from whet.contract.channels import Channel, Outgoing, SendFailed, Verb
 from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
 from whet.gateway.asking import Asking
-from whet.gateway.conversations import Commander, Conversations, Parts
+from whet.gateway.chat_record import Parts
+from whet.gateway.conversations import Commander, Conversations
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
 from whet.gateway.files import Files
