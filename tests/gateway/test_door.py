@@ -74,9 +74,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def why(kind: str) -> SendFailed:
     """Open a channel and give what its first call says."""
-    opened = open_channel(kind, "it", {}, {"PAGER_TOKEN": "x"})
+    channel, _ = open_channel(kind, "it", {}, {"PAGER_TOKEN": "x"})
     with pytest.raises(SendFailed) as error:
-        await opened.channel.send(Place("it", "1"), Outgoing("hello"), "k")
+        await channel.send(Place("it", "1"), Outgoing("hello"), "k")
     return error.value
 
 
@@ -129,8 +129,8 @@ def test_only_what_is_wanted_is_heard_and_our_own_errors_pass(monkeypatch: pytes
 def test_a_name_of_ours_is_ours_and_others_are_listed(site: Path) -> None:
     assert kinds() == ["telegram", "discord", "slack", "webhook", *sorted({*kinds()[4:]}, key=kinds().index)]
     assert {"pager", "absent"} <= set(kinds()) and kinds().count("telegram") == 1
-    opened = open_channel("telegram", "it", {}, {"TELEGRAM_BOT_TOKEN": "1:x"})
-    assert opened.secrets == ("1:x",) and opened.channel.limits.shows_cards
+    channel, tokens = open_channel("telegram", "it", {}, {"TELEGRAM_BOT_TOKEN": "1:x"})
+    assert tokens == ("1:x",) and channel.limits.shows_cards
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,6 @@ _CALL_S = 180.0  # an upload of ours may take 120
 _LOG = logging.getLogger(__name__)
 
 
-class OpenedChannel(msgspec.Struct, frozen=True):
-    """A channel, and the tokens that it was opened with."""
-
-    channel: Channel
-    secrets: tuple[str, ...]
-
-
 # Only what is configured is imported: Discord and Slack need websockets, an extra; the webhook needs uvicorn.
 def _telegram() -> Platform:
     from whet.channels.telegram import PLATFORM  # noqa: PLC0415
@@ -90,8 +83,8 @@ def is_known(kind: str) -> bool:
 
 def open_channel(
     kind: str, name: str, fields: Mapping[str, object], secrets: Mapping[str, str]
-) -> OpenedChannel:
-    """Open a channel with its platform's own fields of the file.
+) -> tuple[Channel, tuple[str, ...]]:
+    """Open a channel with its platform's own fields of the file; gives its tokens too.
 
     Raises ConfigError for a platform that there is not, fields that it does not know, and tokens that are not
     set. A package that fails is a channel that is off.
@@ -103,7 +96,7 @@ def open_channel(
             f"channel {name} needs what is not installed ({error.name})", hint=f"pip install 'whet[{kind}]'"
         ) from error
     except SendFailed as error:
-        return OpenedChannel(IsolatedChannel(name, error.reason), ())
+        return IsolatedChannel(name, error.reason), ()
     settings = _settings(name, platform.settings, fields)
     tokens = tuple(
         secret_of(name, str(getattr(settings, field.name) or field.default), secrets)
@@ -112,9 +105,9 @@ def open_channel(
     )
     try:
         with _contained(name):
-            return OpenedChannel(IsolatedChannel(name, platform.open(name, settings, tokens)), tokens)
+            return IsolatedChannel(name, platform.open(name, settings, tokens)), tokens
     except SendFailed as error:
-        return OpenedChannel(IsolatedChannel(name, error.reason), tokens)
+        return IsolatedChannel(name, error.reason), tokens
 
 
 def _loaded(kind: str) -> Platform:

@@ -8,8 +8,11 @@ makes no links, mentions or commands of it.
 
 from __future__ import annotations
 
+import asyncio
 import html
+import logging
 import re
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +34,13 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.vendors.http import read
-from whet.vendors.telegram import TelegramApi
+from whet.vendors.http import VendorAnswer, VendorHttp, read, refused
 
+_BASE_URL = "https://api.telegram.org"
+_POLL_S = 50
+_RETRY_S = 3.0
+_LONGEST_RETRY_S = 60.0
+_LOG = logging.getLogger(__name__)
 _WANTED: dict[Verb, str] = {"message": "message", "edit": "edited_message", "press": "callback_query"}
 # 4096 UTF-16 units after the markup is taken out; half the room covers what escapes and entities add.
 _MOST_CHARS = 3_500
@@ -44,6 +51,17 @@ class TelegramSettings(msgspec.Struct, frozen=True):
 
     token_env: str = "TELEGRAM_BOT_TOKEN"
     base_url: str = ""
+
+
+class _Parameters(msgspec.Struct):
+    retry_after: float | None = None
+
+
+class _ApiAnswer(msgspec.Struct):
+    ok: bool = False
+    description: str = ""
+    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
+    result: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Chat(msgspec.Struct):
@@ -287,3 +305,76 @@ def _without_name(text: str, name: str) -> str:
     if name and head.startswith("/") and head.lower().endswith(f"@{name.lower()}"):
         head = head[: -len(name) - 1]
     return f"{head}{space}{rest}"
+
+
+class _Bare(msgspec.Struct):
+    update_id: int
+
+
+class TelegramApi:
+    """One bot."""
+
+    def __init__(self, name: str, token: str, base_url: str = "") -> None:
+        root = (base_url or _BASE_URL).rstrip("/")
+        self._name = name
+        self.http = VendorHttp("Telegram", f"{root}/bot{token}")
+        self.files_url = f"{root}/file/bot{token}"
+
+    async def call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
+        """Call a method and give its result. Raises SendFailed."""
+        return _checked(await self.http.call("POST", f"/{method}", body, timeout_s=timeout_s))
+
+    async def upload(self, method: str, content: bytes, kind: str) -> bytes:
+        """Call a method with a form and give its result. Raises SendFailed."""
+        return _checked(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
+
+    async def hear(
+        self,
+        wanted: Sequence[str],
+        take: Callable[[list[bytes]], Awaitable[None]],
+        ready: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Hand on updates, as JSON, until cancelled; those that `take` returns from are acknowledged.
+
+        `ready` is awaited before each poll. A failure waits and tries again. Raises SendFailed where
+        Telegram refuses the bot for good.
+        """
+        offset, wait_s = 0, _RETRY_S  # Telegram knows what was acknowledged
+        while True:
+            body = {"offset": offset, "timeout": _POLL_S, "limit": 50, "allowed_updates": list(wanted)}
+            try:
+                if ready is not None:
+                    await ready()
+                answer = await self.call("getUpdates", body, timeout_s=_POLL_S + 10.0)
+            except SendFailed as error:
+                await self._wait(error, wait_s)
+                wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
+                continue
+            wait_s = _RETRY_S
+            updates = [bytes(one) for one in read(answer, list[msgspec.Raw]) or []]
+            if not updates:
+                continue
+            await take(updates)
+            numbers = [bare.update_id for one in updates if (bare := read(one, _Bare)) is not None]
+            offset = max([offset, *(number + 1 for number in numbers)])
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self.http.aclose()
+
+    async def _wait(self, error: SendFailed, wait_s: float) -> None:
+        """Say why nothing is heard and wait. Raises the error where waiting can't help."""
+        if error.status == 409:
+            _LOG.error("channel %s: another program polls with this bot's token", self._name)
+        elif error.is_final:
+            raise error
+        else:
+            _LOG.warning("channel %s hears nothing: %s", self._name, error.reason)
+        await asyncio.sleep(error.retry_after_s or wait_s)
+
+
+def _checked(answer: VendorAnswer) -> bytes:
+    said = answer.read(_ApiAnswer) or _ApiAnswer()
+    if answer.status == 200 and said.ok:
+        return bytes(said.result)
+    raise refused("Telegram", answer, said.description, said.parameters.retry_after)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from whet.channels.markup import fenced
 from whet.channels.pieces import pieces
 from whet.contract.channels import Button, Limits, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest
@@ -151,7 +152,7 @@ class ChatPerson:
         if desk.room != self._desk.room:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
-        lines = [f"**{asks}** {tool}", _fenced(visible(request.subject, 2_500))]
+        lines = [f"**{asks}** {tool}", fenced(visible(request.subject, 2_500))]
         lines += [f"• {visible(reason)}" for reason in request.reasons]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
         if request.grant:
@@ -170,10 +171,3 @@ class ChatPerson:
             lines += [f"• {button.label}" for button, _ in buttons]
         texts = pieces("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
         return await self._asking.put(self._desk, texts, buttons, open_ended=True)
-
-
-def _fenced(text: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text}\n{fence}"

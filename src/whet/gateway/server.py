@@ -160,6 +160,20 @@ class Gateway:
             await asyncio.sleep(_PRUNE_EVERY_S)
 
     async def _post(self, session_id: str, message: Outgoing) -> bool:
+        """Queue a message for a session's conversation; False where it has none."""
+        chat_id = await self.app.database.append(self._queued(session_id, message))
+        if chat_id:
+            self.parts.deliveries.wake(chat_id)
+        return bool(chat_id)
+
+    def _reviewed(self, finished: ReviewFinished) -> None:
+        """Tell the conversation what a review of it saved, quietly."""
+        if finished.state == "saved" and finished.summary:
+            message = Outgoing(f"_{finished.summary}_", quiet=True)
+            with suppress(StoreError):
+                self.app.database.submit(self._queued(finished.session_id, message))
+
+    def _queued(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
         body, now_ms = msgspec.json.encode(message).decode(), self.app.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> int:
@@ -169,24 +183,7 @@ class Gateway:
             chats.post(connection, chat.id, [body], now_ms)
             return chat.id
 
-        chat_id = await self.app.database.append(work)
-        if chat_id:
-            self.parts.deliveries.wake(chat_id)
-        return bool(chat_id)
-
-    def _reviewed(self, finished: ReviewFinished) -> None:
-        """Tell the conversation what a review of it saved, quietly."""
-        if finished.state != "saved" or not finished.summary:
-            return
-        body = msgspec.json.encode(Outgoing(f"_{finished.summary}_", quiet=True)).decode()
-        now_ms = self.app.clock.unix_ms()
-
-        def work(connection: apsw.Connection) -> None:
-            if (chat := chats.chat_of_session(connection, finished.session_id)) is not None:
-                chats.post(connection, chat.id, [body], now_ms)
-
-        with suppress(StoreError):
-            self.app.database.submit(work)
+        return work
 
 
 class Setup(msgspec.Struct, frozen=True):

@@ -99,6 +99,6 @@ def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Seat]:
             raise ConfigError(
                 f"channel name {name!r} can't be used", hint="small letters, digits and -; each name once"
             )
-        opened = open_channel(entry.kind, name, entry.settings, secrets)
-        seats.append(Seat(opened.channel, entry, opened.secrets))
+        channel, tokens = open_channel(entry.kind, name, entry.settings, secrets)
+        seats.append(Seat(channel, entry, tokens))
     return seats

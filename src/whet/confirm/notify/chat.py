@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from whet.channels.markup import fenced
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.channel import OnPress
 from whet.confirm.notify.notice import AGENT_MARK, Notice
@@ -138,14 +139,6 @@ def markdown_of(card: MessageCard) -> str:
         *map(fenced, card.quoted),
     ]
     return "\n".join(parts)
-
-
-def fenced(text: str) -> str:
-    """Put text into a code block with a fence that it does not hold."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text}\n{fence}"
 
 
 def _escaped(text: str) -> str:

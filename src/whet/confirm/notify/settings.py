@@ -115,10 +115,10 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
 
 
 def _chat(entry: ChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> NoticeChannel:
-    opened = open_channel(entry.kind, name, entry.settings, secrets)
+    channel, _ = open_channel(entry.kind, name, entry.settings, secrets)
     if not entry.chat:
         raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")
-    return ChatNotices(opened.channel, str(entry.chat), buttons)
+    return ChatNotices(channel, str(entry.chat), buttons)
 
 
 def _one_way(entry: ChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
