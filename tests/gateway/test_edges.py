@@ -191,6 +191,33 @@ def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
         assert w.model.count == 1
 
 
+def test_a_message_for_a_turn_that_waits_for_room_is_given_to_it_when_it_runs(tmp_path: Path) -> None:
+    """And what was said after it, such as a command, does not wait for that turn's end."""
+    script = [
+        Reply(text="Slow.", when="first", fault=STALLED),
+        Reply(text="Both.", when="second", fault=STALLED),
+        Reply(text="More."),
+    ]
+    with world(tmp_path, script, BEN, max_turns=1) as w:
+        w.telegram.write("first")
+        w.model.wait_for_stall()
+        for text in ("second", "and more", "/context"):
+            w.telegram.write(text, chat=8)
+        w.telegram.wait(lambda: _states(w.gateway.home).count("waiting") == 3, "all of it stored")
+        w.model.release()
+        w.model.wait_for_stall(2)
+        w.telegram.wait_said("/context waits", 8)
+        w.model.release()
+        w.telegram.wait_said("Both.", 8)
+
+
+def _states(home: Path) -> list[str]:
+    """Give what has become of each message that came in."""
+    with closing(Database.open(home / "state.db", SystemClock())) as database:
+        rows = "SELECT state FROM gateway_inbox ORDER BY id"
+        return database.read_now(lambda db: [row[0] for row in db.execute(rows)])
+
+
 def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
     discord = DiscordChat()
     with on(discord, DISCORD, tmp_path, [Reply(text="Hello.")]) as one:

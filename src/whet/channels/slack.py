@@ -300,7 +300,7 @@ def _plain_text(text: str) -> dict[str, str]:
 
 
 def _verbatim(text: str) -> dict[str, Any]:
-    return {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text or " "}]}
+    return {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}
 
 
 def escape(text: str) -> str:
