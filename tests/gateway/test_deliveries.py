@@ -13,7 +13,7 @@ from tests.support import FixedClock
 from whet.contract.channels import FileRef, Incoming, Limits, Memo, Outgoing, Place, SendFailed, Take, Verb
 from whet.gateway.deliveries import Deliveries
 from whet.store import chats
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.vendors.http import VendorAnswer, refused
 
 HERE = Place("board", "1", "", "7")
@@ -58,7 +58,7 @@ def sent(
     clock = FixedClock()
     clock.advance(later_s)
     board = Board(clock, idempotent_s, failures)
-    database = Database.open(folder / "state.db", clock)
+    database = StateDatabase.open(folder / "state.db", clock)
 
     async def main() -> str:
         async def settled(chat: int) -> None: ...

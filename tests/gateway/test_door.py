@@ -16,11 +16,11 @@ from whet.channels.door import kinds, open_channel
 from whet.contract.channels import Incoming, Limits, Memo, Outgoing, Place, Platform, SendFailed, Take, Verb
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
-from whet.gateway.asking import Asking, ChatPerson
-from whet.gateway.asking import Desk as AskingDesk
+from whet.gateway.asking import ChatPerson, ChatQuestions
+from whet.gateway.asking import QuestionRoute as AskingDesk
 from whet.gateway.router import Router
 from whet.gateway.settings import parse_gateway
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 BROKEN = """\
@@ -110,7 +110,6 @@ class Careful:
 
 
 def test_only_what_is_wanted_is_heard_and_our_own_errors_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    import whet.channels.door as door
 
     heard: list[str] = []
 
@@ -160,7 +159,7 @@ def test_a_gateway_with_a_broken_package_serves_its_other_channels(
 ) -> None:
     monkeypatch.setenv("PAGER_TOKEN", "x")
     more = "".join(f'[[channel]]\nkind = "{kind}"\n' for kind in ("pager", "absent", "nothing"))
-    with TelegramChat() as telegram, PracticeServer(script=[Reply(text="Still here.")]) as model:
+    with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply(text="Still here.")]) as model:
         one = GatewayProcess(tmp_path / "home", more + TELEGRAM.format(url=telegram.url), model)
         with served(one):
             telegram.write("hello")
@@ -224,7 +223,7 @@ def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None
         said.extend(message.text for message in messages)  # type: ignore[attr-defined]
 
     async def main() -> None:
-        asking = Asking()
+        asking = ChatQuestions()
         where = AskingDesk(1, ("irc", "#x"), post, Limits(400, 1.0, 1.0, has_buttons=False))
         person = ChatPerson(asking, where, "ann", None)
         request = ApprovalRequest("s", "c", "terminal", "rm x", ("it deletes",), "rm")

@@ -16,7 +16,7 @@ from tests.confirm.conftest import desk  # noqa: F401
 from tests.confirm.people import Desk, off
 from tests.gateway.mattermost_chat import BOT, TOKEN, MattermostChat
 from tests.gateway.running import GatewayProcess, running, served
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "channels" / "mattermost"
@@ -70,8 +70,8 @@ def gateway(folder: Path, chat: MattermostChat, model: PracticeServer, **setting
 
 def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Path) -> None:
     script = [
-        Reply(text="Hello **Ann**, and @all of you."),
-        Reply(text="word " * 60, pieces=12, fault=Fault(stall_after=6)),
+        ScriptedReply(text="Hello **Ann**, and @all of you."),
+        ScriptedReply(text="word " * 60, pieces=12, fault=Fault(stall_after=6)),
     ]
     with (
         MattermostChat() as chat,
@@ -95,12 +95,12 @@ def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Pa
 
 def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
     script = [
-        Reply(text="One.", fault=Fault(stall_after=0)),
-        Reply(text="Two."),
-        Reply(text="In the thread."),
-        Reply(text="Seen."),
+        ScriptedReply(text="One.", fault=Fault(stall_after=0)),
+        ScriptedReply(text="Two."),
+        ScriptedReply(text="In the thread."),
+        ScriptedReply(text="Seen."),
         calls(("send_file", '{"path": "received/a.txt", "caption": "here"}')),
-        Reply(text="Back."),
+        ScriptedReply(text="Back."),
     ]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
         one = gateway(tmp_path, chat, model, busy="queue")
@@ -137,7 +137,7 @@ def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
 
 
 def test_reactions_decide_for_those_who_may(tmp_path: Path, site: Path) -> None:
-    script = [Reply(tool_calls=RISKY), Reply(text="Made.")]
+    script = [ScriptedReply(tool_calls=RISKY), ScriptedReply(text="Made.")]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
         one = gateway(tmp_path, chat, model, mode="ask")
         with served(one):
@@ -157,7 +157,7 @@ def test_reactions_decide_for_those_who_may(tmp_path: Path, site: Path) -> None:
 
 
 def test_what_was_said_while_nobody_was_there_comes_in_order(tmp_path: Path, site: Path) -> None:
-    script = [Reply(text=f"Answer {n}.") for n in range(5)]
+    script = [ScriptedReply(text=f"Answer {n}.") for n in range(5)]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
         chat.write("from before the bot was there")
         one = gateway(tmp_path, chat, model, busy="queue")

@@ -31,7 +31,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.vendors.discord import COMPONENT, DiscordApi, Gateway, Interaction, User
+from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read
 
 _INTENTS = 1 << 9 | 1 << 12  # messages in servers, private messages
@@ -62,7 +62,7 @@ class _Attachment(msgspec.Struct):
 
 
 class _Quoted(msgspec.Struct):
-    author: User = msgspec.field(default_factory=User)
+    author: DiscordUser = msgspec.field(default_factory=DiscordUser)
 
 
 class _Message(msgspec.Struct):
@@ -70,16 +70,16 @@ class _Message(msgspec.Struct):
     channel_id: str
     guild_id: str = ""
     type: int = 0
-    author: User | None = None
+    author: DiscordUser | None = None
     content: str = ""
     edited_timestamp: str | None = None
-    mentions: list[User] = msgspec.field(default_factory=list[User])
+    mentions: list[DiscordUser] = msgspec.field(default_factory=list[DiscordUser])
     attachments: list[_Attachment] = msgspec.field(default_factory=list[_Attachment])
     referenced_message: _Quoted | None = None
 
 
 class _Ready(msgspec.Struct):
-    user: User = msgspec.field(default_factory=User)
+    user: DiscordUser = msgspec.field(default_factory=DiscordUser)
 
 
 class Discord:
@@ -90,7 +90,7 @@ class Discord:
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
         self._api = DiscordApi(token, base_url)
-        self._me = User()
+        self._me = DiscordUser()
         self._seen: OrderedDict[str, Place] = OrderedDict()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
@@ -110,7 +110,7 @@ class Discord:
             elif (message := read(data, _Message)) is not None:
                 await self._message(kind, message, missed)
 
-        gateway = Gateway(self.name, self._api, event, intents=_INTENTS if hears else 0)
+        gateway = DiscordGateway(self.name, self._api, event, intents=_INTENTS if hears else 0)
         tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(missed.fetch_all())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -31,7 +31,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.vendors.http import VendorHttp, read, refused
-from whet.vendors.slack import Acknowledge, Envelope, Press, SlackApi
+from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress
 
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
 _SECTION_CHARS = 2_900
@@ -98,7 +98,7 @@ class Slack:
             if not self._me and "message" in wants:
                 self._me = (await self._api.call("auth.test", {})).user_id
 
-        async def heard(envelope: Envelope, acknowledge: Acknowledge) -> None:
+        async def heard(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
                 await acknowledge()  # Slack waits three seconds, and a press that comes again decides nothing
             update = self._update(envelope)
@@ -141,13 +141,13 @@ class Slack:
         """Close connections."""
         await self._api.aclose()
 
-    def _update(self, envelope: Envelope) -> Incoming | None:
+    def _update(self, envelope: SlackEnvelope) -> Incoming | None:
         payload = bytes(envelope.payload)
         if envelope.type == "events_api":
             return self._event((read(payload, _Events) or _Events()).event)
         if envelope.type == "slash_commands":
             return self._slash(read(payload, _Slash) or _Slash())
-        press = read(payload, Press) if envelope.type == "interactive" else None
+        press = read(payload, SlackPress) if envelope.type == "interactive" else None
         if press is None or not press.data:
             return None
         chat, user, message = press.channel.id, press.user, press.message

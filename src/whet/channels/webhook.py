@@ -38,7 +38,7 @@ from whet.contract.channels import (
 from whet.contract.errors import ConfigError, StoreError
 from whet.vendors.http import VendorHttp, refused
 from whet.vendors.signing import signed, webhook_key
-from whet.web.listening import Server, listen, make_config
+from whet.web.listening import SiteServer, listen, make_config
 
 _TOLERANCE_S = 300
 _MOST_BYTES = 8_000_000
@@ -76,7 +76,7 @@ class _Body(msgspec.Struct):
     type: Literal["message", "press", "edit"] = "message"
 
 
-class _Quiet(Server):
+class _Quiet(SiteServer):
     """A server beside others: the process's signals are not its business."""
 
     @contextlib.contextmanager

@@ -34,7 +34,7 @@ _ALWAYS = (Button("Always", "a"), "always")
 _NO = (Button("Deny", "n", "bad"), "no")
 
 
-class Desk(msgspec.Struct, frozen=True):
+class QuestionRoute(msgspec.Struct, frozen=True):
     """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
     and what its platform takes."""
 
@@ -44,14 +44,14 @@ class Desk(msgspec.Struct, frozen=True):
     limits: Limits
 
 
-Find = Callable[[], Awaitable[Desk | None]]
+Find = Callable[[], Awaitable[QuestionRoute | None]]
 """Gives where somebody is asked who may decide; None where there is nobody."""
 
 
 class _Question:
     """A question that waits: what each button stands for; `open_ended` ones also take the next message."""
 
-    def __init__(self, desk: Desk, text: str, answers: dict[str, str], *, open_ended: bool) -> None:
+    def __init__(self, desk: QuestionRoute, text: str, answers: dict[str, str], *, open_ended: bool) -> None:
         self.chat_id = desk.chat_id
         self.room = desk.room
         self.text = text
@@ -60,7 +60,7 @@ class _Question:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
 
-class Asking:
+class ChatQuestions:
     """The open questions of one process."""
 
     def __init__(self) -> None:
@@ -115,7 +115,12 @@ class Asking:
         return False
 
     async def put(
-        self, desk: Desk, texts: Sequence[str], buttons: Sequence[tuple[Button, str]], *, open_ended: bool
+        self,
+        desk: QuestionRoute,
+        texts: Sequence[str],
+        buttons: Sequence[tuple[Button, str]],
+        *,
+        open_ended: bool,
     ) -> str:
         """Put a question and wait for its answer, however long. Each button comes with what it stands for;
         they stand under the last of the messages that the question takes."""
@@ -134,7 +139,7 @@ class ChatPerson:
     """The person of a turn, who is called `name`, asked at `desk`. `find` says where somebody is asked who
     may decide; None where the person may."""
 
-    def __init__(self, asking: Asking, desk: Desk, name: str, find: Find | None) -> None:
+    def __init__(self, asking: ChatQuestions, desk: QuestionRoute, name: str, find: Find | None) -> None:
         self._asking = asking
         self._desk = desk
         self._name = name

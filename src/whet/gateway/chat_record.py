@@ -11,46 +11,46 @@ import apsw
 import msgspec
 
 from whet.app.build import App
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.channels.pieces import pieces
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
 from whet.contract.channels import Channel, Outgoing, Place
-from whet.gateway.asking import Asking, Desk
+from whet.gateway.asking import ChatQuestions, QuestionRoute
 from whet.gateway.deliveries import DRAFT, Deliveries
 from whet.gateway.drafts import Drafts
-from whet.gateway.files import Files
-from whet.gateway.router import Person, Router
+from whet.gateway.files import ChatFiles
+from whet.gateway.router import ChatUser, Router
 from whet.store import chats, sessions
-from whet.store.chats import Chat, InRow
-from whet.store.database import Database
+from whet.store.chats import ChatRecord, InRow
+from whet.store.database import StateDatabase
 
 
-class Parts(msgspec.Struct, frozen=True):
+class ConversationParts(msgspec.Struct, frozen=True):
     """What conversations are made of."""
 
     app: App
-    hosted: Hosted
-    database: Database
+    hosted: SessionHost
+    database: StateDatabase
     clock: Clock
     settings: GatewaySettings
     channels: dict[str, Channel]
     router: Router
     deliveries: Deliveries
     drafts: Drafts
-    asking: Asking
-    files: Files
+    asking: ChatQuestions
+    files: ChatFiles
 
 
 class ChatRecord:
     """One conversation's rows."""
 
-    def __init__(self, parts: Parts, chat: Chat) -> None:
+    def __init__(self, parts: ConversationParts, chat: ChatRecord) -> None:
         self.parts = parts
         self.chat = chat
 
     @classmethod
-    async def load(cls, parts: Parts, chat_id: int) -> ChatRecord:
+    async def load(cls, parts: ConversationParts, chat_id: int) -> ChatRecord:
         """Read a conversation. Raises StoreError."""
         return cls(parts, await parts.database.read(lambda db: chats.chat(db, chat_id)))
 
@@ -64,11 +64,11 @@ class ChatRecord:
         """The channel that it is on."""
         return self.parts.channels[self.place.channel]
 
-    async def person(self) -> Person | None:
+    async def person(self) -> ChatUser | None:
         """Give who talks here; None for somebody who is not let in any more."""
         return await self.parts.database.read(lambda db: self.parts.router.person(db, self.place))
 
-    async def session_id(self, person: Person) -> str:
+    async def session_id(self, person: ChatUser) -> str:
         """Give the session that the conversation goes on in, begun where there is none, and where who talks
         here has another memory by now than the session has."""
         session_id = self.chat.session_id
@@ -80,7 +80,7 @@ class ChatRecord:
         return await self.begin_session(person, leaving="")
 
     async def begin_session(
-        self, person: Person, title: str = "", warm: str = "", leaving: str | None = None
+        self, person: ChatUser, title: str = "", warm: str = "", leaving: str | None = None
     ) -> str:
         """Begin a session for the conversation, after the one that it had or after `leaving`."""
         parts = self.parts
@@ -133,23 +133,23 @@ class ChatRecord:
             messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
         chats.post(connection, self.chat.id, _bodies(messages), now_ms)
 
-    def desk(self, chat: Chat | None = None) -> Desk:
+    def desk(self, chat: ChatRecord | None = None) -> QuestionRoute:
         """Give where questions are put that belong into this conversation, or into another one."""
         chat = chat or self.chat
         place = chat.place
-        return Desk(
+        return QuestionRoute(
             chat.id,
             (place.channel, place.chat),
             lambda messages: self._post(messages, chat.id),
             self.parts.channels[place.channel].limits,
         )
 
-    async def approver(self) -> Desk | None:
+    async def approver(self) -> QuestionRoute | None:
         """Find who may decide for somebody who may not: in this group where they have talked here, else alone
         with them."""
         place, approvers = self.place, self.parts.router.approvers(self.place.channel)
 
-        def find(connection: apsw.Connection) -> Chat | None:
+        def find(connection: apsw.Connection) -> ChatRecord | None:
             here = [user for channel, user in approvers if place.is_group and channel == place.channel]
             if any(chats.of_user(connection, place.channel, user, place.chat) for user in here):
                 return self.chat

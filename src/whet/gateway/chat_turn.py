@@ -16,13 +16,13 @@ from whet.contract.events import EndReason, Event
 from whet.contract.messages import ImagePart
 from whet.gateway.asking import ChatPerson
 from whet.gateway.chat_record import ChatRecord
-from whet.gateway.drafts import Draft
-from whet.gateway.router import Person
+from whet.gateway.drafts import MessageDraft
+from whet.gateway.router import ChatUser
 from whet.log import mask
 from whet.store import chats
 from whet.store.chats import InRow
 from whet.store.jobs import AtEnd, Queued
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 log = logging.getLogger("whet.gateway")
 BROKE = "something went wrong; the log has it"
@@ -44,7 +44,7 @@ class ChatTurn:
         if person is None:  # let in once, and not any more
             await record.cross_off(self._row)
             return
-        draft = Draft(
+        draft = MessageDraft(
             parts.database,
             record.channel,
             record.chat,
@@ -68,7 +68,7 @@ class ChatTurn:
             parts.deliveries.wake(record.chat.id)
 
     async def _submit(
-        self, person: Person, text: str | None, images: Sequence[ImagePart], draft: Draft
+        self, person: ChatUser, text: str | None, images: Sequence[ImagePart], draft: MessageDraft
     ) -> None:
         record = self._record
         asked = ChatPerson(
@@ -109,7 +109,7 @@ def _receipt(
                 record.answer_in(connection, last.text, now_ms)
         return ()
 
-    def ended(turn: Turn, reason: EndReason, text: str) -> AtEnd:
+    def ended(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
         now_ms = record.parts.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
@@ -122,7 +122,7 @@ def _receipt(
     return Receipt(stored, ended, begun)
 
 
-def _answer(turn: Turn, reason: EndReason, text: str) -> str:
+def _answer(turn: TurnRecord, reason: EndReason, text: str) -> str:
     """Write what a turn came to: its answer, and why it ended where it did not end well."""
     if reason == "answered":
         return text or "(no answer)"

@@ -15,7 +15,7 @@ import msgspec
 from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
-from whet.gateway.chat_record import ChatRecord, Parts
+from whet.gateway.chat_record import ChatRecord, ConversationParts
 from whet.gateway.chat_turn import BROKE, ChatTurn, line_of, steer
 from whet.store import chats
 from whet.store.chats import InRow
@@ -28,7 +28,7 @@ _MOST_TEXT = 100_000
 class Conversations:
     """The conversations of one process that have something to do."""
 
-    def __init__(self, parts: Parts, commands: Commander) -> None:
+    def __init__(self, parts: ConversationParts, commands: CommandRunner) -> None:
         self._parts = parts
         self._commands = commands
         self._at_work: dict[int, Conversation] = {}
@@ -82,7 +82,7 @@ class Conversations:
             self._at_work.pop(one.chat_id, None)
 
 
-class Commander(Protocol):
+class CommandRunner(Protocol):
     """What a conversation does with slash commands."""
 
     def parse(self, update: Incoming) -> tuple[str, str] | None:
@@ -97,7 +97,9 @@ class Commander(Protocol):
 class Conversation:
     """One conversation while it has something to do."""
 
-    def __init__(self, parts: Parts, commands: Commander, chat_id: int, *, resume: bool) -> None:
+    def __init__(
+        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool
+    ) -> None:
         self.parts = parts
         self.chat_id = chat_id
         self.wake = asyncio.Event()

@@ -21,8 +21,8 @@ from whet.clock import Clock
 from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
 from whet.store import chats
-from whet.store.chats import Chat, OutRow
-from whet.store.database import Database
+from whet.store.chats import ChatRecord, OutRow
+from whet.store.database import StateDatabase
 
 log = logging.getLogger("whet.gateway")
 DRAFT = "?"
@@ -41,7 +41,7 @@ class Deliveries:
 
     def __init__(
         self,
-        database: Database,
+        database: StateDatabase,
         clock: Clock,
         channels: Mapping[str, Channel],
         settled: Callable[[int], Awaitable[None]],
@@ -148,7 +148,7 @@ class Deliveries:
             await asyncio.sleep(longest_s)
             wait_s, pause_s = 0.0, self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
 
-    async def _send(self, channel: Channel, chat: Chat, row: OutRow) -> None:
+    async def _send(self, channel: Channel, chat: ChatRecord, row: OutRow) -> None:
         message = _read(row)
         if is_draft := message.edits == DRAFT:
             await self._settled(chat.id)
@@ -177,7 +177,7 @@ class Deliveries:
 
         await self._database.append(end)
 
-    async def _edited(self, channel: Channel, chat: Chat, message: Outgoing) -> bool:
+    async def _edited(self, channel: Channel, chat: ChatRecord, message: Outgoing) -> bool:
         """Put a message in the place of another; False where that one is gone. Raises SendFailed."""
         try:
             await channel.edit(chat.place, message.edits, message)
@@ -187,7 +187,7 @@ class Deliveries:
             return False
         return True
 
-    async def _unbound(self, chat: Chat, row: OutRow, message: Outgoing) -> Outgoing:
+    async def _unbound(self, chat: ChatRecord, row: OutRow, message: Outgoing) -> Outgoing:
         """Have a message be one of its own: from here on a repetition would be a second one."""
         is_draft = _read(row).edits == DRAFT
         message = msgspec.structs.replace(message, edits="", since_ms=0)

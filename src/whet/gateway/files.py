@@ -29,7 +29,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Files:
+class ChatFiles:
     """The folders of one home. `people` is where those of other people are, `workspace` the owner's."""
 
     def __init__(self, people: Path, workspace: Path, most_bytes: int) -> None:

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.contract.channels import Incoming, Outgoing, SendFailed
-from whet.gateway.chat_record import Parts
+from whet.gateway.chat_record import ConversationParts
 from whet.gateway.conversations import Conversations
 from whet.gateway.router import CODE_S, Verdict, new_code
 from whet.store import chats
@@ -23,10 +23,10 @@ log = logging.getLogger("whet.gateway")
 _EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
 
 
-class Intake:
+class UpdateIntake:
     """Takes updates of every channel in."""
 
-    def __init__(self, parts: Parts, conversations: Conversations) -> None:
+    def __init__(self, parts: ConversationParts, conversations: Conversations) -> None:
         self._parts = parts
         self._conversations = conversations
 

@@ -26,7 +26,7 @@ _TAKEN = ("api-", "stranger-")  # memories of guests of the API, and of people w
 _HINT = '[[channel]] and kind = "telegram" (or another platform) begin it; docs/gateway.md has all'
 
 
-class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GatewayChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it;
     `groups`: mention answers in groups whoever is let in and names the bot. `settings` is what its platform
     takes besides."""
@@ -38,7 +38,7 @@ class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
 
 
-class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GatewayPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[people.NAME]`: the ids by which somebody is known on each platform. `owner`: the home's memory
     and folder are theirs. `approves`: they may allow what needs a decision; an owner may."""
 
@@ -50,22 +50,22 @@ class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class GatewayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    channel: tuple[ChannelText, ...] = ()
-    people: dict[str, PersonText] = {}
+    channel: tuple[GatewayChannelText, ...] = ()
+    people: dict[str, GatewayPersonText] = {}
 
 
-class Seat(msgspec.Struct, frozen=True):
+class ConfiguredChannel(msgspec.Struct, frozen=True):
     """A channel as it is configured, and its tokens, which one process may use."""
 
     channel: Channel
-    text: ChannelText
+    text: GatewayChannelText
     secrets: tuple[str, ...]
 
 
 def parse_gateway(text: str) -> GatewayText:
     """Read the file's text. Raises ConfigError."""
     try:
-        return convert_tables(tomllib.loads(text), GatewayText, ChannelText, PersonText)
+        return convert_tables(tomllib.loads(text), GatewayText, GatewayChannelText, GatewayPersonText)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(str(error), hint=_HINT) from error
 
@@ -90,9 +90,9 @@ def read_gateway(path: Path) -> GatewayText:
     return read
 
 
-def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Seat]:
+def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[ConfiguredChannel]:
     """Make the channels. Raises ConfigError for a name that stands twice and a token that is not set."""
-    seats: list[Seat] = []
+    seats: list[ConfiguredChannel] = []
     for entry in text.channel:
         name = entry.name or entry.kind
         if not _NAME.fullmatch(name) or any(seat.channel.name == name for seat in seats):
@@ -100,5 +100,5 @@ def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Seat]:
                 f"channel name {name!r} can't be used", hint="small letters, digits and -; each name once"
             )
         channel, tokens = open_channel(entry.kind, name, entry.settings, secrets)
-        seats.append(Seat(channel, entry, tokens))
+        seats.append(ConfiguredChannel(channel, entry, tokens))
     return seats

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.notice import RequestNotice
 from whet.contract.channels import Button
 
 MOST_BYTES = 64  # Telegram's limit for callback_data; the others allow more
@@ -41,7 +41,7 @@ class Buttons:
         self._channel = channel
         self._reasons = tuple(reasons)[:3]
 
-    def of(self, notice: Notice) -> list[Button]:
+    def of(self, notice: RequestNotice) -> list[Button]:
         """Give the buttons of an open request: approve where that is allowed, deny, deny with a reason."""
         if not notice.is_open:
             return []
@@ -78,7 +78,7 @@ class Buttons:
         number = "012".find(verb[1:]) if len(verb) == 2 and verb[0] == "d" else -1
         return self._reasons[number] if 0 <= number < len(self._reasons) else None
 
-    def _data(self, verb: str, notice: Notice) -> str:
+    def _data(self, verb: str, notice: RequestNotice) -> str:
         return f"{verb}:{notice.request_id}:{self._mac(verb, notice.request_id, notice.digest)}"
 
     def _mac(self, verb: str, request_id: str, digest: str) -> str:

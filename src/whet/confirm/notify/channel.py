@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.notice import RequestNotice
 from whet.contract.channels import Incoming
 
 OnPress = Callable[[Incoming], Awaitable[str]]
@@ -28,11 +28,11 @@ class NoticeChannel(Protocol):
         """Whether a sent message can be changed; otherwise only requests are sent, no outcomes."""
         ...
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Send it; give where it is, for `update`. Raises SendFailed."""
         ...
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Make the sent message say this instead. Raises SendFailed."""
         ...
 

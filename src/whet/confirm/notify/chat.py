@@ -14,7 +14,7 @@ import msgspec
 from whet.channels.markup import fenced
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.channel import OnPress
-from whet.confirm.notify.notice import AGENT_MARK, Notice
+from whet.confirm.notify.notice import AGENT_MARK, RequestNotice
 from whet.contract.channels import Button, Channel, Incoming, MessageCard, Outgoing, Place, SendFailed, Verb
 
 _LOG = logging.getLogger(__name__)
@@ -48,13 +48,13 @@ class ChatNotices:
         self._chat = chat
         self._buttons = buttons
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Post the message; give its chat and name. Raises SendFailed."""
         # Where the platform drops repetitions, one after a lost answer gives back the first message.
         ref = await self._channel.send(Place(self.name, self._chat), self._message(notice), notice.request_id)
         return f"{self._chat}/{ref}" if ref else ""
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
         chat, _, ref = where.partition("/")
         await self._channel.edit(Place(self.name, chat), ref, self._message(notice))
@@ -82,7 +82,7 @@ class ChatNotices:
             except SendFailed as error:
                 _LOG.warning("channel %s could not answer a press: %s", self.name, error.reason)
 
-    def _message(self, notice: Notice) -> Outgoing:
+    def _message(self, notice: RequestNotice) -> Outgoing:
         limits = self._channel.limits
         card = card_of(notice, has_buttons=limits.has_buttons)
         text = markdown_of(card)
@@ -99,7 +99,7 @@ class ChatNotices:
         return Outgoing(text, tuple(buttons), card=card)
 
 
-def card_of(notice: Notice, *, has_buttons: bool = True) -> MessageCard:
+def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
     """Write a notice as a card; its link stands in the text where no button opens it."""
     said = (f"{notice.requester}: {notice.description}", notice.details)
     lines = (notice.progress, notice.outcome, f"Token: {notice.principal or 'none (open mode)'}")

@@ -20,15 +20,15 @@ from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
 from whet.confirm.notify.channel import NoticeChannel
-from whet.confirm.notify.deliveries import Delivery
-from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.deliveries import NotifyDelivery
+from whet.confirm.notify.notice import RequestNotice
 from whet.confirm.notify.one_way import Log
 from whet.confirm.notify.presses import Presses
 from whet.confirm.notify.settings import ChannelsText, People, open_channels
 from whet.confirm.notify.telling import notice_of
 from whet.confirm.quorum import groups_in
-from whet.confirm.records import Plan, Request
-from whet.confirm.service import Service
+from whet.confirm.records import ApprovalPlan, ConfirmRequest
+from whet.confirm.service import ConfirmService
 from whet.contract.channels import SendFailed
 from whet.contract.errors import StoreError
 from whet.vendors.http import CALL_TIMEOUT_S
@@ -53,11 +53,11 @@ class ChannelState(msgspec.Struct, frozen=True):
     deaf: str
 
 
-class Notifier:
+class ConfirmNotifier:
     """All channels of one service. `run` it next to the server; close it after."""
 
     def __init__(
-        self, service: Service, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
+        self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
     ) -> None:
         # A signature is as secret as its key and always the same: a key of its own for the buttons.
         key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
@@ -142,7 +142,7 @@ class Notifier:
         if rest := request_ids[_MOST_LOGGED:]:
             _LOG.warning("no channel reached a person: %d more wait: %s", len(rest), " ".join(rest))
 
-    def _channels_of(self, kind: str, plan: Plan, was_escalated: bool) -> Sequence[str]:
+    def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
         groups = groups_in(plan.quorum)
         if was_escalated or kind == "escalated":
             groups |= {plan.escalate_to}
@@ -165,7 +165,7 @@ class Notifier:
                 _LOG.error("channel %s: %s", name, error.message)
                 await asyncio.sleep(_POLL_S)
 
-    async def _take(self, name: str) -> Delivery | None:
+    async def _take(self, name: str) -> NotifyDelivery | None:
         due_s = self._service.database.read(lambda db: deliveries.next_due(db, name))
         if due_s is None or due_s > self._service.timeline.now_s():
             return None
@@ -186,7 +186,7 @@ class Notifier:
         except TimeoutError:
             return
 
-    async def _deliver(self, channel: NoticeChannel, delivery: Delivery) -> None:
+    async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
         service = self._service
         request = service.get(delivery.request_id)
         places = service.database.read(
@@ -209,7 +209,7 @@ class Notifier:
         breaker.succeeded()
         await service.change(lambda tx: _sent(tx, delivery, request, ref))
 
-    def notice(self, request: Request, kind: str) -> Notice:
+    def notice(self, request: ConfirmRequest, kind: str) -> RequestNotice:
         """Write down what people are told of a request as it is now."""
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
@@ -217,7 +217,7 @@ class Notifier:
         return notice_of(request, service.votes(request.id), link=link, redacted=redacted, kind=kind)
 
     async def _failed(
-        self, channel: NoticeChannel, delivery: Delivery, failure: SendFailed, request: Request
+        self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
         may_end = delivery.kind not in deliveries.NEWS
@@ -252,7 +252,9 @@ class Notifier:
             _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
 
 
-def _is_news(delivery: Delivery, request: Request, places: Sequence[str], channel: NoticeChannel) -> bool:
+def _is_news(
+    delivery: NotifyDelivery, request: ConfirmRequest, places: Sequence[str], channel: NoticeChannel
+) -> bool:
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
     # An outcome is told where the request was told.
@@ -260,7 +262,7 @@ def _is_news(delivery: Delivery, request: Request, places: Sequence[str], channe
 
 
 async def _hand_over(
-    channel: NoticeChannel, notice: Notice, delivery: Delivery, places: Sequence[str]
+    channel: NoticeChannel, notice: RequestNotice, delivery: NotifyDelivery, places: Sequence[str]
 ) -> str:
     if delivery.kind in deliveries.NEWS:
         return await channel.send(notice)
@@ -269,7 +271,7 @@ async def _hand_over(
     return ""
 
 
-def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
+def _sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref: str) -> None:
     deliveries.end(tx.connection, delivery, "sent", tx.now_s, ref=ref)
     if delivery.kind in deliveries.NEWS and delivery.channel != deliveries.LOG:
         data: dict[str, object] = {
@@ -280,7 +282,7 @@ def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
         tx.record("notified", request.id, "system:notify", request.principal, data)
 
 
-def _fall_back(db: apsw.Connection, delivery: Delivery, request: Request, now_s: float) -> None:
+def _fall_back(db: apsw.Connection, delivery: NotifyDelivery, request: ConfirmRequest, now_s: float) -> None:
     """Put a request that no channel got through into the log, once."""
     is_news = delivery.channel != deliveries.LOG and delivery.kind in deliveries.NEWS and request.is_pending
     if is_news and deliveries.nobody_was_told(db, delivery.event_id):

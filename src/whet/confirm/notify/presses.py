@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whet.confirm.decide import Ballot
+from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
-from whet.confirm.notify.settings import People, Seat
+from whet.confirm.notify.settings import ConfiguredNotifier, People
 from whet.confirm.notify.telling import clock_time
-from whet.confirm.records import Outcome, Principal, Request
-from whet.confirm.service import Service
+from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
+from whet.confirm.service import ConfirmService
 from whet.confirm.shown import one_line
 from whet.contract.channels import Incoming
 
@@ -22,7 +22,7 @@ _BY_NAME = (
 class Presses:
     """Decides what presses do. A person may decide in chats as long as they have an approve token in use."""
 
-    def __init__(self, service: Service, people: People, seats: Sequence[Seat]) -> None:
+    def __init__(self, service: ConfirmService, people: People, seats: Sequence[ConfiguredNotifier]) -> None:
         self._service = service
         self._people = people
         self._seats = {seat.channel.name: seat for seat in seats}
@@ -44,10 +44,10 @@ class Presses:
             return await self._not_bound(kind, press, request, who)
         verdict, reason = buttons.meaning(pressed)
         # What the button was made for, not what the request is by now: the decision compares the two.
-        ballot = Ballot(request.id, verdict, reason, request.digest)
+        ballot = DecisionInput(request.id, verdict, reason, request.digest)
         return _reply(await self._service.decide(ballot, who))
 
-    def _who(self, kind: str, user: str) -> Principal | None:
+    def _who(self, kind: str, user: str) -> Caller | None:
         name = self._people.name(kind, user)
         if name is None:
             return None
@@ -55,28 +55,28 @@ class Presses:
         if row is None:
             return None
         role = "admin" if row[1] == "admin" else "approve"
-        return Principal(name, role, str(row[0]))
+        return Caller(name, role, str(row[0]))
 
-    async def _refuse(self, kind: str, press: Incoming, request: Request) -> str:
+    async def _refuse(self, kind: str, press: Incoming, request: ConfirmRequest) -> str:
         await self._note(kind, press, request, "not a person who may decide")
         return (
             f"You can't decide here: {kind} user {press.place.user} is not in the service's list "
             "of people, or has no approve token in use."
         )
 
-    async def _not_bound(self, kind: str, press: Incoming, request: Request, who: Principal) -> str:
+    async def _not_bound(self, kind: str, press: Incoming, request: ConfirmRequest, who: Caller) -> str:
         if not request.is_pending:
             return _ended(request)
         await self._note(kind, press, request, f"button of {who.name} does not fit the request")
         return "This button is for another version of the request. See the newest message or the page."
 
-    async def _note(self, kind: str, press: Incoming, request: Request, why: str) -> None:
+    async def _note(self, kind: str, press: Incoming, request: ConfirmRequest, why: str) -> None:
         user = press.place.user
         data: dict[str, object] = {"channel": press.place.channel, "user": user[:64], "why": why}
         await self._service.record("press_refused", request.id, f"{kind}:{user}"[:80], data)
 
 
-def _reply(outcome: Outcome) -> str:
+def _reply(outcome: RequestOutcome) -> str:
     request = outcome.request
     if outcome.kind == "decided" and request is not None:
         return _ended(request)
@@ -87,7 +87,7 @@ def _reply(outcome: Outcome) -> str:
     return f"Not decided: {outcome.message}."
 
 
-def _ended(request: Request) -> str:
+def _ended(request: ConfirmRequest) -> str:
     """Say how a request ended, in at most 200 characters: as much as Telegram shows."""
     action = one_line(request.action, 60)[0]
     at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""

@@ -21,14 +21,14 @@ from whet.config.files import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
 from whet.confirm.notify.channel import NoticeChannel
 from whet.confirm.notify.chat import ChatNotices
-from whet.confirm.notify.one_way import Apprise, Webhook
+from whet.confirm.notify.one_way import Apprise, WebhookNotifier
 from whet.contract.errors import ConfigError
 
 _ONE_WAY = ("apprise", "webhook")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
 
-class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[channel]]`. `chat` is where a chat platform posts; `settings` is what the platform takes
     besides; docs/confirm-channels.md has both."""
 
@@ -46,7 +46,7 @@ class _OneWayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret_env: str = "CONFIRMATION_WEBHOOK_SECRET"
 
 
-class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NotifyPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[people.NAME]`: the person's user ids. NAME is a principal: the name of an approve token."""
 
     ids: Ids = {}
@@ -55,11 +55,11 @@ class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    channel: tuple[ChannelText, ...] = ()
-    people: dict[str, PersonText] = {}
+    channel: tuple[NotifyChannelText, ...] = ()
+    people: dict[str, NotifyPersonText] = {}
 
 
-class Seat(msgspec.Struct, frozen=True):
+class ConfiguredNotifier(msgspec.Struct, frozen=True):
     """A channel, its platform, its buttons, and the groups it serves; none means everybody."""
 
     channel: NoticeChannel
@@ -71,7 +71,7 @@ class Seat(msgspec.Struct, frozen=True):
 class People:
     """Who is who: a platform's user id to a principal's name."""
 
-    def __init__(self, people: Mapping[str, PersonText]) -> None:
+    def __init__(self, people: Mapping[str, NotifyPersonText]) -> None:
         self._names: dict[tuple[str, str], str] = {}
         for name, person in people.items():
             for kind, user_id in ids_of(person.ids).items():
@@ -92,14 +92,14 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
     if text is None:
         return ChannelsText()
     try:
-        return convert_tables(tomllib.loads(text), ChannelsText, ChannelText, PersonText)
+        return convert_tables(tomllib.loads(text), ChannelsText, NotifyChannelText, NotifyPersonText)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}", hint="docs/confirm-channels.md shows the file") from error
 
 
-def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[Seat]:
+def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
     """Make the channels, those with buttons first, else as they stand. Raises ConfigError."""
-    seats: list[Seat] = []
+    seats: list[ConfiguredNotifier] = []
     for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
         name = entry.name or entry.kind
         if not _NAME.fullmatch(name) or name == "log" or any(seat.channel.name == name for seat in seats):
@@ -110,18 +110,18 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
         buttons = Buttons(key, name, entry.deny_reasons)
         one_way = entry.kind in _ONE_WAY
         channel = _one_way(entry, name, secrets) if one_way else _chat(entry, name, secrets, buttons)
-        seats.append(Seat(channel, entry.kind, buttons, frozenset(entry.groups)))
+        seats.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups)))
     return seats
 
 
-def _chat(entry: ChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> NoticeChannel:
+def _chat(entry: NotifyChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> NoticeChannel:
     channel, _ = open_channel(entry.kind, name, entry.settings, secrets)
     if not entry.chat:
         raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")
     return ChatNotices(channel, str(entry.chat), buttons)
 
 
-def _one_way(entry: ChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
+def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
     try:
         settings = msgspec.convert(entry.settings, _OneWayText)
     except msgspec.ValidationError as error:
@@ -130,4 +130,4 @@ def _one_way(entry: ChannelText, name: str, secrets: Mapping[str, str]) -> Notic
         return Apprise(name, secret_of(name, settings.urls_env, secrets).split())
     if not settings.url.startswith(("https://", "http://")):
         raise ConfigError(f"channel {name} has no url", hint="an address that starts with https://")
-    return Webhook(name, settings.url, secret_of(name, settings.secret_env, secrets))
+    return WebhookNotifier(name, settings.url, secret_of(name, settings.secret_env, secrets))
