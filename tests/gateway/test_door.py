@@ -12,6 +12,7 @@ from tests.confirm.people import Desk, off
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, served
+from whet.channels import door
 from whet.channels.door import kinds, open_channel
 from whet.contract.channels import Incoming, Limits, Memo, Outgoing, Place, Platform, SendFailed, Take, Verb
 from whet.contract.errors import ConfigError
@@ -110,7 +111,6 @@ class Careful:
 
 
 def test_only_what_is_wanted_is_heard_and_our_own_errors_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-
     heard: list[str] = []
 
     async def take(updates: object) -> None:

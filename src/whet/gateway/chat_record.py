@@ -42,7 +42,7 @@ class ConversationParts(msgspec.Struct, frozen=True):
     files: ChatFiles
 
 
-class ChatRecord:
+class ConversationRows:
     """One conversation's rows."""
 
     def __init__(self, parts: ConversationParts, chat: ChatRecord) -> None:
@@ -50,7 +50,7 @@ class ChatRecord:
         self.chat = chat
 
     @classmethod
-    async def load(cls, parts: ConversationParts, chat_id: int) -> ChatRecord:
+    async def load(cls, parts: ConversationParts, chat_id: int) -> ConversationRows:
         """Read a conversation. Raises StoreError."""
         return cls(parts, await parts.database.read(lambda db: chats.chat(db, chat_id)))
 

@@ -15,7 +15,7 @@ from whet.contract.errors import StoreError, WhetError
 from whet.contract.events import EndReason, Event
 from whet.contract.messages import ImagePart
 from whet.gateway.asking import ChatPerson
-from whet.gateway.chat_record import ChatRecord
+from whet.gateway.chat_record import ConversationRows
 from whet.gateway.drafts import MessageDraft
 from whet.gateway.router import ChatUser
 from whet.log import mask
@@ -31,7 +31,7 @@ BROKE = "something went wrong; the log has it"
 class ChatTurn:
     """One turn. `begun` is done when it runs; `row` is the update that it answers, where there is one."""
 
-    def __init__(self, record: ChatRecord, row: InRow | None) -> None:
+    def __init__(self, record: ConversationRows, row: InRow | None) -> None:
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._record = record
         self._row = row
@@ -85,7 +85,7 @@ class ChatTurn:
             self.begun.set_result(None)
 
 
-async def steer(record: ChatRecord, row: InRow, text: str, images: Sequence[ImagePart]) -> None:
+async def steer(record: ConversationRows, row: InRow, text: str, images: Sequence[ImagePart]) -> None:
     """Give a message to the turn that runs. Where that has just answered, the answer goes out before the turn
     goes on."""
     hosted, session_id = record.parts.hosted, record.chat.session_id
@@ -94,7 +94,7 @@ async def steer(record: ChatRecord, row: InRow, text: str, images: Sequence[Imag
 
 
 def _receipt(
-    record: ChatRecord, row: InRow | None, *, steered: str = "", begun: Callable[[], None] = no_begin
+    record: ConversationRows, row: InRow | None, *, steered: str = "", begun: Callable[[], None] = no_begin
 ) -> Receipt:
     """Say what is stored with a message; `steered` is the session whose running turn it is given to."""
     now_ms = record.parts.clock.unix_ms()

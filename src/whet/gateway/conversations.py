@@ -15,7 +15,7 @@ import msgspec
 from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
-from whet.gateway.chat_record import ChatRecord, ConversationParts
+from whet.gateway.chat_record import ConversationRows, ConversationParts
 from whet.gateway.chat_turn import BROKE, ChatTurn, line_of, steer
 from whet.store import chats
 from whet.store.chats import InRow
@@ -104,7 +104,7 @@ class Conversation:
         self.chat_id = chat_id
         self.wake = asyncio.Event()
         self.closing = False
-        self.record: ChatRecord
+        self.record: ConversationRows
         self._commands = commands
         self._resume = resume
         self._taken: set[int] = set()
@@ -119,7 +119,7 @@ class Conversation:
 
     async def work(self) -> None:
         """Take what waits until nothing does and no turn runs."""
-        self.record = await ChatRecord.load(self.parts, self.chat_id)
+        self.record = await ConversationRows.load(self.parts, self.chat_id)
         if self._resume:
             self._resume = False
             self.begin_with(None)
