@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from tests.support import FixedClock
 from whet import log
-from whet.tools import builtin  # noqa: F401  as in every program: the tools have declared their tags
+from whet.tools import declared  # noqa: F401  as in every program: the tools have declared their tags
 
 # Collecting makes a million objects that stay; to look through them over and over costs as much as importing.
 gc.disable()

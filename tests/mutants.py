@@ -41,6 +41,7 @@ from tests.mutations import SOURCE, Mutant, sample  # noqa: E402  (run as a file
 CEILING = 0.1
 # Where the tests of an area stand, if not in the folder of its name.
 TESTS = {
+    "channels": ["tests/gateway", "tests/confirm/notify"],
     "clock.py": ["tests/agent", "tests/store"],
     "contract": ["tests/agent", "tests/tools", "tests/providers"],
     "lanes.py": ["tests/test_lanes.py"],

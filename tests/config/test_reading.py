@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from whet.config.proxies import proxy_for
 
 from whet.config.fields import Field, read_text, show
 from whet.config.paths import Home, find_home, mode_of, read_small, replace
-from whet.config.secrets import is_secret_name, parse_env
+from whet.config.secrets import is_secret_name, parse_env, proxy_for
 from whet.contract.errors import ConfigError, StoreUnwritable
 
 

@@ -153,7 +153,11 @@ def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
         work = gateway.home / "work"
         work.mkdir(exist_ok=True)
         seats = open_channels(text, secrets)
-        locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
+        locks = [
+            TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets)
+            for seat in seats
+            if seat.secrets
+        ]
         app = await App.start(home, settings, secrets, people, work, source="gateway")
         limits = settings.gateway
         hosted = SessionHost(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)

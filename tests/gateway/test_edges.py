@@ -196,6 +196,33 @@ def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
         assert w.model.count == 1
 
 
+def test_a_message_for_a_turn_that_waits_for_room_is_given_to_it_when_it_runs(tmp_path: Path) -> None:
+    """And what was said after it, such as a command, does not wait for that turn's end."""
+    script = [
+        ScriptedReply(text="Slow.", when="first", fault=STALLED),
+        ScriptedReply(text="Both.", when="second", fault=STALLED),
+        ScriptedReply(text="More."),
+    ]
+    with world(tmp_path, script, BEN, max_turns=1) as w:
+        w.telegram.write("first")
+        w.model.wait_for_stall()
+        for text in ("second", "and more", "/context"):
+            w.telegram.write(text, chat=8)
+        w.telegram.wait(lambda: _states(w.gateway.home).count("waiting") == 3, "all of it stored")
+        w.model.release()
+        w.model.wait_for_stall(2)
+        w.telegram.wait_said("/context waits", 8)
+        w.model.release()
+        w.telegram.wait_said("Both.", 8)
+
+
+def _states(home: Path) -> list[str]:
+    """Give what has become of each message that came in."""
+    with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
+        rows = "SELECT state FROM gateway_inbox ORDER BY id"
+        return database.read_now(lambda db: [row[0] for row in db.execute(rows)])
+
+
 def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
     discord = DiscordChat()
     with on(discord, DISCORD, tmp_path, [ScriptedReply(text="Hello.")]) as one:
@@ -254,7 +281,7 @@ def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Pa
 
 
 def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
-    router, place = Router({}, {}, 3), chats.ChatPlace("telegram", "7", user="7")
+    router, place = Router({}, {}, 3), chats.Place("telegram", "7", user="7")
     assert [router.floods(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert [router.floods(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert router.floods(place, 5_100.0) == 0

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.confirm.vendors.telegram import BadText, parse
+from whet.channels.markup import slack_mrkdwn, telegram_html
+from whet.channels.pieces import pieces
+from whet.channels.telegram import mentions
 from whet.gateway.files import safe_name
-from whet.gateway.markup import slack_mrkdwn, telegram_html
-from whet.gateway.pieces import pieces
-from whet.gateway.router import mentions
 
 WORDS = st.sampled_from(
     ["a", "word", "```", "```python", "~~~", "\n", "\n\n", " ", "x" * 90, "- item", "**b**", "é\u0301", "<t>"]
@@ -76,5 +76,5 @@ def test_a_files_name_leads_nowhere(name: str) -> None:
 
 
 def test_a_mention_is_the_whole_name() -> None:
-    assert mentions("hi @Whet_Bot!", ["whet_bot"]) and mentions("@whet_bot", ["whet_bot"])
-    assert not mentions("@whet_botanist", ["whet_bot"]) and not mentions("mail me@whet_bot", ["whet_bot"])
+    assert mentions("hi @Whet_Bot!", "whet_bot") and mentions("@whet_bot", "whet_bot")
+    assert not mentions("@whet_botanist", "whet_bot") and not mentions("mail me@whet_bot", "whet_bot")

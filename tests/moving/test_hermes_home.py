@@ -209,8 +209,8 @@ def test_chats_become_a_gateway_file_in_which_nobody_gains_anything(home: Path, 
     assert [channel.kind for channel in text.channel] == ["telegram", "discord"]
     assert len(open_channels(text, secrets.read_env(Home(home)).values)) == 2
     owner, other = text.people["owner"], text.people["telegram-67890"]
-    assert (owner.telegram, owner.discord, owner.owner) == ("12345", "444444444", True)
-    assert (other.telegram, other.owner, other.approves) == ("67890", False, False)
+    assert (owner.ids, owner.owner) == ({"telegram": "12345", "discord": "444444444"}, True)
+    assert (other.ids, other.owner, other.approves) == ({"telegram": "67890"}, False, False)
     listed = how(report, "chats")
     for name in ("slack", "whatsapp", "telegram: @mara", "telegram: everybody let in"):
         assert listed[name] == "left", name

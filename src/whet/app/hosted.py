@@ -34,6 +34,10 @@ Busy = Literal["steer", "queue", "refuse"]
 taken at all."""
 
 
+def no_begin() -> None:
+    """Do nothing when a turn begins to run."""
+
+
 def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
     """Do nothing more in a turn's last transaction."""
     return nothing
@@ -42,10 +46,12 @@ def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
 class Receipt(msgspec.Struct, frozen=True):
     """What else is stored with a turn, in its own transactions: `stored` together with the person's message,
     `ended` together with the end marker (`text` is the answer). So an inbox is crossed off exactly when the
-    transcript has the message, and an answer is in an outbox exactly when the turn has ended."""
+    transcript has the message, and an answer is in an outbox exactly when the turn has ended. `begun` is
+    called when the turn runs, so that messages can be given to it."""
 
     stored: AtEnd = nothing
     ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
+    begun: Callable[[], None] = no_begin
 
 
 NO_RECEIPT = Receipt()
@@ -265,6 +271,7 @@ class SessionHost:
         began_s = self.app.clock.monotonic_s()
         message, receipt = (None, nothing) if incoming is None else (incoming.message, incoming.receipt)
         turn = slot.turn = asyncio.create_task(run_turn(session, message, emit, receipt=receipt))
+        self._receipts.by_session.get(session.id, NO_RECEIPT).begun()
         try:
             await asyncio.wait({turn})
         except asyncio.CancelledError:

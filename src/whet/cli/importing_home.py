@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +15,7 @@ from whet.clock import SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
-from whet.gateway.settings import GatewayText
+from whet.gateway.settings import parse_gateway
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
 from whet.moving.hermes_home import HermesHome
 from whet.moving.taken import TakenOver
@@ -127,7 +126,7 @@ def _chats(
 ) -> list[TakenOver]:
     part = hermes_chats.PART
     found, left = hermes_chats.read(settings, theirs.env())
-    taken = hermes_chats.take(home, found, records.came(part), dry=dry, check=_as_gateway)
+    taken = hermes_chats.take(home, found, records.came(part), dry=dry, check=parse_gateway)
     if not dry and any(one.how == "set" for one in taken):
         records.keep(part, [part])
     try:
@@ -135,10 +134,6 @@ def _chats(
     except ConfigError as error:
         return [*taken, *left, TakenOver("pairing", "left", error.message)]
     return [*taken, *left, *_let_in(people, records, dry)]
-
-
-def _as_gateway(text: str) -> GatewayText:
-    return msgspec.convert(tomllib.loads(text), GatewayText)
 
 
 def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> list[TakenOver]:

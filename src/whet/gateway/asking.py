@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from whet.channels.markup import fenced
+from whet.channels.pieces import pieces
+from whet.contract.channels import Button, Limits, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest
-from whet.gateway.channel import MessageButton, Outgoing
-from whet.gateway.pieces import pieces
 from whet.visible import visible
 
 Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
@@ -27,20 +28,20 @@ _SAID = {
     "a": "Always allowed",
     "n": "Denied",
 }
-_ONCE = (MessageButton("Allow once", "1", "good"), "once")
-_SESSION = (MessageButton("This conversation", "s"), "session")
-_ALWAYS = (MessageButton("Always", "a"), "always")
-_NO = (MessageButton("Deny", "n", "bad"), "no")
+_ONCE = (Button("Allow once", "1", "good"), "once")
+_SESSION = (Button("This conversation", "s"), "session")
+_ALWAYS = (Button("Always", "a"), "always")
+_NO = (Button("Deny", "n", "bad"), "no")
 
 
 class QuestionRoute(msgspec.Struct, frozen=True):
     """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
-    and what a message holds."""
+    and what its platform takes."""
 
     chat_id: int
     room: tuple[str, str]
     post: Post
-    most_chars: int
+    limits: Limits
 
 
 Find = Callable[[], Awaitable[QuestionRoute | None]]
@@ -117,7 +118,7 @@ class ChatQuestions:
         self,
         desk: QuestionRoute,
         texts: Sequence[str],
-        buttons: Sequence[tuple[MessageButton, str]],
+        buttons: Sequence[tuple[Button, str]],
         *,
         open_ended: bool,
     ) -> str:
@@ -126,9 +127,7 @@ class ChatQuestions:
         word = secrets.token_urlsafe(9)
         marks = {button.data: stands_for for button, stands_for in buttons}
         question = self._open[word] = _Question(desk, texts[-1], marks, open_ended=open_ended)
-        shown = tuple(
-            MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
-        )
+        shown = tuple(Button(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons)
         try:
             await desk.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
             return await question.answer
@@ -158,26 +157,22 @@ class ChatPerson:
         if desk.room != self._desk.room:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
-        lines = [f"**{asks}** {tool}", _fenced(visible(request.subject, 2_500))]
+        lines = [f"**{asks}** {tool}", fenced(visible(request.subject, 2_500))]
         lines += [f"• {visible(reason)}" for reason in request.reasons]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
         if request.grant:
             lines.append(f"Always: `{visible(request.grant, 200)}`")
-        texts = pieces("\n".join(lines), desk.most_chars - _DECIDED_CHARS)
+        if not desk.limits.has_buttons:
+            lines.append("Answer `/approve`, `/approve session`, `/approve always` or `/deny`.")
+        texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
         said = await self._asking.put(desk, texts, buttons, open_ended=False)
         return _ANSWERS.get(said)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""
-        buttons = [
-            (MessageButton(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])
-        ]
-        texts = pieces(visible(question), self._desk.most_chars - _DECIDED_CHARS)
+        buttons = [(Button(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])]
+        lines = [visible(question)]
+        if not self._desk.limits.has_buttons:
+            lines += [f"• {button.label}" for button, _ in buttons]
+        texts = pieces("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
         return await self._asking.put(self._desk, texts, buttons, open_ended=True)
-
-
-def _fenced(text: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text}\n{fence}"

@@ -11,11 +11,10 @@ from typing import Any
 
 from whet.app.collected import CommandReply
 from whet.app.slash import Commands, SlashCommand, parse
+from whet.contract.channels import Incoming
 from whet.contract.errors import WhetError
-from whet.gateway.channel import Incoming
 from whet.gateway.conversations import Conversation
 from whet.gateway.router import ChatUser
-from whet.store.chats import ChatRecord
 
 _COLUMNS = 60  # about those of a telephone
 _MARKS = {"once": "1", "session": "s", "always": "a"}
@@ -46,30 +45,24 @@ class ChatCommands:
         if name == "start":  # what Telegram sends when somebody opens a bot
             name = "help"
         command = self._commands.get(name)
-        chat = conversation.chat()
-        person = conversation.person(chat)
+        person = await conversation.record.person()
         if person is None:
             return
         if (own := self._own.get(command.name)) is not None:
-            await conversation.say(await own(conversation, person, rest))
+            await conversation.record.say(await own(conversation, person, rest))
             return
         if conversation.is_running and not command.anytime:
             raise WhetError(f"/{command.name} waits for the end of this turn", hint="/stop stops it")
         if command.name == "model" and rest and not person.approves:
             raise WhetError("you may not change the model here")
-        await self._shared(conversation, chat, person, (command, rest))
+        await self._shared(conversation, person, command, rest)
 
     async def _shared(
-        self,
-        conversation: Conversation,
-        chat: ChatRecord,
-        person: ChatUser,
-        what: tuple[SlashCommand[Any], str],
+        self, conversation: Conversation, person: ChatUser, command: SlashCommand[Any], rest: str
     ) -> None:
-        command, rest = what
-        parts = conversation.parts
-        session_id = await conversation.session_id(chat)
-        desk = parts.app.learning.desk_of(parts.router.profile(person, chat.place))
+        parts, record = conversation.parts, conversation.record
+        session_id = await record.session_id(person)
+        desk = parts.app.learning.desk_of(parts.router.profile(person, record.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:
             said = CommandReply(parts.hosted, session, self._commands, desk, _COLUMNS)
@@ -80,10 +73,10 @@ class ChatCommands:
                 await said.run(command, rest)
         if said.begins is not None:
             title, warm = said.begins
-            await conversation.begin_session(conversation.chat(), title, warm)
+            await record.begin_session(person, title, warm)
         if said.lines:
             text = "\n".join(said.lines)
-            await conversation.say(f"```\n{text}\n```" if _is_table(text) else text)
+            await conversation.record.say(f"```\n{text}\n```" if _is_table(text) else text)
         for text in said.sends:
             conversation.begin_with(text)
 
@@ -103,7 +96,7 @@ class ChatCommands:
 
 
 async def _decide(conversation: Conversation, person: ChatUser, mark: str) -> str:
-    place = conversation.chat().place
+    place = conversation.record.place
     return conversation.parts.asking.decide((place.channel, place.chat), mark, may=person.approves)
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from contextlib import suppress
 from typing import Any
 
 import apsw
 
+from whet.channels.pieces import pieces
+from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
 from whet.contract.events import Event, StreamRestarted, TextDelta, ToolFinished, ToolStarted
-from whet.gateway.channel import GatewayChannel, Outgoing, SendFailed
 from whet.gateway.deliveries import Deliveries
-from whet.gateway.pieces import pieces
 from whet.store import chats
 from whet.store.chats import ChatRecord
 from whet.store.database import StateDatabase
@@ -59,7 +60,7 @@ class MessageDraft:
     def __init__(
         self,
         database: StateDatabase,
-        channel: GatewayChannel,
+        channel: Channel,
         chat: ChatRecord,
         deliveries: Deliveries,
         *,
@@ -104,7 +105,8 @@ class MessageDraft:
 
     async def _type(self) -> None:
         while True:
-            await self._channel.typing(self.chat.place)
+            with suppress(SendFailed):
+                await self._channel.typing(self.chat.place)
             await asyncio.sleep(_TYPING_EVERY_S)
 
     async def _show(self) -> None:

@@ -14,9 +14,9 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+from whet.contract.channels import Channel, FileRef, Incoming, SendFailed
 from whet.contract.errors import WhetError
 from whet.contract.messages import ImagePart
-from whet.gateway.channel import FileRef, GatewayChannel, Incoming, SendFailed
 from whet.visible import visible
 
 FOLDER = "received"
@@ -46,7 +46,7 @@ class ChatFiles:
         return folder
 
     async def receive(
-        self, channel: GatewayChannel, update: Incoming, profile: str
+        self, channel: Channel, update: Incoming, profile: str
     ) -> tuple[str, Sequence[ImagePart]]:
         """Get an update's files and give its text with a line on each, and the images among them.
 
@@ -69,7 +69,7 @@ class ChatFiles:
             lines.append(f"[{len(update.files) - _MOST_FILES} more files were left out]")
         return "\n".join([*filter(None, [update.text]), *lines]), images
 
-    async def _fetch(self, channel: GatewayChannel, file: FileRef) -> bytes:
+    async def _fetch(self, channel: Channel, file: FileRef) -> bytes:
         if file.size_bytes > self._most_bytes:
             raise WhetError(f"it is larger than {self._most_bytes // 1_000_000} MB")
         return await channel.fetch(file, self._most_bytes)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 import apsw
 import msgspec
 
-from whet.gateway.channel import Incoming, Outgoing
-from whet.gateway.conversations import ConversationParts, Conversations
+from whet.contract.channels import Incoming, Outgoing, SendFailed
+from whet.gateway.chat_record import ConversationParts
+from whet.gateway.conversations import Conversations
 from whet.gateway.router import CODE_S, Verdict, new_code
 from whet.store import chats
 from whet.visible import visible
@@ -42,7 +44,7 @@ class UpdateIntake:
         updates = [one for one in updates if parts.router.is_for_us(one)]
         if not updates:
             return
-        is_new = parts.database.read_now(
+        is_new = await parts.database.read(
             lambda db: [not chats.is_received(db, one.place.channel, one.update_id) for one in updates]
         )
         over = [
@@ -125,7 +127,7 @@ class UpdateIntake:
             same = (there.channel, there.chat) == (place.channel, place.chat)
             return same, person is not None, person is not None and person.approves
 
-        same, known, may = parts.database.read_now(read)
+        same, known, may = await parts.database.read(read)
         text = "This question is over."
         if not known:
             text = "You may not decide this."
@@ -134,7 +136,8 @@ class UpdateIntake:
         channel = parts.channels[place.channel]
         if asked and update.ref and channel.limits.can_edit and parts.asking.is_decided(update.text):
             await self._close(chat_id, update, f"{asked}\n\n**{text}** {visible(update.user_name, 60)}")
-        await channel.answer(update, text)
+        with suppress(SendFailed):  # it was decided, whether or not they are told
+            await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
 
 

@@ -11,16 +11,16 @@ import hashlib
 import re
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import apsw
 import msgspec
 
-from whet.gateway.channel import Incoming
+from whet.channels.tables import ids_of
+from whet.contract.channels import Incoming, Place
 from whet.gateway.settings import GatewayChannelText, GatewayPersonText
 from whet.store import chats, paired
-from whet.store.chats import ChatPlace
 from whet.store.paired import PairingRequest
 
 CODE_S = 600
@@ -52,11 +52,9 @@ class Router:
         self._recent: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         for name, text in people.items():
             person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
-            for kind in ("telegram", "discord", "slack", "webhook"):
-                if user := str(getattr(text, kind)):
-                    self._people[kind, user] = person
+            self._people |= {found: person for found in ids_of(text.ids).items()}
 
-    def person(self, connection: apsw.Connection, place: ChatPlace) -> ChatUser | None:
+    def person(self, connection: apsw.Connection, place: Place) -> ChatUser | None:
         """Give who talks in a place; None for a stranger."""
         kind = self._channels[place.channel].kind
         known = self._people.get((kind, place.user))
@@ -74,13 +72,13 @@ class Router:
             if person.approves and kind == self._channels[name].kind
         ]
 
-    def profile(self, person: ChatUser, place: ChatPlace) -> str:
+    def profile(self, person: ChatUser, place: Place) -> str:
         """Give whose memory a conversation has: in a group it is one of its own, for others read along."""
         if not place.is_group:
             return person.profile
         return _slug(f"{person.profile or 'owner'}.{place.channel}{place.chat}")
 
-    def floods(self, place: ChatPlace, now_s: float) -> int:
+    def floods(self, place: Place, now_s: float) -> int:
         """Count what a person said or changed, at this time; gives by how many they are over the limit of a
         minute."""
         key = (place.channel, place.user)
@@ -117,11 +115,6 @@ def new_code() -> str:
     """Make a pairing code, as it is read out: two groups of four."""
     letters = "".join(secrets.choice(_ALPHABET) for _ in range(8))
     return f"{letters[:4]}-{letters[4:]}"
-
-
-def mentions(text: str, names: Sequence[str]) -> bool:
-    """Whether a text names one of these, as @name."""
-    return any(re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) for name in names if name)
 
 
 def _slug(text: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
+from whet.contract.channels import Outgoing
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.tools import Tool, ToolContext
-from whet.gateway.channel import Outgoing
 from whet.gateway.files import outgoing
 from whet.tools.signature import tool
 

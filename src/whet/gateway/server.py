@@ -24,11 +24,12 @@ from whet.app.people import Switchboard
 from whet.app.upkeep import kept_small
 from whet.config.paths import Home
 from whet.config.schema import Settings
+from whet.contract.channels import Channel, Outgoing, SendFailed, Verb
 from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
 from whet.gateway.asking import ChatQuestions
-from whet.gateway.channel import GatewayChannel, Outgoing, SendFailed
-from whet.gateway.conversations import CommandRunner, ConversationParts, Conversations
+from whet.gateway.chat_record import ConversationParts
+from whet.gateway.conversations import CommandRunner, Conversations
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
 from whet.gateway.files import ChatFiles
@@ -45,6 +46,7 @@ log = logging.getLogger("whet.gateway")
 _KEEP_S = 14 * 86_400
 _PRUNE_EVERY_S = 3600.0
 _SEND_S = 5.0
+_WANTS: frozenset[Verb] = frozenset(("message", "press", "edit"))
 Say = Callable[[str], None]
 Beside = Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -80,7 +82,7 @@ class GatewayServer:
         self._seats = seats
         self._say = say
         settings = app.settings.gateway
-        channels: dict[str, GatewayChannel] = {seat.channel.name: seat.channel for seat in seats}
+        channels: dict[str, Channel] = {seat.channel.name: seat.channel for seat in seats}
         drafts = Drafts()
         router = Router(
             {seat.channel.name: seat.text for seat in seats}, text.people, settings.flood_per_minute
@@ -124,8 +126,6 @@ class GatewayServer:
         try:
             while listening and not stop.is_set():
                 done, _ = await asyncio.wait({*listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                for task in listening & done:
-                    self._ended(task)
                 listening -= done
         finally:
             stopping.cancel()
@@ -138,18 +138,12 @@ class GatewayServer:
             await seat.channel.aclose()
         return ended
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Say that a channel is off by a fault of ours; one that was refused for good has said so."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("channel %s is off", task.get_name(), exc_info=error)
-            self._say(f"{task.get_name()}: off, something went wrong; the log has it")
-
-    async def _listen(self, channel: GatewayChannel, intake: UpdateIntake) -> None:
+    async def _listen(self, channel: Channel, intake: UpdateIntake) -> None:
         """Listen on a channel; one that is refused for good ends, and only that one."""
         self._say(f"{channel.name}: listening")
         while True:
             try:
-                await channel.listen(intake.take, StoredMemo(self.app.database, channel.name))
+                await channel.listen(intake.take, StoredMemo(self.app.database, channel.name), _WANTS)
             except SendFailed as error:
                 log.error("channel %s is off: %s", channel.name, error.reason)
                 self._say(f"{channel.name}: off, {mask(error.reason)}")
@@ -168,6 +162,20 @@ class GatewayServer:
             await asyncio.sleep(_PRUNE_EVERY_S)
 
     async def _post(self, session_id: str, message: Outgoing) -> bool:
+        """Queue a message for a session's conversation; False where it has none."""
+        chat_id = await self.app.database.append(self._queued(session_id, message))
+        if chat_id:
+            self.parts.deliveries.wake(chat_id)
+        return bool(chat_id)
+
+    def _reviewed(self, finished: ReviewFinished) -> None:
+        """Tell the conversation what a review of it saved, quietly."""
+        if finished.state == "saved" and finished.summary:
+            message = Outgoing(f"_{finished.summary}_", quiet=True)
+            with suppress(StoreError):
+                self.app.database.submit(self._queued(finished.session_id, message))
+
+    def _queued(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
         body, now_ms = msgspec.json.encode(message).decode(), self.app.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> int:
@@ -177,24 +185,7 @@ class GatewayServer:
             chats.post(connection, chat.id, [body], now_ms)
             return chat.id
 
-        chat_id = await self.app.database.append(work)
-        if chat_id:
-            self.parts.deliveries.wake(chat_id)
-        return bool(chat_id)
-
-    def _reviewed(self, finished: ReviewFinished) -> None:
-        """Tell the conversation what a review of it saved, quietly."""
-        if finished.state != "saved" or not finished.summary:
-            return
-        body = msgspec.json.encode(Outgoing(f"_{finished.summary}_", quiet=True)).decode()
-        now_ms = self.app.clock.unix_ms()
-
-        def work(connection: apsw.Connection) -> None:
-            if (chat := chats.chat_of_session(connection, finished.session_id)) is not None:
-                chats.post(connection, chat.id, [body], now_ms)
-
-        with suppress(StoreError):
-            self.app.database.submit(work)
+        return work
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -215,7 +206,11 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
     Turns that do not end in time are left as a crash would leave them, and go on at the next start.
     """
     home, settings, seats = setup.home, setup.settings, setup.seats
-    locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
+    locks = [
+        TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets)
+        for seat in seats
+        if seat.secrets
+    ]
     people = Switchboard()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
     limits = settings.gateway

@@ -6,7 +6,6 @@ home's .env.
 
 from __future__ import annotations
 
-import importlib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -15,47 +14,35 @@ from typing import Any, Literal
 
 import msgspec
 
+from whet.channels.door import open_channel
+from whet.channels.tables import Ids, convert_tables
 from whet.config.paths import read_small
+from whet.contract.channels import Channel
 from whet.contract.errors import ConfigError
-from whet.gateway.channel import GatewayChannel
 
-Kind = Literal["telegram", "discord", "slack", "webhook"]
 Groups = Literal["off", "mention"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _TAKEN = ("api-", "stranger-")  # memories of guests of the API, and of people who were let in once
-_HINT = '[[channel]] and kind = "telegram" (or discord, slack, webhook) begin it; docs/gateway.md has all'
-_OPENERS: dict[Kind, tuple[str, tuple[str, ...]]] = {
-    "telegram": ("whet.gateway.telegram:open_channel", ("TELEGRAM_BOT_TOKEN",)),
-    "discord": ("whet.gateway.discord:open_channel", ("DISCORD_BOT_TOKEN",)),
-    "slack": ("whet.gateway.slack:open_channel", ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN")),
-    "webhook": ("whet.gateway.webhook:open_channel", ("GATEWAY_WEBHOOK_SECRET",)),
-}
+_HINT = '[[channel]] and kind = "telegram" (or another platform) begin it; docs/gateway.md has all'
 
 
 class GatewayChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it;
-    `groups`: mention answers in groups whoever is let in and names the bot. A webhook listens on
-    `listen` and posts to `url`."""
+    `groups`: mention answers in groups whoever is let in and names the bot. `settings` is what its platform
+    takes besides."""
 
-    kind: Kind
+    kind: str
     name: str = ""
-    token_env: str = ""
-    app_token_env: str = ""
-    base_url: str = ""
     pairing: bool = True
     groups: Groups = "mention"
-    listen: str = "127.0.0.1:6090"
-    url: str = ""
+    settings: dict[str, Any] = {}
 
 
 class GatewayPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[people.NAME]`: the ids by which somebody is known on each channel. `owner`: the home's memory and
-    folder are theirs. `approves`: they may allow what needs a decision; an owner may."""
+    """One `[people.NAME]`: the ids by which somebody is known on each platform. `owner`: the home's memory
+    and folder are theirs. `approves`: they may allow what needs a decision; an owner may."""
 
-    telegram: str | int = ""
-    discord: str | int = ""
-    slack: str = ""
-    webhook: str = ""
+    ids: Ids = {}
     owner: bool = False
     approves: bool = False
 
@@ -68,11 +55,19 @@ class GatewayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfiguredChannel(msgspec.Struct, frozen=True):
-    """A channel as it is configured, and the digest of its token, under which one process may use it."""
+    """A channel as it is configured, and its tokens, which one process may use."""
 
-    channel: GatewayChannel
+    channel: Channel
     text: GatewayChannelText
     secrets: tuple[str, ...]
+
+
+def parse_gateway(text: str) -> GatewayText:
+    """Read the file's text. Raises ConfigError."""
+    try:
+        return convert_tables(tomllib.loads(text), GatewayText, GatewayChannelText, GatewayPersonText)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(str(error), hint=_HINT) from error
 
 
 def read_gateway(path: Path) -> GatewayText:
@@ -81,9 +76,9 @@ def read_gateway(path: Path) -> GatewayText:
     if text is None:
         raise ConfigError(f"there is no gateway file {path}", hint=_HINT)
     try:
-        read = msgspec.convert(tomllib.loads(text), GatewayText)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}: {error}", hint=_HINT) from error
+        read = parse_gateway(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error.message}", hint=error.hint or _HINT) from error
     if not read.channel:
         raise ConfigError(f"{path} has no channel", hint=_HINT)
     for name in read.people:
@@ -104,29 +99,6 @@ def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Configu
             raise ConfigError(
                 f"channel name {name!r} can't be used", hint="small letters, digits and -; each name once"
             )
-        opener, usual = _OPENERS[entry.kind]
-        named = (entry.token_env or usual[0], *([entry.app_token_env or usual[1]] if usual[1:] else []))
-        tokens = tuple(_secret(name, variable, secrets) for variable in named)
-        channel: GatewayChannel = _load(entry.kind, opener)(name, tokens, entry)
+        channel, tokens = open_channel(entry.kind, name, entry.settings, secrets)
         seats.append(ConfiguredChannel(channel, entry, tokens))
     return seats
-
-
-def _secret(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
-    found = secrets.get(variable, "").strip()
-    if not found or not found.isprintable() or not found.isascii():
-        raise ConfigError(
-            f"channel {channel}: {variable} is not set", hint="set it in the environment or in .env"
-        )
-    return found
-
-
-def _load(kind: Kind, opener: str) -> Any:
-    # Only what is configured is imported: Discord and Slack need websockets, an extra.
-    module, _, attribute = opener.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise ConfigError(
-            f"channel {kind} needs what is not installed ({error.name})", hint=f"pip install 'whet[{kind}]'"
-        ) from error

@@ -11,14 +11,14 @@ import re
 import apsw
 import msgspec
 
+from whet.channels.pieces import pieces
+from whet.contract.channels import Outgoing
 from whet.contract.errors import ConfigError
-from whet.gateway.channel import Outgoing
-from whet.gateway.pieces import pieces
 from whet.log import mask
 from whet.store import chats
 
 # A file is kept by its whole path, which begins with a slash: it is never taken for one of these.
-_CHAT = re.compile(r"(telegram|discord|slack|webhook|[a-z0-9][a-z0-9-]{0,31}(?=:[^\s/]+\Z)):(\S+)")
+_CHAT = re.compile(r"([a-z0-9][a-z0-9-]{0,31}):(\S+)")
 _PIECE_CHARS = 1_900  # every platform takes as much in one message
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from whet.contract.channels import SendFailed
 from whet.log import mask
 
 T = TypeVar("T")
@@ -21,32 +22,6 @@ _MOST_BYTES = 1_000_000
 # nobody could say whether it has arrived.
 LONGEST_IDLE_S = 3.0
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.InvalidURL)
-
-
-class SendFailed(Exception):
-    """A call did not do what it was for. People see the reason.
-
-    `is_final`: trying again can't help. `maybe_sent`: it may have been done all the same. `is_barred`: the
-    platform does not take our token (any more). `status`: HTTP's, 0 where there was none.
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        *,
-        is_final: bool = False,
-        retry_after_s: float | None = None,
-        maybe_sent: bool = False,
-        is_barred: bool = False,
-        status: int = 0,
-    ) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.is_final = is_final
-        self.retry_after_s = retry_after_s
-        self.maybe_sent = maybe_sent
-        self.is_barred = is_barred
-        self.status = status
 
 
 class VendorAnswer(msgspec.Struct, frozen=True):

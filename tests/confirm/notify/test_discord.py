@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.discord import CHAT, TOKEN, DiscordServer, too_many
-from whet.confirm.notify.discord import block, plain
+from whet.channels.discord import block, plain
 
 SECRETS = {"DISCORD_BOT_TOKEN": TOKEN}
 

@@ -183,8 +183,9 @@ def test_a_breaker_opens_waits_and_closes() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[[channel]]\nkind = 'pager'", "Invalid enum value 'pager'"),
-        ("[[channel]]\nkind = 'telegram'\ntokn = 1", "unknown field `tokn`"),
+        ("[[channel]]\nname = 'x'", "missing required field `kind`"),
+        ("[people.ann]\ntelgram = 7", "people.ann: `telgram` is neither a platform nor a setting"),
+        ("[people.ann]\ntelegram = true", "got `bool`"),
         ("[[channel", "channels.toml"),
     ],
 )
@@ -206,6 +207,9 @@ def test_settings_that_can_not_work_stop_the_start(desk: Desk) -> None:
     cases: list[tuple[str, dict[str, str], str]] = [
         ("[[channel]]\nkind='telegram'\nchat=1", {}, "TELEGRAM_BOT_TOKEN is not set"),
         ("[[channel]]\nkind='telegram'", {"TELEGRAM_BOT_TOKEN": "x"}, "has no chat"),
+        ("[[channel]]\nkind = 'pager'", {}, "there is no platform 'pager'"),
+        ("[[channel]]\nkind = 'telegram'\ntokn = 1", {}, "channel telegram: unknown field `tokn`"),
+        ("[[channel]]\nkind = 'apprise'\nurl_env = 'X'", {}, "channel apprise: "),
         ("[[channel]]\nkind='webhook'\nurl='ftp://x'", {"CONFIRMATION_WEBHOOK_SECRET": SECRET}, "has no url"),
         (
             "[[channel]]\nkind='webhook'\nurl='http://x'",
@@ -218,7 +222,7 @@ def test_settings_that_can_not_work_stop_the_start(desk: Desk) -> None:
     for file, secrets, says in cases:
         assert says in asyncio.run(start(file, secrets))
     with pytest.raises(ConfigError, match="stands for both"):
-        People({"ann": NotifyPersonText(telegram=7), "bob": NotifyPersonText(telegram="7")})
+        People({"ann": NotifyPersonText({"telegram": 7}), "bob": NotifyPersonText({"telegram": "7"})})
 
 
 @pytest.mark.soak

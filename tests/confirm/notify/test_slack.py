@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
-from whet.confirm.notify.slack import escape
+from whet.channels.slack import escape
 
 SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 

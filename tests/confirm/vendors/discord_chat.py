@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from starlette.requests import Request
@@ -99,6 +100,10 @@ class DiscordChat(DiscordServer):
 
         number, data = self.wait(find, f"button {label}")
         return self.interact(number, data, chat, {"user": {"id": user, "username": name}})
+
+    def answer(self, interaction: str) -> str:
+        """Wait for what only the presser sees, as Discord shows it: without the back-slashes."""
+        return re.sub(r"\\([^\w\s])", r"\1", super().answer(interaction))
 
     async def _history(self, request: Request) -> Response:
         if (refusal := await self._check(request, "history")) is not None:

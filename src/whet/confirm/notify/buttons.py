@@ -16,20 +16,13 @@ from typing import Literal
 import msgspec
 
 from whet.confirm.notify.notice import RequestNotice
+from whet.contract.channels import Button
 
 MOST_BYTES = 64  # Telegram's limit for callback_data; the others allow more
 DENY_REASONS = ("too broad", "wrong target", "not now")
 _MAC_BYTES = 16
 
 Verdict = Literal["approve", "deny"]
-
-
-class DecisionButton(msgspec.Struct, frozen=True):
-    """A button: its label, its data, and which way it decides."""
-
-    label: str
-    data: str
-    verdict: Verdict
 
 
 class Pressed(msgspec.Struct, frozen=True):
@@ -48,16 +41,16 @@ class Buttons:
         self._channel = channel
         self._reasons = tuple(reasons)[:3]
 
-    def of(self, notice: RequestNotice) -> list[DecisionButton]:
+    def of(self, notice: RequestNotice) -> list[Button]:
         """Give the buttons of an open request: approve where that is allowed, deny, deny with a reason."""
         if not notice.is_open:
             return []
-        found: list[DecisionButton] = []
+        found: list[Button] = []
         if notice.may_approve:
-            found.append(DecisionButton("✓ Approve", self._data("a", notice), "approve"))
-        found.append(DecisionButton("✗ Deny", self._data("d", notice), "deny"))
+            found.append(Button("✓ Approve", self._data("a", notice), "good"))
+        found.append(Button("✗ Deny", self._data("d", notice), "bad"))
         for number, reason in enumerate(self._reasons):
-            found.append(DecisionButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "deny"))
+            found.append(Button(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
         return found
 
     def read(self, data: str) -> Pressed | None:

@@ -1,4 +1,4 @@
-"""What a channel is: it sends a notice, changes it later, and may hear presses.
+"""What a channel of notices is: it sends one, changes it later, and may hear presses.
 
 A channel keeps no state that must survive: what was sent, and where, is in the deliveries.
 """
@@ -8,32 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import msgspec
-
 from whet.confirm.notify.notice import RequestNotice
+from whet.contract.channels import Incoming
+
+OnPress = Callable[[Incoming], Awaitable[str]]
+"""Takes a press; gives what whoever pressed is told."""
 
 
-class ButtonPress(msgspec.Struct, frozen=True):
-    """A button somebody pressed: on which channel, who (the vendor's user id and shown name), which."""
-
-    channel: str
-    kind: str
-    user_id: str
-    user_name: str
-    data: str
-
-
-class PressReply(msgspec.Struct, frozen=True):
-    """What the person who pressed is told, and whether the press decided something."""
-
-    text: str
-    did_count: bool = False
-
-
-OnPress = Callable[[ButtonPress], Awaitable[PressReply]]
-
-
-class NotifyChannel(Protocol):
+class NoticeChannel(Protocol):
     """One configured way to people."""
 
     @property

@@ -19,7 +19,7 @@ import msgspec
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.channel import NotifyChannel
+from whet.confirm.notify.channel import NoticeChannel
 from whet.confirm.notify.deliveries import NotifyDelivery
 from whet.confirm.notify.notice import RequestNotice
 from whet.confirm.notify.one_way import Log
@@ -29,8 +29,9 @@ from whet.confirm.notify.telling import notice_of
 from whet.confirm.quorum import groups_in
 from whet.confirm.records import ApprovalPlan, ConfirmRequest
 from whet.confirm.service import ConfirmService
+from whet.contract.channels import SendFailed
 from whet.contract.errors import StoreError
-from whet.vendors.http import CALL_TIMEOUT_S, SendFailed
+from whet.vendors.http import CALL_TIMEOUT_S
 from whet.web.beat import in_step
 
 _LOG = logging.getLogger(__name__)
@@ -63,10 +64,10 @@ class ConfirmNotifier:
         self._service = service
         self._page_url = page_url.rstrip("/")
         self._seats = open_channels(channels, secrets, key)
-        buttons = {seat.channel.name: seat.buttons for seat in self._seats}
-        self._presses = Presses(service, People(channels.people), buttons)
+        self._presses = Presses(service, People(channels.people), self._seats)
         self._log = Log(deliveries.LOG)
-        self._breakers = {name: Breaker() for name in (*buttons, deliveries.LOG)}
+        names = [seat.channel.name for seat in self._seats]
+        self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
         self._deaf: dict[str, str] = {}
         self._wakes = {name: asyncio.Event() for name in self._breakers}
         self._seen = service.database.read(deliveries.told_to)
@@ -75,7 +76,7 @@ class ConfirmNotifier:
         """Work until cancelled; then close every connection."""
         # It logs every address, and Telegram's holds the bot's token.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
-        channels: list[NotifyChannel] = [*(seat.channel for seat in self._seats), self._log]
+        channels: list[NoticeChannel] = [*(seat.channel for seat in self._seats), self._log]
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._spread())
@@ -149,7 +150,7 @@ class ConfirmNotifier:
 
     # --- from deliveries to people
 
-    async def _send(self, channel: NotifyChannel) -> None:
+    async def _send(self, channel: NoticeChannel) -> None:
         name = channel.name
         loop = asyncio.get_running_loop()
         while True:
@@ -185,7 +186,7 @@ class ConfirmNotifier:
         except TimeoutError:
             return
 
-    async def _deliver(self, channel: NotifyChannel, delivery: NotifyDelivery) -> None:
+    async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
         service = self._service
         request = service.get(delivery.request_id)
         places = service.database.read(
@@ -216,7 +217,7 @@ class ConfirmNotifier:
         return notice_of(request, service.votes(request.id), link=link, redacted=redacted, kind=kind)
 
     async def _failed(
-        self, channel: NotifyChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
+        self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
         may_end = delivery.kind not in deliveries.NEWS
@@ -242,7 +243,7 @@ class ConfirmNotifier:
 
     # --- from people back
 
-    async def _hear(self, channel: NotifyChannel) -> None:
+    async def _hear(self, channel: NoticeChannel) -> None:
         try:
             await channel.listen(self._presses)
         except SendFailed as error:
@@ -252,7 +253,7 @@ class ConfirmNotifier:
 
 
 def _is_news(
-    delivery: NotifyDelivery, request: ConfirmRequest, places: Sequence[str], channel: NotifyChannel
+    delivery: NotifyDelivery, request: ConfirmRequest, places: Sequence[str], channel: NoticeChannel
 ) -> bool:
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
@@ -261,7 +262,7 @@ def _is_news(
 
 
 async def _hand_over(
-    channel: NotifyChannel, notice: RequestNotice, delivery: NotifyDelivery, places: Sequence[str]
+    channel: NoticeChannel, notice: RequestNotice, delivery: NotifyDelivery, places: Sequence[str]
 ) -> str:
     if delivery.kind in deliveries.NEWS:
         return await channel.send(notice)

@@ -17,9 +17,10 @@ import msgspec
 from whet.confirm.notify import plain
 from whet.confirm.notify.channel import OnPress
 from whet.confirm.notify.notice import RequestNotice
+from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
 from whet.lanes import LaneTimeout, PluginLane
-from whet.vendors.http import CALL_TIMEOUT_S, SendFailed, VendorHttp, refused
+from whet.vendors.http import CALL_TIMEOUT_S, VendorHttp, refused
 from whet.vendors.signing import signed, webhook_key
 
 _LOG = logging.getLogger(__name__)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
-from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.channel import ButtonPress, PressReply
-from whet.confirm.notify.settings import People
+from whet.confirm.notify.settings import ConfiguredNotifier, People
 from whet.confirm.notify.telling import clock_time
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.service import ConfirmService
 from whet.confirm.shown import one_line
+from whet.contract.channels import Incoming
 
 _BY_NAME = (
     "SELECT id, role FROM tokens WHERE name = ? AND role IN ('approve', 'admin') AND revoked_at IS NULL"
@@ -23,32 +22,33 @@ _BY_NAME = (
 class Presses:
     """Decides what presses do. A person may decide in chats as long as they have an approve token in use."""
 
-    def __init__(self, service: ConfirmService, people: People, buttons: Mapping[str, Buttons]) -> None:
+    def __init__(self, service: ConfirmService, people: People, seats: Sequence[ConfiguredNotifier]) -> None:
         self._service = service
         self._people = people
-        self._buttons = buttons
+        self._seats = {seat.channel.name: seat for seat in seats}
 
-    async def __call__(self, press: ButtonPress) -> PressReply:
-        """Take a press; whatever comes of it is on disk before the answer."""
-        buttons = self._buttons[press.channel]
-        pressed = buttons.read(press.data)
+    async def __call__(self, press: Incoming) -> str:
+        """Take a press and say what came of it, which is on disk before."""
+        seat = self._seats[press.place.channel]
+        buttons, kind = seat.buttons, seat.kind
+        pressed = buttons.read(press.text)
         request = None
         if pressed is not None and SHAPE.fullmatch(pressed.request_id):
             request = self._service.get(pressed.request_id)
         if pressed is None or request is None:
-            return PressReply("This button belongs to no request that is known here.")
-        who = self._who(press)
+            return "This button belongs to no request that is known here."
+        who = self._who(kind, press.place.user)
         if who is None:
-            return await self._refuse(press, request)
+            return await self._refuse(kind, press, request)
         if not buttons.is_ours(pressed, request.digest):
-            return await self._not_bound(press, request, who)
+            return await self._not_bound(kind, press, request, who)
         verdict, reason = buttons.meaning(pressed)
         # What the button was made for, not what the request is by now: the decision compares the two.
         ballot = DecisionInput(request.id, verdict, reason, request.digest)
         return _reply(await self._service.decide(ballot, who))
 
-    def _who(self, press: ButtonPress) -> Caller | None:
-        name = self._people.name(press.kind, press.user_id)
+    def _who(self, kind: str, user: str) -> Caller | None:
+        name = self._people.name(kind, user)
         if name is None:
             return None
         row = self._service.database.read_one(_BY_NAME, (name, self._service.timeline.now_s()))
@@ -57,37 +57,34 @@ class Presses:
         role = "admin" if row[1] == "admin" else "approve"
         return Caller(name, role, str(row[0]))
 
-    async def _refuse(self, press: ButtonPress, request: ConfirmRequest) -> PressReply:
-        await self._note(press, request, "not a person who may decide")
-        return PressReply(
-            f"You can't decide here: {press.kind} user {press.user_id} is not in the service's list "
+    async def _refuse(self, kind: str, press: Incoming, request: ConfirmRequest) -> str:
+        await self._note(kind, press, request, "not a person who may decide")
+        return (
+            f"You can't decide here: {kind} user {press.place.user} is not in the service's list "
             "of people, or has no approve token in use."
         )
 
-    async def _not_bound(self, press: ButtonPress, request: ConfirmRequest, who: Caller) -> PressReply:
+    async def _not_bound(self, kind: str, press: Incoming, request: ConfirmRequest, who: Caller) -> str:
         if not request.is_pending:
-            return PressReply(_ended(request))
-        await self._note(press, request, f"button of {who.name} does not fit the request")
-        return PressReply(
-            "This button is for another version of the request. See the newest message or the page."
-        )
+            return _ended(request)
+        await self._note(kind, press, request, f"button of {who.name} does not fit the request")
+        return "This button is for another version of the request. See the newest message or the page."
 
-    async def _note(self, press: ButtonPress, request: ConfirmRequest, why: str) -> None:
-        data: dict[str, object] = {"channel": press.channel, "user": press.user_id[:64], "why": why}
-        await self._service.record("press_refused", request.id, f"{press.kind}:{press.user_id}"[:80], data)
+    async def _note(self, kind: str, press: Incoming, request: ConfirmRequest, why: str) -> None:
+        user = press.place.user
+        data: dict[str, object] = {"channel": press.place.channel, "user": user[:64], "why": why}
+        await self._service.record("press_refused", request.id, f"{kind}:{user}"[:80], data)
 
 
-def _reply(outcome: RequestOutcome) -> PressReply:
+def _reply(outcome: RequestOutcome) -> str:
     request = outcome.request
     if outcome.kind == "decided" and request is not None:
-        return PressReply(_ended(request), did_count=True)
+        return _ended(request)
     if outcome.kind == "voted":
-        return PressReply(
-            f"Your vote counts. {outcome.message[:1].upper()}{outcome.message[1:]}.", did_count=True
-        )
+        return f"Your vote counts. {outcome.message[:1].upper()}{outcome.message[1:]}."
     if outcome.kind in ("late", "already_decided") and request is not None:
-        return PressReply(f"Too late. {_ended(request)}")
-    return PressReply(f"Not decided: {outcome.message}.")
+        return f"Too late. {_ended(request)}"
+    return f"Not decided: {outcome.message}."
 
 
 def _ended(request: ConfirmRequest) -> str:

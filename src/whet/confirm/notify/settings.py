@@ -1,54 +1,55 @@
 """The channels file: which ways to people there are, and who is who on them.
 
 TOML, read once at the start. Tokens are not in it: it names environment variables, which may stand in the
-home's .env.
+home's .env. Chat platforms come through the door that the gateway's do; `apprise` and `webhook` are this
+service's own and go one way.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from whet.channels.door import open_channel, secret_of
+from whet.channels.tables import Ids, convert_tables, ids_of
 from whet.config.paths import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
-from whet.confirm.notify.channel import NotifyChannel
+from whet.confirm.notify.channel import NoticeChannel
+from whet.confirm.notify.chat import ChatNotices
 from whet.confirm.notify.one_way import Apprise, WebhookNotifier
-from whet.confirm.notify.telegram import TelegramNotifier
 from whet.contract.errors import ConfigError
 
-Kind = Literal["telegram", "discord", "slack", "apprise", "webhook"]
-ORDER: tuple[Kind, ...] = ("telegram", "discord", "slack", "apprise", "webhook")
+_ONE_WAY = ("apprise", "webhook")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
 
 class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[channel]]`. Which fields count depends on the kind; docs/confirm-channels.md has them."""
+    """One `[[channel]]`. `chat` is where a chat platform posts; `settings` is what the platform takes
+    besides; docs/confirm-channels.md has both."""
 
-    kind: Kind
+    kind: str
     name: str = ""
     chat: str | int = ""
-    token_env: str = ""
-    app_token_env: str = ""
-    urls_env: str = ""
-    url: str = ""
-    secret_env: str = ""
     groups: tuple[str, ...] = ()
     deny_reasons: tuple[str, ...] = DENY_REASONS
-    base_url: str = ""
+    settings: dict[str, Any] = {}
+
+
+class _OneWayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    urls_env: str = "APPRISE_URLS"
+    url: str = ""
+    secret_env: str = "CONFIRMATION_WEBHOOK_SECRET"
 
 
 class NotifyPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[people.NAME]`: the person's user ids. NAME is a principal: the name of an approve token."""
 
-    telegram: str | int = ""
-    discord: str | int = ""
-    slack: str = ""
+    ids: Ids = {}
 
 
 class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,23 +60,21 @@ class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfiguredNotifier(msgspec.Struct, frozen=True):
-    """A channel, its buttons, and the groups it serves; none means everybody."""
+    """A channel, its platform, its buttons, and the groups it serves; none means everybody."""
 
-    channel: NotifyChannel
+    channel: NoticeChannel
+    kind: str
     buttons: Buttons
     groups: frozenset[str]
 
 
 class People:
-    """Who is who: a vendor's user id to a principal's name."""
+    """Who is who: a platform's user id to a principal's name."""
 
     def __init__(self, people: Mapping[str, NotifyPersonText]) -> None:
         self._names: dict[tuple[str, str], str] = {}
         for name, person in people.items():
-            for kind in ("telegram", "discord", "slack"):
-                user_id = str(getattr(person, kind))
-                if not user_id:
-                    continue
+            for kind, user_id in ids_of(person.ids).items():
                 if (other := self._names.get((kind, user_id))) is not None:
                     raise ConfigError(f"{kind} user {user_id} stands for both {other} and {name}")
                 self._names[kind, user_id] = name
@@ -93,15 +92,15 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
     if text is None:
         return ChannelsText()
     try:
-        return msgspec.convert(tomllib.loads(text), ChannelsText)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return convert_tables(tomllib.loads(text), ChannelsText, NotifyChannelText, NotifyPersonText)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}", hint="docs/confirm-channels.md shows the file") from error
 
 
 def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
-    """Make the channels, Telegram first, then Discord, then the others as they stand. Raises ConfigError."""
+    """Make the channels, those with buttons first, else as they stand. Raises ConfigError."""
     seats: list[ConfiguredNotifier] = []
-    for entry in sorted(text.channel, key=lambda found: ORDER.index(found.kind)):
+    for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
         name = entry.name or entry.kind
         if not _NAME.fullmatch(name) or name == "log" or any(seat.channel.name == name for seat in seats):
             raise ConfigError(
@@ -109,52 +108,26 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
                 hint="small letters, digits, . _ -; each name once; not `log`",
             )
         buttons = Buttons(key, name, entry.deny_reasons)
-        seats.append(
-            ConfiguredNotifier(_open(entry, name, secrets, buttons), buttons, frozenset(entry.groups))
-        )
+        one_way = entry.kind in _ONE_WAY
+        channel = _one_way(entry, name, secrets) if one_way else _chat(entry, name, secrets, buttons)
+        seats.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups)))
     return seats
 
 
-def _open(entry: NotifyChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> NotifyChannel:
-    address: dict[str, str] = {"base_url": entry.base_url} if entry.base_url else {}
-
-    def secret(variable: str, usual: str) -> str:
-        found = secrets.get(variable or usual, "").strip()
-        if not found or not found.isprintable() or not found.isascii():
-            raise ConfigError(
-                f"channel {name}: {variable or usual} is not set", hint="set it in the environment or in .env"
-            )
-        return found
-
-    if entry.kind == "apprise":
-        return Apprise(name, secret(entry.urls_env, "APPRISE_URLS").split())
-    if entry.kind == "webhook":
-        return WebhookNotifier(
-            name, _url(name, entry.url), secret(entry.secret_env, "CONFIRMATION_WEBHOOK_SECRET")
-        )
+def _chat(entry: NotifyChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> NoticeChannel:
+    channel, _ = open_channel(entry.kind, name, entry.settings, secrets)
     if not entry.chat:
         raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")
-    chat = str(entry.chat)
-    if entry.kind == "telegram":
-        return TelegramNotifier(name, secret(entry.token_env, "TELEGRAM_BOT_TOKEN"), chat, buttons, **address)
-    if entry.kind == "discord":
-        token = secret(entry.token_env, "DISCORD_BOT_TOKEN")
-        return _vendor("discord", "Discord", name)(name, token, chat, buttons, **address)
-    tokens = (secret(entry.token_env, "SLACK_BOT_TOKEN"), secret(entry.app_token_env, "SLACK_APP_TOKEN"))
-    return _vendor("slack", "Slack", name)(name, tokens, chat, buttons, **address)
+    return ChatNotices(channel, str(entry.chat), buttons)
 
 
-def _vendor(module: str, attribute: str, name: str) -> Any:
-    # These two need websockets, an extra: imported only where they are configured.
+def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
     try:
-        return getattr(importlib.import_module(f"whet.confirm.notify.{module}"), attribute)
-    except ImportError as error:
-        raise ConfigError(
-            f"channel {name} needs websockets, which are not installed", hint=f"pip install 'whet[{module}]'"
-        ) from error
-
-
-def _url(name: str, url: str) -> str:
-    if not url.startswith(("https://", "http://")):
+        settings = msgspec.convert(entry.settings, _OneWayText)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"channel {name}: {error}") from error
+    if entry.kind == "apprise":
+        return Apprise(name, secret_of(name, settings.urls_env, secrets).split())
+    if not settings.url.startswith(("https://", "http://")):
         raise ConfigError(f"channel {name} has no url", hint="an address that starts with https://")
-    return url
+    return WebhookNotifier(name, settings.url, secret_of(name, settings.secret_env, secrets))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 
-from whet.vendors.http import SendFailed
+from whet.contract.channels import SendFailed
 
 
 def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> tuple[bytes, str]:
@@ -25,6 +27,14 @@ def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> t
     )
     body = b"".join([*parts, head.encode(), data, f"\r\n--{mark}--\r\n".encode()])
     return body, f"multipart/form-data; boundary={mark}"
+
+
+async def read_file(path: str) -> bytes:
+    """Read a file of ours that is to be sent. Raises SendFailed."""
+    try:
+        return await asyncio.to_thread(Path(path).read_bytes)
+    except OSError as error:
+        raise SendFailed(f"{Path(path).name}: {error.strerror}", is_final=True) from None
 
 
 async def download(

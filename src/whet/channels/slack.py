@@ -2,24 +2,34 @@
 
 Slack brings an envelope again until it was acknowledged, and that is done after its event was stored. What
 begins with ! counts as a command, for Slack keeps / for itself; so does the text of a slash command of the
-app.
+app. What others wrote goes into a card's `rich_text_preformatted` elements, which Slack does not parse at
+all: no links, no mentions, no markup.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, SendFailed, Take
-from whet.gateway.markup import slack_mrkdwn
-from whet.gateway.pieces import pieces
-from whet.gateway.settings import GatewayChannelText
-from whet.gateway.transfer import download, form
-from whet.store.chats import ChatPlace
+from whet.channels.markup import slack_mrkdwn
+from whet.channels.pieces import pieces
+from whet.channels.transfer import download, form, read_file
+from whet.contract.channels import (
+    Button,
+    FileRef,
+    Incoming,
+    Limits,
+    Memo,
+    MessageCard,
+    Outgoing,
+    Place,
+    Platform,
+    SendFailed,
+    Take,
+    Verb,
+)
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress
 
@@ -27,6 +37,14 @@ _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}
 _SECTION_CHARS = 2_900
 _MOST_SECTION_CHARS = 3_000
 _LEAST_CHARS = 500
+
+
+class SlackSettings(msgspec.Struct, frozen=True):
+    """What a Slack channel takes in the file."""
+
+    token_env: str = "SLACK_BOT_TOKEN"
+    app_token_env: str = "SLACK_APP_TOKEN"
+    base_url: str = ""
 
 
 class _File(msgspec.Struct):
@@ -63,21 +81,22 @@ class _Slash(msgspec.Struct):
     trigger_id: str = ""
 
 
-class SlackChannel:
+class Slack:
     """One app: a bot token (xoxb-) to speak, an app token (xapp-) to hear."""
 
-    limits = PlatformLimits(_SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5)
+    limits = Limits(_SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True)
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         self.name = name
         self._api = SlackApi(name, tokens, base_url)
         self._me = ""
 
-    async def listen(self, take: Take, memo: Memo) -> None:
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Hear until cancelled. Raises SendFailed when Slack refuses the app for good."""
 
         async def ready() -> None:
-            self._me = self._me or (await self._api.call("auth.test", {})).user_id
+            if not self._me and "message" in wants:
+                self._me = (await self._api.call("auth.test", {})).user_id
 
         async def heard(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
@@ -90,19 +109,21 @@ class SlackChannel:
 
         await self._api.hear(heard, ready)
 
-    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
+    async def send(self, place: Place, message: Outgoing, key: str) -> str:
         """Post a message, or share a file."""
         if message.file:
             return await self._share(place, message)
         where = {"thread_ts": place.thread} if place.thread else {}
         result = await self._api.call("chat.postMessage", {"channel": place.chat, **where, **_body(message)})
-        return result.ts
+        # A channel may be named to post into it; to change a message takes the channel's id.
+        return result.ts if result.channel in ("", place.chat) else f"{result.channel}/{result.ts}"
 
-    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
-        await self._api.call("chat.update", {"channel": place.chat, "ts": ref, **_body(message)})
+        chat, _, stamp = ref.rpartition("/")
+        await self._api.call("chat.update", {"channel": chat or place.chat, "ts": stamp, **_body(message)})
 
-    async def typing(self, place: ChatPlace) -> None:
+    async def typing(self, place: Place) -> None:
         """Do nothing: apps can't show that they write."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
@@ -111,11 +132,10 @@ class SlackChannel:
             self._api.bot.client, file.where, most_bytes, {"authorization": self._api.bearer}
         )
 
-    async def answer(self, press: Incoming, text: str) -> None:
+    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Tell the presser alone."""
-        body = {"channel": press.place.chat, "user": press.place.user, "text": slack_mrkdwn(text)}
-        with contextlib.suppress(SendFailed):
-            await self._api.call("chat.postEphemeral", body)
+        body = {"channel": press.place.chat, "user": press.place.user, "text": escape(text)[:2900]}
+        await self._api.call("chat.postEphemeral", body)
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -131,11 +151,11 @@ class SlackChannel:
         if press is None or not press.data:
             return None
         chat, user, message = press.channel.id, press.user, press.message
-        place = ChatPlace(self.name, chat, message.thread_ts, user.id, _is_group(chat))
+        place = Place(self.name, chat, message.thread_ts, user.id, _is_group(chat))
         return Incoming(place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts)
 
     def _slash(self, said: _Slash) -> Incoming:
-        place = ChatPlace(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
+        place = Place(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
         text = f"/{said.text.strip().lstrip('/!') or 'help'}"
         return Incoming(place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
 
@@ -164,7 +184,7 @@ class SlackChannel:
         thread = said.thread_ts or (said.ts if group else "")
         files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in said.files)
         return Incoming(
-            ChatPlace(self.name, event.channel, thread, said.user, group),
+            Place(self.name, event.channel, thread, said.user, group),
             f"{event.channel}-{said.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
             verb,
             said.user,
@@ -175,13 +195,8 @@ class SlackChannel:
             at_s=_seconds(said.ts) if verb == "message" else 0.0,
         )
 
-    async def _share(self, place: ChatPlace, message: Outgoing) -> str:
-        file = Path(message.file)
-        try:
-            data = await asyncio.to_thread(file.read_bytes)
-        except OSError as error:
-            raise SendFailed(f"{file.name}: {error.strerror}", is_final=True) from None
-        name = message.file_name or file.name
+    async def _share(self, place: Place, message: Outgoing) -> str:
+        data, name = await read_file(message.file), message.file_name or Path(message.file).name
         try:
             file_id = await self._upload(name, data)
         except SendFailed as error:
@@ -209,9 +224,11 @@ class SlackChannel:
         return slot.file_id
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: GatewayChannelText) -> SlackChannel:
-    """Make the channel."""
-    return SlackChannel(name, tokens, text.base_url)
+def _open(name: str, settings: SlackSettings, tokens: tuple[str, ...]) -> Slack:
+    return Slack(name, tokens, settings.base_url)
+
+
+PLATFORM = Platform(SlackSettings, _open)
 
 
 def _seconds(stamp: str) -> float:
@@ -226,29 +243,71 @@ def _is_group(chat: str) -> bool:
 
 
 def _body(message: Outgoing) -> dict[str, Any]:
-    sections = _sections(message.text)
-    blocks: list[dict[str, Any]] = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}} for text in sections
-    ]
+    if message.card is not None:
+        text, blocks = escape(f"{message.card.title}: {message.card.subject}")[:2900], _blocks(message.card)
+    else:
+        sections = _sections(message.text)
+        text, blocks = "\n".join(sections), list(map(_section, sections))
     if message.buttons:
-        elements = [
-            {
-                "type": "button",
-                "text": {"type": "plain_text", "text": button.label[:75]},
-                "action_id": f"press-{number}",
-                "value": button.data,
-                **_STYLES[button.style],
-            }
-            for number, button in enumerate(message.buttons)
-        ]
+        elements = [_element(button, number) for number, button in enumerate(message.buttons)]
         blocks.append({"type": "actions", "elements": elements})
     return {
-        "text": "\n".join(sections),
+        "text": text,
         "blocks": blocks,
         "unfurl_links": False,
         "unfurl_media": False,
         "link_names": False,
+        **({} if message.card is None else {"parse": "none"}),
     }
+
+
+def _element(button: Button, number: int) -> dict[str, Any]:
+    shown = {"type": "button", "text": _plain_text(button.label[:75])}
+    if button.url:
+        return {**shown, "action_id": "page", "url": button.url}
+    return {**shown, "action_id": f"press-{number}", "value": button.data, **_STYLES[button.style]}
+
+
+def _blocks(card: MessageCard) -> list[dict[str, Any]]:
+    lines: list[str] = []
+    if card.deadline:
+        # Slack shows this in the reader's own time.
+        lines.append(card.deadline.format(f"*<!date^{int(card.at_s)}^{{time_secs}}|{escape(card.at)}>*"))
+    lines += map(escape, card.lines)
+    if card.warning:
+        lines.append(f"*{card.warning}*")
+    if card.address:
+        lines.append(escape(card.address))
+    # Letters and digits of ours; escaping would put unseen characters into what is copied.
+    footer = " ".join(f"{name} `{value}`" for name, value in card.ids)
+    alarm = f"  :warning: {card.alarm}" if card.alarm else ""
+    return [
+        {"type": "header", "text": _plain_text(f"{card.title}{alarm}"[:150])},
+        {"type": "rich_text", "elements": [_verbatim(card.subject)]},
+        _section("\n".join(lines)[:3000]),
+        {"type": "context", "elements": [_plain_text(card.mark)]},
+        {"type": "rich_text", "elements": list(map(_verbatim, card.quoted))},
+        {"type": "context", "elements": [{"type": "mrkdwn", "text": footer, "verbatim": True}]},
+    ]
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
+
+
+def _plain_text(text: str) -> dict[str, str]:
+    return {"type": "plain_text", "text": text}
+
+
+def _verbatim(text: str) -> dict[str, Any]:
+    return {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}
+
+
+def escape(text: str) -> str:
+    """Write text for mrkdwn so that none of it is a mention, a link or markup."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # Slack has no escape for these; a zero-width space after each keeps them as they look.
+    return "".join(f"{c}\u200b" if c in "*_~`@" else c for c in text)
 
 
 def _sections(text: str) -> list[str]:

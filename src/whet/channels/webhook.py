@@ -7,7 +7,6 @@ so that the receiver can drop what it had.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import contextlib
@@ -15,7 +14,6 @@ import hmac
 import logging
 import time
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -24,17 +22,35 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from whet.channels.transfer import read_file
+from whet.contract.channels import (
+    FileRef,
+    Incoming,
+    Limits,
+    Memo,
+    Outgoing,
+    Place,
+    Platform,
+    SendFailed,
+    Take,
+    Verb,
+)
 from whet.contract.errors import ConfigError, StoreError
-from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, SendFailed, Take
-from whet.gateway.settings import GatewayChannelText
-from whet.store.chats import ChatPlace
 from whet.vendors.http import VendorHttp, refused
 from whet.vendors.signing import signed, webhook_key
 from whet.web.listening import SiteServer, listen, make_config
 
 _TOLERANCE_S = 300
 _MOST_BYTES = 8_000_000
-_LOG = logging.getLogger("whet.gateway")
+_LOG = logging.getLogger(__name__)
+
+
+class WebhookSettings(msgspec.Struct, frozen=True):
+    """What a webhook takes in the file: where it listens, and the address that it posts to."""
+
+    token_env: str = "GATEWAY_WEBHOOK_SECRET"
+    listen: str = "127.0.0.1:6090"
+    url: str = ""
 
 
 class _File(msgspec.Struct):
@@ -69,26 +85,24 @@ class _Quiet(SiteServer):
         yield
 
 
-class WebhookChannel:
+class Webhook:
     """One program at the other end."""
 
-    limits = PlatformLimits(
-        60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False
-    )
+    limits = Limits(60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False)
 
-    def __init__(self, name: str, secret: str, text: GatewayChannelText) -> None:
+    def __init__(self, name: str, secret: str, settings: WebhookSettings) -> None:
         self.name = name
         self._key = webhook_key(name, secret)
-        self._http = VendorHttp("the webhook", text.url)
-        host, _, port = text.listen.rpartition(":")
-        if not port.isdecimal() or not host or not text.url.startswith(("http://", "https://")):
+        self._http = VendorHttp("the webhook", settings.url)
+        host, _, port = settings.listen.rpartition(":")
+        if not port.isdecimal() or not host or not settings.url.startswith(("http://", "https://")):
             raise ConfigError(
                 f"channel {name} needs listen and url", hint='listen = "127.0.0.1:6090", url = "https://..."'
             )
         self._at = (host.strip("[]"), int(port))
         self._take: Take | None = None
 
-    async def listen(self, take: Take, memo: Memo) -> None:
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Serve until cancelled. Raises SendFailed where the address can't be had."""
         self._take = take
         try:
@@ -104,7 +118,7 @@ class WebhookChannel:
             server.stop()
             listener.close()
 
-    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
+    async def send(self, place: Place, message: Outgoing, key: str) -> str:
         """Post a message. Raises SendFailed unless it is answered with 2xx."""
         data: dict[str, Any] = {
             "id": key,
@@ -116,10 +130,7 @@ class WebhookChannel:
             "buttons": [{"label": button.label, "data": button.data} for button in message.buttons],
         }
         if message.file:
-            try:
-                content = await asyncio.to_thread(Path(message.file).read_bytes)
-            except OSError as error:
-                raise SendFailed(f"{message.file_name}: {error.strerror}", is_final=True) from None
+            content = await read_file(message.file)
             data["file"] = {"name": message.file_name, "base64": base64.b64encode(content).decode()}
         at_s = int(time.time())
         body = msgspec.json.encode({"type": "message", "timestamp": at_s, "data": data})
@@ -129,11 +140,11 @@ class WebhookChannel:
             raise refused("the webhook", answer, "")
         return key
 
-    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
         """Refuse: messages of a webhook are not changed."""
         raise SendFailed("a webhook's message can't be changed", is_final=True)
 
-    async def typing(self, place: ChatPlace) -> None:
+    async def typing(self, place: Place) -> None:
         """Do nothing."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
@@ -146,7 +157,7 @@ class WebhookChannel:
             raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
         return data
 
-    async def answer(self, press: Incoming, text: str) -> None:
+    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Do nothing: the press was answered with 202."""
 
     async def aclose(self) -> None:
@@ -190,7 +201,7 @@ class WebhookChannel:
     def _incoming(self, message_id: str, said: _Body) -> Incoming:
         data = said.data
         return Incoming(
-            ChatPlace(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
+            Place(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
             message_id,
             said.type,
             data.name[:200],
@@ -201,9 +212,11 @@ class WebhookChannel:
         )
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: GatewayChannelText) -> WebhookChannel:
-    """Make the channel."""
-    return WebhookChannel(name, tokens[0], text)
+def _open(name: str, settings: WebhookSettings, tokens: tuple[str, ...]) -> Webhook:
+    return Webhook(name, tokens[0], settings)
+
+
+PLATFORM = Platform(WebhookSettings, _open)
 
 
 def _no(status: int, why: str) -> JSONResponse:

@@ -2,13 +2,13 @@
 
 Discord does not bring again what was said while nobody was connected, so the last message of each channel is
 kept, and what came after it is fetched on every new session. Only what concerns the bot is asked for: private
-messages, and messages in servers, whose text Discord shows where the bot is named.
+messages, and messages in servers, whose text Discord shows where the bot is named. Mentions are switched off
+in everything that is said, and what others wrote stands in a card's code blocks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict
 from pathlib import Path
@@ -16,22 +16,42 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, SendFailed, Take
-from whet.gateway.settings import GatewayChannelText
-from whet.gateway.transfer import download, form
-from whet.store.chats import ChatPlace
+from whet.channels.transfer import download, form, read_file
+from whet.contract.channels import (
+    Button,
+    FileRef,
+    Incoming,
+    Limits,
+    Memo,
+    MessageCard,
+    Outgoing,
+    Place,
+    Platform,
+    SendFailed,
+    Take,
+    Verb,
+)
 from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read
 
 _INTENTS = 1 << 9 | 1 << 12  # messages in servers, private messages
 _SILENT, _NO_PREVIEWS = 1 << 12, 1 << 2
 _STYLES = {"good": 3, "bad": 4, "plain": 2}
+_LINK = 5
+_COLORS = {"open": 0xD97706, "good": 0x15803D, "bad": 0xB91C1C, "plain": 0x6B7280}
 _WRITTEN = (0, 19)  # a message, a reply
 _PAGE = 100
 _EPOCH_MS = 1_420_070_400_000  # 2015, from which Discord counts
 _REMEMBERED = 2_000
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 30.0
-_LOG = logging.getLogger("whet.gateway")
+_LOG = logging.getLogger(__name__)
+
+
+class DiscordSettings(msgspec.Struct, frozen=True):
+    """What a Discord channel takes in the file."""
+
+    token_env: str = "DISCORD_BOT_TOKEN"
+    base_url: str = ""
 
 
 class _Attachment(msgspec.Struct):
@@ -62,26 +82,27 @@ class _Ready(msgspec.Struct):
     user: DiscordUser = msgspec.field(default_factory=DiscordUser)
 
 
-class DiscordChannel:
+class Discord:
     """One bot."""
 
-    limits = PlatformLimits(1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0)
+    limits = Limits(1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0, shows_cards=True)
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
         self._api = DiscordApi(token, base_url)
         self._me = DiscordUser()
-        self._seen: OrderedDict[str, ChatPlace] = OrderedDict()
+        self._seen: OrderedDict[str, Place] = OrderedDict()
 
-    async def listen(self, take: Take, memo: Memo) -> None:
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Hear until cancelled. Raises SendFailed when Discord refuses the bot for good."""
-
+        hears = "message" in wants
         missed = _Missed(self, take, memo)
 
         async def event(kind: str, data: bytes) -> None:
             if kind == "READY":
                 self._me = (read(data, _Ready) or _Ready()).user
-                await missed.begin()
+                if hears:
+                    await missed.begin()
             elif kind == "INTERACTION_CREATE":
                 press = read(data, Interaction)
                 if press is not None and press.type == COMPONENT:
@@ -89,7 +110,7 @@ class DiscordChannel:
             elif (message := read(data, _Message)) is not None:
                 await self._message(kind, message, missed)
 
-        gateway = DiscordGateway(self.name, self._api, event, intents=_INTENTS)
+        gateway = DiscordGateway(self.name, self._api, event, intents=_INTENTS if hears else 0)
         tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(missed.fetch_all())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -100,41 +121,35 @@ class DiscordChannel:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
+    async def send(self, place: Place, message: Outgoing, key: str) -> str:
         """Post a message, or a file with it; the key is Discord's nonce."""
         path = f"/channels/{place.chat}/messages"
         body = {**_body(message), "nonce": key[:25], "enforce_nonce": True}
         if not message.file:
             answer = await self._api.call("POST", path, body)
         else:
-            file = Path(message.file)
-            try:
-                data = await asyncio.to_thread(file.read_bytes)
-            except OSError as error:
-                raise SendFailed(f"{file.name}: {error.strerror}", is_final=True) from None
+            data, name = await read_file(message.file), message.file_name or Path(message.file).name
             fields = {"payload_json": msgspec.json.encode(body).decode()}
-            content, kind = form(fields, "files[0]", message.file_name or file.name, data)
+            content, kind = form(fields, "files[0]", name, data)
             answer = await self._api.upload(path, content, kind)
         sent = read(answer, _Message)
         return sent.id if sent else ""
 
-    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
         await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
 
-    async def typing(self, place: ChatPlace) -> None:
+    async def typing(self, place: Place) -> None:
         """Show that somebody writes, for ten seconds."""
-        with contextlib.suppress(SendFailed):
-            await self._api.call("POST", f"/channels/{place.chat}/typing", {})
+        await self._api.call("POST", f"/channels/{place.chat}/typing", {})
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file from Discord's own storage."""
         return await download(self._api.http.client, file.where, most_bytes, {"authorization": ""})
 
-    async def answer(self, press: Incoming, text: str) -> None:
+    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Tell the presser alone."""
-        with contextlib.suppress(SendFailed):
-            await self._api.respond(press.token, text)
+        await self._api.respond(press.token, plain(text))
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -182,7 +197,7 @@ class DiscordChannel:
         is_reply = quoted is not None and quoted.author.id == self._me.id
         files = tuple(FileRef(a.url, a.filename, a.content_type, a.size) for a in message.attachments)
         return Incoming(
-            ChatPlace(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
+            Place(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
             f"e{message.id}-{message.edited_timestamp}" if is_edit else f"m{message.id}",
             "edit" if is_edit else "message",
             author.username,
@@ -196,7 +211,7 @@ class DiscordChannel:
     def _press(self, press: Interaction) -> Incoming:
         user = press.who
         return Incoming(
-            ChatPlace(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
+            Place(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
             f"p{press.id}",
             "press",
             user.username,
@@ -227,7 +242,7 @@ class _Missed:
     """What was said while nobody was connected: fetched channel by channel, beside the events, for as long as
     it takes. Until a channel has caught up its new messages are held, or they would overtake older ones."""
 
-    def __init__(self, discord: DiscordChannel, take: Take, memo: Memo) -> None:
+    def __init__(self, discord: Discord, take: Take, memo: Memo) -> None:
         self._discord = discord
         self.take = take
         self.memo = memo
@@ -291,9 +306,11 @@ class _Missed:
         return True
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: GatewayChannelText) -> DiscordChannel:
-    """Make the channel."""
-    return DiscordChannel(name, tokens[0], text.base_url)
+def _open(name: str, settings: DiscordSettings, tokens: tuple[str, ...]) -> Discord:
+    return Discord(name, tokens[0], settings.base_url)
+
+
+PLATFORM = Platform(DiscordSettings, _open)
 
 
 def _said_at_s(number: str) -> float:
@@ -302,18 +319,63 @@ def _said_at_s(number: str) -> float:
 
 
 def _body(message: Outgoing) -> dict[str, Any]:
-    buttons = [
-        {"type": 2, "style": _STYLES[button.style], "label": button.label[:80], "custom_id": button.data}
-        for button in message.buttons
-    ]
+    buttons = [_component(button) for button in message.buttons]
+    if message.card is not None:
+        shown: dict[str, Any] = {"content": "", "embeds": [_embed(message.card)]}
+    else:
+        flags = _NO_PREVIEWS | (_SILENT if message.quiet else 0)
+        shown = {"content": message.text or ("" if message.file else "…"), "flags": flags}
     return {
-        "content": message.text or ("" if message.file else "…"),
+        **shown,
         "allowed_mentions": {"parse": []},
-        "flags": _NO_PREVIEWS | (_SILENT if message.quiet else 0),
         "components": [
             {"type": 1, "components": buttons[start : start + 5]} for start in range(0, len(buttons), 5)
         ],
     }
+
+
+def _component(button: Button) -> dict[str, Any]:
+    shown = {"type": 2, "label": button.label[:80]}
+    if button.url:
+        return {**shown, "style": _LINK, "url": button.url}
+    return {**shown, "style": _STYLES[button.style], "custom_id": button.data}
+
+
+def _embed(card: MessageCard) -> dict[str, Any]:
+    lines = [block(card.subject)]
+    if card.deadline:
+        # Discord shows these in the reader's own time, the second as a countdown.
+        at = int(card.at_s)
+        lines.append(card.deadline.format(f"<t:{at}:T> (<t:{at}:R>)"))
+    lines += map(plain, card.lines)
+    if card.warning:
+        lines.append(f"**{card.warning}**")
+    if card.address:
+        lines.append(plain(card.address))
+    lines += ["", f"*{card.mark}*", *map(block, card.quoted)]
+    return {
+        "title": f"{card.title}{f' · {card.alarm}' if card.alarm else ''}"[:256],
+        "description": "\n".join(lines)[:4096],
+        "color": _COLORS[card.tone],
+        "footer": {"text": " · ".join(f"{name} {value}" for name, value in card.ids)},
+    }
+
+
+def plain(text: str) -> str:
+    """Write text so that Discord's Markdown takes every character as it stands."""
+    return "".join(f"\\{c}" if c in "\\`*_~|>#-[]()<@:+." else c for c in text)
+
+
+def block(text: str) -> str:
+    """Put text into a code block that it can't end: the third back-tick of a run is written as its code."""
+    kept: list[str] = []
+    run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        kept.append("<U+0060>" if run == 3 else character)
+        run = 0 if run == 3 else run
+    # A back-tick at either end would join the fence.
+    return "```\n" + "".join(kept) + "\n```"
 
 
 def _without_mention(text: str, us: str) -> str:

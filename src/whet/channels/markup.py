@@ -11,6 +11,8 @@ import html
 import re
 from collections.abc import Callable
 
+import msgspec
+
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^\n]*$")
 _CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"\[([^\]\n]{1,300})\]\((https?://[^\s)]{1,1500})\)")
@@ -23,6 +25,14 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 _QUOTE = re.compile(r"^ {0,3}>\s?")
 _HELD = re.compile("\x00(\\d+)\x00")
+
+
+def fenced(text: str) -> str:
+    """Put text into a code block whose fence it does not hold."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"
 
 
 def telegram_html(text: str) -> str:
@@ -45,22 +55,14 @@ def slack_mrkdwn(text: str) -> str:
     )
 
 
-class _Marks:
+class _Marks(msgspec.Struct, frozen=True):
     """How a platform writes what is marked."""
 
-    def __init__(
-        self,
-        strong: tuple[str, str],
-        em: tuple[str, str],
-        strike: tuple[str, str],
-        code: tuple[str, str],
-        link: Callable[[str, str], str],
-    ) -> None:
-        self.strong = strong
-        self.em = em
-        self.strike = strike
-        self.code = code
-        self.link = link
+    strong: tuple[str, str]
+    em: tuple[str, str]
+    strike: tuple[str, str]
+    code: tuple[str, str]
+    link: Callable[[str, str], str]
 
 
 def _html(text: str) -> str:

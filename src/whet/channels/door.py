@@ -1,0 +1,216 @@
+"""The door for platforms: finds the one that a `[[channel]]` names, opens it, and contains its failures.
+
+Our own are in a table; others come from installed packages, by entry points in the group `whet.channels`. A
+package that can't be loaded, or whose code raises, is a channel that is off with its reason, and nothing else
+is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+import msgspec
+
+from whet.contract.channels import (
+    Channel,
+    FileRef,
+    Incoming,
+    Limits,
+    Memo,
+    Outgoing,
+    Place,
+    Platform,
+    SendFailed,
+    Take,
+    Verb,
+)
+from whet.contract.errors import ConfigError, WhetError
+from whet.log import mask
+
+T = TypeVar("T")
+GROUP = "whet.channels"
+_CALL_S = 180.0  # an upload of ours may take 120
+_LOG = logging.getLogger(__name__)
+
+
+# Only what is configured is imported: Discord and Slack need websockets, an extra; the webhook needs uvicorn.
+def _telegram() -> Platform:
+    from whet.channels.telegram import PLATFORM  # noqa: PLC0415
+
+    return PLATFORM
+
+
+def _discord() -> Platform:
+    from whet.channels.discord import PLATFORM  # noqa: PLC0415
+
+    return PLATFORM
+
+
+def _slack() -> Platform:
+    from whet.channels.slack import PLATFORM  # noqa: PLC0415
+
+    return PLATFORM
+
+
+def _webhook() -> Platform:
+    from whet.channels.webhook import PLATFORM  # noqa: PLC0415
+
+    return PLATFORM
+
+
+_OURS: dict[str, Callable[[], Platform]] = {
+    "telegram": _telegram,
+    "discord": _discord,
+    "slack": _slack,
+    "webhook": _webhook,
+}
+
+
+def kinds() -> list[str]:
+    """Give the names of all platforms that there are: ours, then the installed packages'. Imports none."""
+    return list(dict.fromkeys([*_OURS, *(entry.name for entry in entry_points(group=GROUP))]))
+
+
+def is_known(kind: str) -> bool:
+    """Whether there is such a platform; installed packages are looked through for one that is not ours."""
+    return kind in _OURS or kind in kinds()
+
+
+def open_channel(
+    kind: str, name: str, fields: Mapping[str, object], secrets: Mapping[str, str]
+) -> tuple[Channel, tuple[str, ...]]:
+    """Open a channel with its platform's own fields of the file; gives its tokens too.
+
+    Raises ConfigError for a platform that there is not, fields that it does not know, and tokens that are not
+    set. A package that fails is a channel that is off.
+    """
+    try:
+        platform = _OURS[kind]() if kind in _OURS else _loaded(kind)
+    except ImportError as error:
+        raise ConfigError(
+            f"channel {name} needs what is not installed ({error.name})", hint=f"pip install 'whet[{kind}]'"
+        ) from error
+    except SendFailed as error:
+        return IsolatedChannel(name, error.reason), ()
+    settings = _settings(name, platform.settings, fields)
+    tokens = tuple(
+        secret_of(name, str(getattr(settings, field.name) or field.default), secrets)
+        for field in msgspec.structs.fields(platform.settings)
+        if field.name.endswith("_env")
+    )
+    try:
+        with _contained(name):
+            return IsolatedChannel(name, platform.open(name, settings, tokens)), tokens
+    except SendFailed as error:
+        return IsolatedChannel(name, error.reason), tokens
+
+
+def _loaded(kind: str) -> Platform:
+    """Load an installed package's platform. Raises ConfigError where there is none, SendFailed where it
+    fails, whatever it raises."""
+    for entry in entry_points(group=GROUP, name=kind):
+        with _contained(kind):
+            found: object = entry.load()
+            if isinstance(found, Platform):
+                return found
+            raise TypeError(f"{entry.value} is no whet.contract.channels.Platform")
+    raise ConfigError(
+        f"there is no platform {kind!r}", hint=f"kind is {', '.join(kinds())}, or install its package"
+    )
+
+
+def _settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, object]) -> msgspec.Struct:
+    known = {field.encode_name for field in msgspec.structs.fields(shape)}
+    for field in fields:
+        if field not in known:
+            raise ConfigError(
+                f"channel {name}: unknown field `{field}`", hint=f"it takes {', '.join(sorted(known))}"
+            )
+    try:
+        return msgspec.convert(fields, shape)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"channel {name}: {error}") from error
+
+
+def secret_of(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
+    """Give what an environment variable of this name holds. Raises ConfigError where it is not set."""
+    found = secrets.get(variable, "").strip()
+    if not found or not found.isprintable() or not found.isascii():
+        raise ConfigError(
+            f"channel {channel}: {variable} is not set", hint="set it in the environment or in .env"
+        )
+    return found
+
+
+@contextmanager
+def _contained(name: str, *, is_final: bool = True, maybe_sent: bool = False) -> Generator[None]:
+    """Turn whatever a platform's code raises into a SendFailed that says so; the stack goes to the log."""
+    try:
+        yield
+    except (SendFailed, WhetError):  # as agreed; a WhetError is ours, from `take`
+        raise
+    except Exception as error:
+        _LOG.error("channel %s broke", name, exc_info=error)
+        reason = mask(f"its code failed ({type(error).__name__}: {' '.join(str(error).split())})")[:300]
+        raise SendFailed(reason, is_final=is_final, maybe_sent=maybe_sent) from error
+
+
+class IsolatedChannel:
+    """A channel whose calls end in time and raise nothing but SendFailed. In the place of one that could not
+    be opened stands the reason: every call says it, and what is to be sent waits."""
+
+    def __init__(self, name: str, channel: Channel | str) -> None:
+        self.name = name
+        self.limits = Limits(4_000, 1.0, 1.0) if isinstance(channel, str) else channel.limits
+        self._opened = channel
+
+    @property
+    def _channel(self) -> Channel:
+        if isinstance(self._opened, str):
+            raise SendFailed(self._opened, is_final=True, is_barred=True)
+        return self._opened
+
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
+        """Bring in what is wanted, and nothing else."""
+
+        async def wanted(updates: Sequence[Incoming]) -> None:
+            if kept := [update for update in updates if update.verb in wants]:
+                await take(kept)
+
+        with _contained(self.name):
+            await self._channel.listen(wanted, memo, wants)
+
+    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+        """Send a message; where the code fails it may have got through."""
+        return await self._call(lambda: self._channel.send(place, message, key), maybe_sent=True)
+
+    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+        """Change a message."""
+        await self._call(lambda: self._channel.edit(place, ref, message))
+
+    async def typing(self, place: Place) -> None:
+        """Show that an answer is being written."""
+        await self._call(lambda: self._channel.typing(place))
+
+    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+        """Get a file that somebody sent."""
+        return await self._call(lambda: self._channel.fetch(file, most_bytes))
+
+    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
+        """Tell whoever pressed a button."""
+        await self._call(lambda: self._channel.answer(press, text, is_alert=is_alert))
+
+    async def aclose(self) -> None:
+        """Close connections; what goes wrong with that is in the log."""
+        with suppress(SendFailed):
+            await self._call(lambda: self._channel.aclose())
+
+    async def _call(self, work: Callable[[], Awaitable[T]], *, maybe_sent: bool = False) -> T:
+        with _contained(self.name, is_final=False, maybe_sent=maybe_sent):
+            async with asyncio.timeout(_CALL_S):
+                return await work()

@@ -1,0 +1,380 @@
+"""Telegram: a bot that hears by long polling and answers in Telegram's HTML.
+
+Long polling, because it needs no address that the internet can reach. An update is acknowledged (by the next
+poll's offset) only after it was stored. Sends are not idempotent here: what may have arrived is not sent
+again. In HTML three characters are special; what others wrote stands in a card's `<pre>`, where Telegram
+makes no links, mentions or commands of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.channels.markup import telegram_html
+from whet.channels.transfer import download, form, read_file
+from whet.contract.channels import (
+    Button,
+    FileRef,
+    Incoming,
+    Limits,
+    Memo,
+    MessageCard,
+    Outgoing,
+    Place,
+    Platform,
+    SendFailed,
+    Take,
+    Verb,
+)
+from whet.vendors.http import VendorAnswer, VendorHttp, read, refused
+
+_BASE_URL = "https://api.telegram.org"
+_POLL_S = 50
+_RETRY_S = 3.0
+_LONGEST_RETRY_S = 60.0
+_LOG = logging.getLogger(__name__)
+_WANTED: dict[Verb, str] = {"message": "message", "edit": "edited_message", "press": "callback_query"}
+# 4096 UTF-16 units after the markup is taken out; half the room covers what escapes and entities add.
+_MOST_CHARS = 3_500
+
+
+class TelegramSettings(msgspec.Struct, frozen=True):
+    """What a Telegram channel takes in the file."""
+
+    token_env: str = "TELEGRAM_BOT_TOKEN"
+    base_url: str = ""
+
+
+class _Parameters(msgspec.Struct):
+    retry_after: float | None = None
+
+
+class _ApiAnswer(msgspec.Struct):
+    ok: bool = False
+    description: str = ""
+    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
+    result: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Chat(msgspec.Struct):
+    id: int
+    type: str = "private"
+
+
+class _User(msgspec.Struct):
+    id: int
+    username: str = ""
+    first_name: str = ""
+    is_bot: bool = False
+
+    @property
+    def shown(self) -> str:
+        return self.username or self.first_name
+
+
+class _File(msgspec.Struct):
+    file_id: str
+    file_name: str = ""
+    mime_type: str = ""
+    file_size: int = 0
+
+
+class _Reply(msgspec.Struct):
+    user: _User | None = msgspec.field(name="from", default=None)
+
+
+class _Message(msgspec.Struct):
+    message_id: int
+    chat: _Chat
+    date: int = 0
+    user: _User | None = msgspec.field(name="from", default=None)
+    message_thread_id: int = 0
+    is_topic_message: bool = False
+    text: str = ""
+    caption: str = ""
+    document: _File | None = None
+    photo: list[_File] = msgspec.field(default_factory=list[_File])
+    reply_to_message: _Reply | None = None
+
+
+class _Query(msgspec.Struct):
+    id: str
+    user: _User = msgspec.field(name="from")
+    message: _Message | None = None
+    data: str = ""
+
+
+class _Update(msgspec.Struct):
+    update_id: int
+    message: _Message | None = None
+    edited_message: _Message | None = None
+    callback_query: _Query | None = None
+
+
+class _Path(msgspec.Struct):
+    file_path: str = ""
+    file_size: int = 0
+
+
+class Telegram:
+    """One bot."""
+
+    limits = Limits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True)
+
+    def __init__(self, name: str, token: str, base_url: str = "") -> None:
+        self.name = name
+        self._api = TelegramApi(name, token, base_url)
+        self._me = _User(0)
+
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
+        """Poll until cancelled. A failure waits and tries again; a wrong token ends it."""
+
+        async def ready() -> None:
+            if not self._me.id and "message" in wants:
+                self._me = read(await self._api.call("getMe", {}), _User) or _User(0)
+
+        async def heard(updates: list[bytes]) -> None:
+            known = [update for one in updates if (update := read(one, _Update)) is not None]
+            await take([one for update in known if (one := self._incoming(update)) is not None])
+
+        await self._api.hear([name for verb, name in _WANTED.items() if verb in wants], heard, ready)
+
+    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+        """Send a message, or a file with it."""
+        where: dict[str, Any] = {"chat_id": place.chat, "disable_notification": message.quiet}
+        if place.thread:
+            where["message_thread_id"] = int(place.thread)
+        if message.file:
+            return await self._send_file(where, message)
+        sent = await self._write("sendMessage", where, message)
+        found = read(sent, _Message)
+        return str(found.message_id) if found else ""
+
+    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+        """Change a message, buttons included."""
+        try:
+            await self._write("editMessageText", {"chat_id": place.chat, "message_id": int(ref)}, message)
+        except SendFailed as error:
+            if "message is not modified" not in error.reason:
+                raise
+
+    async def typing(self, place: Place) -> None:
+        """Show that somebody writes, for five seconds."""
+        body: dict[str, Any] = {"chat_id": place.chat, "action": "typing"}
+        if place.thread:
+            body["message_thread_id"] = int(place.thread)
+        await self._api.call("sendChatAction", body)
+
+    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+        """Get a file; bots can have 20 MB."""
+        found = read(await self._api.call("getFile", {"file_id": file.where}), _Path) or _Path()
+        if not found.file_path:
+            raise SendFailed("Telegram gave no path for the file", is_final=True)
+        if found.file_size > most_bytes:
+            raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
+        return await download(self._api.http.client, f"{self._api.files_url}/{found.file_path}", most_bytes)
+
+    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
+        """End the button's spinning; an alert stays until it is tapped away."""
+        body: dict[str, Any] = {"callback_query_id": press.token, "text": text[:200]}
+        await self._api.call("answerCallbackQuery", {**body, "show_alert": True} if is_alert else body)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._api.aclose()
+
+    def _incoming(self, update: _Update) -> Incoming | None:
+        if (query := update.callback_query) is not None:
+            if query.message is None:
+                return None
+            place = self._place(query.message, query.user)
+            return Incoming(
+                place,
+                f"u{update.update_id}",
+                "press",
+                query.user.shown,
+                query.data,
+                ref=str(query.message.message_id),
+                token=query.id,
+            )
+        message = update.message or update.edited_message
+        if message is None or message.user is None or message.user.is_bot:
+            return None
+        files = [message.document] if message.document else message.photo[-1:]
+        refs = tuple(FileRef(f.file_id, f.file_name or "photo.jpg", f.mime_type, f.file_size) for f in files)
+        text = message.text or message.caption
+        reply = message.reply_to_message
+        is_reply = reply is not None and reply.user is not None and reply.user.id == self._me.id
+        without = _without_name(text, self._me.username)
+        return Incoming(
+            self._place(message, message.user),
+            f"u{update.update_id}",
+            "message" if update.message else "edit",
+            message.user.shown,
+            without,
+            refs,
+            mentions_us=is_reply or without != text or mentions(text, self._me.username),
+            ref=str(message.message_id),
+            at_s=float(message.date if update.message else 0),
+        )
+
+    def _place(self, message: _Message, user: _User) -> Place:
+        thread = str(message.message_thread_id) if message.is_topic_message else ""
+        return Place(self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private")
+
+    async def _write(self, method: str, where: dict[str, Any], message: Outgoing) -> bytes:
+        """Write text as HTML; where Telegram can't read that, as it stands."""
+        body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard(message)}
+        text = telegram_html(message.text) if message.card is None else card_html(message.card)
+        try:
+            return await self._api.call(method, {**body, "text": text or "…", "parse_mode": "HTML"})
+        except SendFailed as error:
+            if message.card is not None or "parse entities" not in error.reason:
+                raise
+        return await self._api.call(method, {**body, "text": message.text or "…"})
+
+    async def _send_file(self, where: dict[str, Any], message: Outgoing) -> str:
+        data, name = await read_file(message.file), message.file_name or Path(message.file).name
+        fields = {**{key: str(value) for key, value in where.items()}, "caption": message.text[:1000]}
+        content, kind = form(fields, "document", name, data)
+        found = read(await self._api.upload("sendDocument", content, kind), _Message)
+        return str(found.message_id) if found else ""
+
+
+def _open(name: str, settings: TelegramSettings, tokens: tuple[str, ...]) -> Telegram:
+    return Telegram(name, tokens[0], settings.base_url)
+
+
+PLATFORM = Platform(TelegramSettings, _open)
+
+
+def _keyboard(message: Outgoing) -> dict[str, Any]:
+    """Two buttons in a row; under a card only the yes and the no, and each reason on a row of its own."""
+    buttons = message.buttons
+    if not buttons:
+        return {}
+    if message.card is None:
+        rows = [buttons[start : start + 2] for start in range(0, len(buttons), 2)]
+    else:
+        pair = 2 if buttons[0].style == "good" else 1
+        rows = [buttons[:pair], *([button] for button in buttons[pair:])]
+    return {"reply_markup": {"inline_keyboard": [[_key(button) for button in row] for row in rows]}}
+
+
+def _key(button: Button) -> dict[str, str]:
+    return {"text": button.label, **({"url": button.url} if button.url else {"callback_data": button.data})}
+
+
+def card_html(card: MessageCard) -> str:
+    """Write a card as Telegram's HTML."""
+    alarm = f"  ⚠️ {_e(card.alarm)}" if card.alarm else ""
+    lines = [f"<b>{_e(card.title)}</b>{alarm}", f"<code>{_e(card.subject)}</code>"]
+    if card.deadline:
+        lines.append(_e(card.deadline).format(f"<b>{_e(card.at)}</b>"))
+    lines += map(_e, card.lines)
+    ids = " ".join(f"{_e(name)} <code>{_e(value)}</code>" for name, value in card.ids)
+    lines.append(f"{ids[:1].upper()}{ids[1:]}")
+    if card.warning:
+        lines.append(f"<b>{_e(card.warning)}</b>")
+    if card.address:
+        lines.append(_e(card.address))
+    lines += ["", f"<i>{_e(card.mark)}</i>", *(f"<pre>{_e(part)}</pre>" for part in card.quoted)]
+    return "\n".join(lines)
+
+
+def _e(part: str) -> str:
+    return html.escape(part, quote=False)
+
+
+def mentions(text: str, name: str) -> bool:
+    """Whether a text names somebody, as @name."""
+    return bool(name) and re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _without_name(text: str, name: str) -> str:
+    """Take the bot's name off a command: in groups it is written /stop@name."""
+    head, space, rest = text.partition(" ")
+    if name and head.startswith("/") and head.lower().endswith(f"@{name.lower()}"):
+        head = head[: -len(name) - 1]
+    return f"{head}{space}{rest}"
+
+
+class _Bare(msgspec.Struct):
+    update_id: int
+
+
+class TelegramApi:
+    """One bot."""
+
+    def __init__(self, name: str, token: str, base_url: str = "") -> None:
+        root = (base_url or _BASE_URL).rstrip("/")
+        self._name = name
+        self.http = VendorHttp("Telegram", f"{root}/bot{token}")
+        self.files_url = f"{root}/file/bot{token}"
+
+    async def call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
+        """Call a method and give its result. Raises SendFailed."""
+        return _checked(await self.http.call("POST", f"/{method}", body, timeout_s=timeout_s))
+
+    async def upload(self, method: str, content: bytes, kind: str) -> bytes:
+        """Call a method with a form and give its result. Raises SendFailed."""
+        return _checked(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
+
+    async def hear(
+        self,
+        wanted: Sequence[str],
+        take: Callable[[list[bytes]], Awaitable[None]],
+        ready: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Hand on updates, as JSON, until cancelled; those that `take` returns from are acknowledged.
+
+        `ready` is awaited before each poll. A failure waits and tries again. Raises SendFailed where
+        Telegram refuses the bot for good.
+        """
+        offset, wait_s = 0, _RETRY_S  # Telegram knows what was acknowledged
+        while True:
+            body = {"offset": offset, "timeout": _POLL_S, "limit": 50, "allowed_updates": list(wanted)}
+            try:
+                if ready is not None:
+                    await ready()
+                answer = await self.call("getUpdates", body, timeout_s=_POLL_S + 10.0)
+            except SendFailed as error:
+                await self._wait(error, wait_s)
+                wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
+                continue
+            wait_s = _RETRY_S
+            updates = [bytes(one) for one in read(answer, list[msgspec.Raw]) or []]
+            if not updates:
+                continue
+            await take(updates)
+            numbers = [bare.update_id for one in updates if (bare := read(one, _Bare)) is not None]
+            offset = max([offset, *(number + 1 for number in numbers)])
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self.http.aclose()
+
+    async def _wait(self, error: SendFailed, wait_s: float) -> None:
+        """Say why nothing is heard and wait. Raises the error where waiting can't help."""
+        if error.status == 409:
+            _LOG.error("channel %s: another program polls with this bot's token", self._name)
+        elif error.is_final:
+            raise error
+        else:
+            _LOG.warning("channel %s hears nothing: %s", self._name, error.reason)
+        await asyncio.sleep(error.retry_after_s or wait_s)
+
+
+def _checked(answer: VendorAnswer) -> bytes:
+    said = answer.read(_ApiAnswer) or _ApiAnswer()
+    if answer.status == 200 and said.ok:
+        return bytes(said.result)
+    raise refused("Telegram", answer, said.description, said.parameters.retry_after)

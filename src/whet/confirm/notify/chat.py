@@ -1,0 +1,145 @@
+"""Notices in a chat of any platform: as a card with buttons, changed when the request changes, presses heard.
+
+A platform that has no buttons shows the link to the page. One that does not know cards shows the same as
+Markdown, where what the agent wrote stands in code blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from whet.channels.markup import fenced
+from whet.confirm.notify.buttons import Buttons
+from whet.confirm.notify.channel import OnPress
+from whet.confirm.notify.notice import AGENT_MARK, RequestNotice
+from whet.contract.channels import Button, Channel, Incoming, MessageCard, Outgoing, Place, SendFailed, Verb
+
+_LOG = logging.getLogger(__name__)
+_WANTS: frozenset[Verb] = frozenset(("press",))
+_TONES = {"pending": "open", "approved": "good", "denied": "bad"}
+_MARKUP = frozenset("\\`*_~|>#[]<")
+
+
+class NoMemo:
+    """Nothing is kept between runs: presses that nobody heard are pressed again."""
+
+    async def get(self, name: str = "") -> str:
+        """Give nothing."""
+        return ""
+
+    async def all(self) -> dict[str, str]:
+        """Give nothing."""
+        return {}
+
+    async def set(self, value: str, name: str = "") -> None:
+        """Keep nothing."""
+
+
+class ChatNotices:
+    """One chat of a platform."""
+
+    def __init__(self, channel: Channel, chat: str, buttons: Buttons) -> None:
+        self.name = channel.name
+        self.can_update = channel.limits.can_edit
+        self._channel = channel
+        self._chat = chat
+        self._buttons = buttons
+
+    async def send(self, notice: RequestNotice) -> str:
+        """Post the message; give its chat and name. Raises SendFailed."""
+        # Where the platform drops repetitions, one after a lost answer gives back the first message.
+        ref = await self._channel.send(Place(self.name, self._chat), self._message(notice), notice.request_id)
+        return f"{self._chat}/{ref}" if ref else ""
+
+    async def update(self, where: str, notice: RequestNotice) -> None:
+        """Change the message, buttons included. Raises SendFailed."""
+        chat, _, ref = where.partition("/")
+        await self._channel.edit(Place(self.name, chat), ref, self._message(notice))
+
+    async def listen(self, on_press: OnPress) -> None:
+        """Hear presses until cancelled. Raises SendFailed when the platform refuses us for good."""
+
+        async def take(presses: Sequence[Incoming]) -> None:
+            for press in presses:
+                await self._answer(press, on_press)
+
+        await self._channel.listen(take, NoMemo(), _WANTS)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._channel.aclose()
+
+    async def _answer(self, press: Incoming, on_press: OnPress) -> None:
+        text = "Something went wrong here; the request is undecided. Use the page."
+        try:
+            text = await on_press(press)
+        finally:  # always: somebody looks at a button that does nothing
+            try:
+                await self._channel.answer(press, text, is_alert=True)
+            except SendFailed as error:
+                _LOG.warning("channel %s could not answer a press: %s", self.name, error.reason)
+
+    def _message(self, notice: RequestNotice) -> Outgoing:
+        limits = self._channel.limits
+        card = card_of(notice, has_buttons=limits.has_buttons)
+        text = markdown_of(card)
+        if len(text) > limits.message_chars and not limits.shows_cards:
+            # A yes needs the whole of it.
+            notice = msgspec.structs.replace(
+                notice, was_cut=True, may_approve=False, description="", details=""
+            )
+            card = card_of(notice, has_buttons=limits.has_buttons)
+            text = markdown_of(card)
+        buttons = self._buttons.of(notice) if limits.has_buttons else []
+        if notice.has_public_link and limits.has_buttons:
+            buttons.append(Button("Open the page", "", url=notice.link))
+        return Outgoing(text, tuple(buttons), card=card)
+
+
+def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
+    """Write a notice as a card; its link stands in the text where no button opens it."""
+    said = (f"{notice.requester}: {notice.description}", notice.details)
+    lines = (notice.progress, notice.outcome, f"Token: {notice.principal or 'none (open mode)'}")
+    is_cut = notice.was_cut and notice.is_open
+    address = ""
+    if notice.link and not (notice.has_public_link and has_buttons):
+        address = f"Page{'' if notice.has_public_link else ' (on that machine)'}: {notice.link}"
+    return MessageCard(
+        title=notice.headline,
+        subject=notice.action,
+        tone=_TONES.get(notice.state, "plain"),  # type: ignore[arg-type]
+        alarm="HIGH RISK" if notice.is_high_risk else "",
+        deadline="Decide before {}; silence is a denial." if notice.is_open else "",
+        at=notice.deadline,
+        at_s=notice.expires_s,
+        lines=tuple(filter(None, lines)),
+        ids=(("request", notice.request_id), ("digest", notice.digest[:12])),
+        warning="Too long for a message: read it whole on the page to approve it." if is_cut else "",
+        address=address,
+        mark=AGENT_MARK,
+        quoted=tuple(filter(None, said)),
+    )
+
+
+def markdown_of(card: MessageCard) -> str:
+    """Write a card as Markdown that nothing in it can break out of."""
+    ids = " · ".join(f"{name} `{value}`" for name, value in card.ids)
+    parts = [
+        f"**{card.title}**{f' · **{card.alarm}**' if card.alarm else ''}",
+        fenced(card.subject),
+        *([card.deadline.format(f"**{card.at}**")] if card.deadline else []),
+        *map(_escaped, card.lines),
+        *([f"**{card.warning}**"] if card.warning else []),
+        *([card.address] if card.address else []),
+        ids,
+        f"*{card.mark}*",
+        *map(fenced, card.quoted),
+    ]
+    return "\n".join(parts)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{c}" if c in _MARKUP else c for c in text)

@@ -1,0 +1,169 @@
+"""A conversation as the store has it: its place and session, who talks there, what waits, what goes out.
+
+The row is read once; where a conversation is never changes, and its session only here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import apsw
+import msgspec
+
+from whet.app.build import App
+from whet.app.hosted import SessionHost
+from whet.channels.pieces import pieces
+from whet.clock import Clock
+from whet.config.schema import GatewaySettings
+from whet.contract.channels import Channel, Outgoing, Place
+from whet.gateway.asking import ChatQuestions, QuestionRoute
+from whet.gateway.deliveries import DRAFT, Deliveries
+from whet.gateway.drafts import Drafts
+from whet.gateway.files import ChatFiles
+from whet.gateway.router import ChatUser, Router
+from whet.store import chats, sessions
+from whet.store.chats import ChatRecord, InRow
+from whet.store.database import StateDatabase
+
+
+class ConversationParts(msgspec.Struct, frozen=True):
+    """What conversations are made of."""
+
+    app: App
+    hosted: SessionHost
+    database: StateDatabase
+    clock: Clock
+    settings: GatewaySettings
+    channels: dict[str, Channel]
+    router: Router
+    deliveries: Deliveries
+    drafts: Drafts
+    asking: ChatQuestions
+    files: ChatFiles
+
+
+class ConversationRows:
+    """One conversation's rows."""
+
+    def __init__(self, parts: ConversationParts, chat: ChatRecord) -> None:
+        self.parts = parts
+        self.chat = chat
+
+    @classmethod
+    async def load(cls, parts: ConversationParts, chat_id: int) -> ConversationRows:
+        """Read a conversation. Raises StoreError."""
+        return cls(parts, await parts.database.read(lambda db: chats.chat(db, chat_id)))
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self.chat.place
+
+    @property
+    def channel(self) -> Channel:
+        """The channel that it is on."""
+        return self.parts.channels[self.place.channel]
+
+    async def person(self) -> ChatUser | None:
+        """Give who talks here; None for somebody who is not let in any more."""
+        return await self.parts.database.read(lambda db: self.parts.router.person(db, self.place))
+
+    async def session_id(self, person: ChatUser) -> str:
+        """Give the session that the conversation goes on in, begun where there is none, and where who talks
+        here has another memory by now than the session has."""
+        session_id = self.chat.session_id
+        if not session_id:
+            return await self.begin_session(person)
+        has = await self.parts.database.read(lambda db: sessions.profile_of(db, session_id))
+        if has == self.parts.router.profile(person, self.place):
+            return session_id
+        return await self.begin_session(person, leaving="")
+
+    async def begin_session(
+        self, person: ChatUser, title: str = "", warm: str = "", leaving: str | None = None
+    ) -> str:
+        """Begin a session for the conversation, after the one that it had or after `leaving`."""
+        parts = self.parts
+        profile = parts.router.profile(person, self.place)
+        session_id = await parts.hosted.new_session(
+            title=title,
+            warm=warm,
+            source=self.place.channel,
+            profile=profile,
+            workspace=parts.files.workspace(profile),
+            leaving=self.chat.session_id if leaving is None else leaving,
+        )
+        await parts.database.append(lambda db: chats.set_session(db, self.chat.id, session_id))
+        self.chat = msgspec.structs.replace(self.chat, session_id=session_id)
+        return session_id
+
+    async def post(self, messages: Sequence[Outgoing]) -> None:
+        """Queue messages to the person; durable on return."""
+        await self._post(messages, self.chat.id)
+
+    async def say(self, text: str) -> None:
+        """Queue text to the person, in as many messages as it takes."""
+        await self.post([Outgoing(piece) for piece in pieces(text, self.channel.limits.message_chars)])
+
+    async def waiting(self, without: Collection[int]) -> list[InRow]:
+        """Give the updates that wait, oldest first."""
+        rows = await self.parts.database.read(lambda db: chats.waiting(db, self.chat.id, 500))
+        return [row for row in rows if row.id not in without]
+
+    async def mark(self, row: InRow, state: chats.InState) -> None:
+        """Set an update's state; durable on return."""
+        await self.parts.database.append(lambda db: chats.mark(db, row.id, state))
+
+    async def cross_off(self, row: InRow | None) -> bool:
+        """Cross off what a turn took in that can't be run; gives whether any of it was open still."""
+
+        def work(connection: apsw.Connection) -> bool:
+            waits = row is not None and chats.is_waiting(connection, row.id)
+            begun = chats.finish_begun(connection, self.chat.id)
+            if row is not None:
+                chats.mark(connection, row.id, "dropped")
+            return waits or begun
+
+        return await self.parts.database.append(work)
+
+    def answer_in(self, connection: apsw.Connection, text: str, now_ms: int) -> None:
+        """Queue an answer inside a transaction, its first message in the draft's place."""
+        messages = [Outgoing(piece) for piece in pieces(text, self.channel.limits.message_chars) if piece]
+        if messages:
+            messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
+        chats.post(connection, self.chat.id, _bodies(messages), now_ms)
+
+    def desk(self, chat: ChatRecord | None = None) -> QuestionRoute:
+        """Give where questions are put that belong into this conversation, or into another one."""
+        chat = chat or self.chat
+        place = chat.place
+        return QuestionRoute(
+            chat.id,
+            (place.channel, place.chat),
+            lambda messages: self._post(messages, chat.id),
+            self.parts.channels[place.channel].limits,
+        )
+
+    async def approver(self) -> QuestionRoute | None:
+        """Find who may decide for somebody who may not: in this group where they have talked here, else alone
+        with them."""
+        place, approvers = self.place, self.parts.router.approvers(self.place.channel)
+
+        def find(connection: apsw.Connection) -> ChatRecord | None:
+            here = [user for channel, user in approvers if place.is_group and channel == place.channel]
+            if any(chats.of_user(connection, place.channel, user, place.chat) for user in here):
+                return self.chat
+            found = (chats.of_user(connection, channel, user) for channel, user in approvers)
+            return next((chat for chat in found if chat is not None), None)
+
+        chat = await self.parts.database.read(find)
+        return None if chat is None else self.desk(chat)
+
+    async def _post(self, messages: Sequence[Outgoing], chat_id: int) -> None:
+        now_ms = self.parts.clock.unix_ms()
+        await self.parts.database.append(lambda db: chats.post(db, chat_id, _bodies(messages), now_ms))
+        self.parts.deliveries.wake(chat_id)
+
+
+def _bodies(messages: Sequence[Outgoing]) -> list[str]:
+    return [msgspec.json.encode(message).decode() for message in messages]
