@@ -41,6 +41,8 @@ class Api:
         *,
         web: bool = False,
         answer_wait_s: float = 60.0,
+        beat_s: float = 0.3,
+        head_wait_s: float = 30.0,
     ) -> None:
         self.folder = folder
         self.home = Home(folder / "home")
@@ -55,7 +57,7 @@ class Api:
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),
         )
-        self._pace = Pace(answer_wait_s, beat_s=0.3)
+        self._pace = Pace(answer_wait_s, beat_s, head_wait_s)
         self._web = web
         self._ready = threading.Event()
         self._problem: BaseException | None = None

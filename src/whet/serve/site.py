@@ -36,10 +36,12 @@ _API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How long things wait: a question for its answer, a silent stream for its next beat."""
+    """How long things wait: a question for its answer, a silent stream for its next beat, a stream's status
+    for the model's first piece (less than the minute after which proxies give up on a silent server)."""
 
     answer_wait_s: float = 300.0
     beat_s: float = 5.0
+    head_wait_s: float = 30.0
 
 
 class Site:
@@ -53,7 +55,7 @@ class Site:
         self.questions = Questions(clock, pace.answer_wait_s)
         self.turns = Turns(hosted, self.feeds, self.questions, clock)
         self.talks = Talks(app.database, self.turns)
-        self._compat = Compat(app, self.door, self.talks, Answering(pace.beat_s))
+        self._compat = Compat(app, self.door, self.talks, Answering(pace.beat_s, pace.head_wait_s))
         self._native = Native(app, self.door, self.talks, self.turns)
         self._hosts = Hosts(hosted, self.door, pace.beat_s)
 
