@@ -41,7 +41,7 @@ class Principal(msgspec.Struct, frozen=True):
     token_id: str = ""
     is_open: bool = False
 
-    def may(self, *roles: Role) -> bool:
+    def may(self, *roles: str) -> bool:
         """Whether one of `roles` is held; an admin holds all of them."""
         return self.role in roles or self.role == "admin"
 

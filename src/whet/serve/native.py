@@ -13,16 +13,16 @@ import apsw
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from whet.app.build import App
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.log import mask
 from whet.serve import content
-from whet.serve.door import Caller, Door, need_owner
+from whet.serve.door import Caller, Door
+from whet.serve.questions import Question
 from whet.serve.talks import Talks
 from whet.serve.turns import Said, Turns
-from whet.serve.wire import ApiError, Json, Stream, read_json
+from whet.serve.wire import ApiError, Json, Stream
 from whet.store import api, search, sessions
 from whet.store.sessions import SessionRow
 
@@ -65,6 +65,18 @@ class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer: str
 
 
+class SessionFacts(SessionRow, frozen=True, kw_only=True):
+    """A session as it is listed and shown: its row, with its title masked, and whether a turn runs."""
+
+    running: bool
+
+
+class QuestionList(msgspec.Struct, frozen=True):
+    """The questions that wait, oldest first."""
+
+    approvals: list[Question]
+
+
 class Native:
     """The calls of the session API."""
 
@@ -74,27 +86,8 @@ class Native:
         self._talks = talks
         self._turns = turns
 
-    def routes(self) -> list[Route]:
-        """Give the routes."""
-        one = "/api/sessions/{id}"
-        return [
-            Route("/api/sessions", self.sessions, methods=["GET"]),
-            Route("/api/sessions", self.create, methods=["POST"]),
-            Route(one, self.show, methods=["GET"]),
-            Route(one, self.rename, methods=["PATCH"]),
-            Route(one, self.delete, methods=["DELETE"]),
-            Route(f"{one}/messages", self.messages, methods=["GET"]),
-            Route(f"{one}/turns", self.turn, methods=["POST"]),
-            Route(f"{one}/events", self.events, methods=["GET"]),
-            Route(f"{one}/cancel", self.cancel, methods=["POST"]),
-            Route(f"{one}/steer", self.steer, methods=["POST"]),
-            Route("/api/approvals", self.approvals, methods=["GET"]),
-            Route("/api/approvals/{id}", self.answer, methods=["POST"]),
-        ]
-
-    async def sessions(self, request: Request) -> Response:
+    async def sessions(self, request: Request, caller: Caller) -> Response:
         """List sessions, the last active first."""
-        caller = self._door.caller(request)
         limit = _whole(request, "limit", 50, _MOST_LISTED)
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
 
@@ -107,29 +100,27 @@ class Native:
         rows = await self._app.database.read(read)
         return Json({"sessions": [self._facts(row) for row in rows]})
 
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: Request, caller: Caller, wanted: NewSession) -> Response:
         """Begin a session."""
-        caller = self._door.caller(request)
-        wanted = await read_json(request, NewSession)
         session_id = await self._talks.begin(
             caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
         )
         return Json(self._facts(self._talks.visible(caller, session_id)), 201)
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: Request, caller: Caller) -> Response:
         """Show a session."""
-        return Json(self._facts(self._session(request)))
+        return Json(self._facts(self._session(request, caller)))
 
-    async def rename(self, request: Request) -> Response:
+    async def rename(self, request: Request, caller: Caller, wanted: Rename) -> Response:
         """Name a session."""
-        row = self._session(request)
-        title = (await read_json(request, Rename)).title[:200]
+        row = self._session(request, caller)
+        title = wanted.title[:200]
         await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
-        return Json(self._facts(self._session(request)))
+        return Json(self._facts(self._session(request, caller)))
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, request: Request, caller: Caller) -> Response:
         """Delete a session and all that was said in it; 409 while a turn runs."""
-        row = self._session(request)
+        row = self._session(request, caller)
         if self._turns.is_taken(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
         async with self._turns.hosted.using(row.id) as session:
@@ -137,18 +128,17 @@ class Native:
             gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
         return Json({"deleted": row.id, "sessions": gone})
 
-    async def messages(self, request: Request) -> Response:
+    async def messages(self, request: Request, caller: Caller) -> Response:
         """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
-        row = self._session(request)
+        row = self._session(request, caller)
         after = _whole(request, "after", 0, _TOP)
         limit = _whole(request, "limit", 100, _MOST_MESSAGES)
         found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
         return Json({"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]})
 
-    async def turn(self, request: Request) -> Response:
+    async def turn(self, request: Request, caller: Caller, wanted: NewTurn) -> Response:
         """Start a turn: 202, or its events where the client accepts a stream."""
-        row = self._session(request)
-        wanted = await read_json(request, NewTurn)
+        row = self._session(request, caller)
         if row.kind != "chat":
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
         if not wanted.text.strip() and not wanted.images:
@@ -161,50 +151,45 @@ class Native:
         started = self._turns.start(row.id, Said(wanted.text, images, wanted.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
             started.add_done_callback(lambda _: feed.wake())
-            return self._listen(request, row.id, last_id, started)
+            return self._listen(caller, row.id, last_id, started)
         return Json(
             {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
         )
 
-    async def events(self, request: Request) -> Response:
+    async def events(self, request: Request, caller: Caller) -> Response:
         """Stream a session's events, from Last-Event-ID (or `after`) on."""
-        row = self._session(request)
+        row = self._session(request, caller)
         last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        return self._listen(request, row.id, last_id)
+        return self._listen(caller, row.id, last_id)
 
-    async def cancel(self, request: Request) -> Response:
+    async def cancel(self, request: Request, caller: Caller) -> Response:
         """Cancel the running turn."""
-        row = self._session(request)
+        row = self._session(request, caller)
         return Json({"cancelled": self._turns.hosted.cancel(row.id)})
 
-    async def steer(self, request: Request) -> Response:
+    async def steer(self, request: Request, caller: Caller, said: Steering) -> Response:
         """Say something to the running turn; 409 where none runs."""
-        row = self._session(request)
-        text = (await read_json(request, Steering)).text
-        if not text.strip():
+        row = self._session(request, caller)
+        if not said.text.strip():
             raise ApiError(400, "there is no text", param="text")
         if not self._turns.hosted.is_running(row.id):
             raise ApiError(409, "no turn is running in this session", code="session_idle")
-        self._turns.start(row.id, Said(text, busy="steer"))
+        self._turns.start(row.id, Said(said.text, busy="steer"))
         return Json({"steered": True}, 202)
 
-    async def approvals(self, request: Request) -> Response:
+    async def approvals(self, request: Request, caller: Caller) -> Response:
         """List the questions that wait."""
-        need_owner(self._door.caller(request))
-        return Json({"approvals": self._turns.questions.pending()})
+        return Json(QuestionList(self._turns.questions.pending()))
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request, caller: Caller, wanted: Answering) -> Response:
         """Answer one."""
-        need_owner(self._door.caller(request))
-        wanted = await read_json(request, Answering)
         question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
         return Json({"answered": question.id, "answer": wanted.answer})
 
     def _listen(
-        self, request: Request, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
+        self, caller: Caller, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
     ) -> Response:
         """Answer with the session's events; with a turn that was started, until that is over."""
-        caller = self._door.caller(request)
         feeds = self._turns.feeds
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
@@ -225,8 +210,7 @@ class Native:
 
         return Stream(source)
 
-    def _session(self, request: Request) -> SessionRow:
-        caller: Caller = self._door.caller(request)
+    def _session(self, request: Request, caller: Caller) -> SessionRow:
         return self._talks.visible(caller, request.path_params["id"])
 
     def _facts(self, row: SessionRow) -> dict[str, Any]:

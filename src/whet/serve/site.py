@@ -25,11 +25,11 @@ from whet.serve.door import Door
 from whet.serve.feed import Feeds
 from whet.serve.hosts import Hosts
 from whet.serve.native import Native
-from whet.serve.openapi import document
 from whet.serve.questions import Questions
+from whet.serve.routes import described, mcp_call, open_calls, openai_calls, route_of, session_calls
 from whet.serve.talks import Talks
 from whet.serve.turns import Turns
-from whet.serve.wire import ApiError, Json, as_api_error, error_object, refusal
+from whet.serve.wire import ApiError, ErrorAnswer, Json, as_api_error, error_object, refusal
 from whet.web.guard import Guard, Place
 
 _API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
@@ -55,9 +55,12 @@ class Site:
         self.questions = Questions(clock, pace.answer_wait_s)
         self.turns = Turns(hosted, self.feeds, self.questions, clock)
         self.talks = Talks(app.database, self.turns)
-        self._compat = Compat(app, self.door, self.talks, Answering(pace.beat_s, pace.head_wait_s))
-        self._native = Native(app, self.door, self.talks, self.turns)
-        self._hosts = Hosts(hosted, self.door, pace.beat_s)
+        self.operations = (
+            *openai_calls(Compat(app, self.door, self.talks, Answering(pace.beat_s, pace.head_wait_s))),
+            *session_calls(Native(app, self.door, self.talks, self.turns)),
+            mcp_call(Hosts(hosted, pace.beat_s)),
+            *open_calls(self._describe, self._health),
+        )
 
     def asgi(
         self, where: Place, pages: Sequence[BaseRoute] = (), say: Callable[[int, str], Response] | None = None
@@ -76,16 +79,10 @@ class Site:
 
     def routes(self) -> list[Route]:
         """Give the API's routes."""
-        return [
-            *self._compat.routes(),
-            *self._native.routes(),
-            *self._hosts.routes(),
-            Route("/openapi.json", self._document, methods=["GET"]),
-            Route("/health", self._health, methods=["GET"]),
-        ]
+        return [route_of(one, self.door) for one in self.operations]
 
-    async def _document(self, request: Request) -> Response:
-        return Json(document())
+    async def _describe(self, request: Request) -> Response:
+        return Json(described(self.operations))
 
     async def _health(self, request: Request) -> Response:
         return Json({"status": "ok", "running": len(self.turns.hosted.running)})
@@ -103,4 +100,4 @@ def _as_told(request: Request, error: Exception) -> ApiError:
 
 
 def _as_error(status: int, reason: str) -> object:
-    return {"error": error_object(ApiError(status, reason, code="refused"))}
+    return ErrorAnswer(error_object(ApiError(status, reason, code="refused")))

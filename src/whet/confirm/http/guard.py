@@ -7,7 +7,7 @@ a foreign Origin and a cross-site fetch are refused before anything else, also i
 from __future__ import annotations
 
 from whet.confirm.http.wire import Refusal, Scope, header
-from whet.confirm.records import Principal, Role
+from whet.confirm.records import Principal
 from whet.confirm.service import Service
 from whet.web.throttle import Throttle
 
@@ -65,7 +65,7 @@ class Guard:
 _CHALLENGE = [(b"www-authenticate", b'Bearer realm="whet confirm"')]
 
 
-def need(who: Principal, *roles: Role) -> None:
+def need(who: Principal, *roles: str) -> None:
     """Refuse (403) a principal without one of `roles`."""
     if not who.may(*roles):
         raise Refusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {who.role}")
