@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench soak lock clean
+.PHONY: setup demo test check bench mutants soak lock clean
 setup: $(STAMP)
 
 # Bytecode is compiled here even where the environment forbids writing it at run time: start-up depends on it.
@@ -23,6 +23,10 @@ test: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 86400 -o faulthandler_timeout=0 $(ARGS)
+
+# How many random changes of the source no test notices: make mutants ARGS="memory --count 40 --seed 7"
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants.py $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks docs examples

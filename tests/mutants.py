@@ -1,0 +1,265 @@
+"""Change the source at random places, one change at a time, and name those that no test notices.
+
+    python tests/mutants.py memory store --count 40 --seed 7
+
+An area is a folder or module of `src/whet`; its mutants run against the area's own test folder, in a copy of
+the tree, the tests that run the changed function first. A run that hangs counts as noticed. Survivors that
+change nothing a caller could see stand in `mutants_accepted.toml` with the reason. Exit status 1: more than a
+tenth of an area's mutants survive. With 20 mutants that is a rough measure, with 200 a good one.
+
+Not mutmut (one suite for all code, only inside functions, no sampling), nor cosmic-ray (edits the checkout,
+one test command, no order of tests): here a mutant meets its own folder only, and a sample takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.mutations import SOURCE, Mutant, sample  # noqa: E402  (run as a file, its folder is not the root)
+
+CEILING = 0.1
+# Where the tests of an area stand, if not in the folder of its name.
+TESTS = {
+    "clock.py": ["tests/agent", "tests/store"],
+    "contract": ["tests/agent", "tests/tools", "tests/providers"],
+    "lanes.py": ["tests/test_lanes.py"],
+    "log.py": ["tests/config", "tests/cli/test_output.py"],
+    "rpc.py": ["tests/test_rpc.py"],
+    "sqlite": ["tests/store", "tests/confirm"],
+    "stats.py": ["tests/test_stats.py"],
+    "vendors": ["tests/gateway", "tests/confirm/notify"],
+    "visible.py": ["tests/config", "tests/cli"],
+}
+
+
+class Baseline:
+    """What the unchanged source gives: which test runs which function, and how long each takes."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self._seconds: dict[str, float] = record["seconds"]
+        self._ran = {test: {(path, line) for path, line in rows} for test, rows in record["ran"].items()}
+        total = sum(self._seconds.values())
+        self.run_s = 60 + 3 * total
+        self.test_s = 20 + 3 * max(self._seconds.values(), default=0)
+        self.summary = f"{len(self._seconds)} tests in {total:.0f} s"
+
+    def order(self, mutant: Mutant, tree: Path) -> list[str]:
+        """Put the likely killers first: tests that run the function, then those that name the module."""
+        module = "whet." + mutant.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        package, _, stem = module.rpartition(".")
+
+        def rank(test: str) -> tuple[int, float]:
+            text = (tree / test.partition("::")[0]).read_text("utf-8")
+            named = module in text or (f"from {package} import" in text and stem in text)
+            ran = (mutant.path, mutant.first_line) in self._ran[test]
+            return (0 if ran else 1 if named else 2), self._seconds[test]
+
+        return sorted(self._seconds, key=rank)
+
+    def runs(self, mutant: Mutant) -> bool:
+        """Whether a test calls the function in its own process."""
+        return any((mutant.path, mutant.first_line) in ran for ran in self._ran.values())
+
+
+class Copy:
+    """A copy of the tree in which one mutant at a time runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree = folder / "tree"
+        left_out = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".bench")
+        shutil.copytree(ROOT, self.tree, ignore=left_out, symlinks=True)
+        if (ROOT / ".venv").exists():
+            (self.tree / ".venv").symlink_to(ROOT / ".venv")
+        self._plan = folder / "plan.json"
+        self._moment = time.time()
+
+    def baseline(self, tests: list[str]) -> Baseline:
+        """Run the unchanged tests; a folder that fails by itself is no measure."""
+        for attempt in (1, 2):
+            code, out = self._run(tests, 1800, {"MUTANTS_RECORD": str(self._plan)}, [])
+            if code == 0:
+                return Baseline(json.loads(self._plan.read_text("utf-8")))
+            print(f"the unchanged source fails, attempt {attempt}:\n{out[-3000:]}", flush=True)
+        sys.exit(2)
+
+    def survives(self, mutant: Mutant, tests: list[str], baseline: Baseline) -> bool:
+        """Run the area's tests over one change."""
+        path = self.tree / "src" / "whet" / mutant.path
+        before = path.read_bytes()
+        self._plan.write_text(json.dumps(baseline.order(mutant, self.tree)), "utf-8")
+        self._write(path, mutant.applied(before))
+        try:
+            limits = ["--timeout", str(baseline.test_s)]
+            return self._run(tests, baseline.run_s, {"MUTANTS_ORDER": str(self._plan)}, limits)[0] == 0
+        finally:
+            self._write(path, before)
+
+    def _write(self, path: Path, text: bytes) -> None:
+        path.write_bytes(text)
+        self._moment += 2  # bytecode is matched by whole seconds and size
+        os.utime(path, (self._moment, self._moment))
+
+    def _run(
+        self, tests: list[str], limit_s: float, extra: dict[str, str], options: list[str]
+    ) -> tuple[int, str]:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "tests.mutants", *options]
+        command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not soak and not live", *tests]
+        environ = {**os.environ, **extra, "PYTHONPATH": str(self.tree / "src")}
+        with (self.tree.parent / "out").open("w+") as out:
+            process = subprocess.Popen(
+                command,
+                cwd=self.tree,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                code = -1
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            out.seek(0)
+            return code, out.read()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """As a plugin of such a run: a mutant may not eat the machine."""
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    if target := os.environ.get("MUTANTS_RECORD"):
+        config.pluginmanager.register(_Recorder(Path(target)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """As a plugin: put the tests in the order that the file names."""
+    if plan := os.environ.get("MUTANTS_ORDER"):
+        rank = {test: i for i, test in enumerate(json.loads(Path(plan).read_text("utf-8")))}
+        items.sort(key=lambda item: rank.get(item.nodeid, len(rank)))
+
+
+class _Recorder:
+    """Writes down which functions of the source each test calls, and its seconds."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._seen: set[CodeType] = set()
+        self._seconds: dict[str, float] = {}
+        self._ran: dict[str, list[tuple[str, int]]] = {}
+
+    def _profile(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            self._seen.add(frame.f_code)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+        self._seen.clear()
+        start = time.monotonic()
+        threading.setprofile(self._profile)
+        sys.setprofile(self._profile)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+            self._seconds[item.nodeid] = round(time.monotonic() - start, 3)
+            top = str(SOURCE) + os.sep
+            self._ran[item.nodeid] = [
+                (code.co_filename.removeprefix(top), code.co_firstlineno)
+                for code in self._seen.copy()
+                if code.co_filename.startswith(top)
+            ]
+
+    def pytest_sessionfinish(self) -> None:
+        self._target.write_text(json.dumps({"seconds": self._seconds, "ran": self._ran}), "utf-8")
+
+
+def areas() -> list[str]:
+    """Give every area that has tests of its own."""
+    names = [
+        path.name
+        for path in sorted(SOURCE.iterdir())
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    ]
+    return [name for name in names if tests_of(name)]
+
+
+def tests_of(area: str) -> list[str]:
+    """Give the folder and files of an area's tests."""
+    top = area.split("/")[0]
+    return TESTS.get(top, [f"tests/{top}"] if (ROOT / "tests" / top).is_dir() else [])
+
+
+def measure(area: str, arguments: argparse.Namespace) -> bool:
+    """Run an area's sample and print who survives; says whether few enough do."""
+    tests = tests_of(area)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copies = [Copy(Path(folder) / str(i)) for i in range(arguments.jobs)]
+        chosen = sample(area, arguments.count, arguments.seed, copies[0].tree / "src" / "whet")
+        if arguments.only:
+            chosen = [
+                m for m in sample(area, -1, 0, copies[0].tree / "src" / "whet") if m.id in arguments.only
+            ]
+        baseline = copies[0].baseline(tests)
+        print(f"{area}: {len(chosen)} mutants against {' '.join(tests)}, {baseline.summary}", flush=True)
+        survivors = 0
+
+        def run(mutant: Mutant) -> tuple[Mutant, bool]:
+            copy = copies.pop()
+            try:
+                return mutant, copy.survives(mutant, tests, baseline)
+            finally:
+                copies.append(copy)
+
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            for mutant, survived in pool.map(run, chosen):
+                survivors += survived
+                if survived or arguments.verbose:
+                    print(mutant.told(survived, baseline.runs(mutant)), flush=True)
+    share = survivors / max(len(chosen), 1)
+    print(f"{area}: {survivors} of {len(chosen)} survive ({share:.0%})", flush=True)
+    return share <= CEILING
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure the areas named, or all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("area", nargs="*", help="folder, sub-folder or module of src/whet; all without one")
+    parser.add_argument("--count", type=int, default=20, help="mutants of each area")
+    parser.add_argument("--all", action="store_const", const=-1, dest="count", help="every mutant")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--only", nargs="+", metavar="ID", help="these, whatever the seed")
+    parser.add_argument("--jobs", type=int, default=1, help="how many run at once, each in a copy of its own")
+    parser.add_argument("--verbose", action="store_true", help="print the noticed ones too")
+    arguments = parser.parse_args(argv)
+    unknown = [area for area in arguments.area if not (SOURCE / area).exists() or not tests_of(area)]
+    if unknown:
+        parser.error(f"no such area, or none with tests: {' '.join(unknown)}")
+    return 0 if all([measure(area, arguments) for area in arguments.area or areas()]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
