@@ -23,8 +23,7 @@ from whet.practice.server import PracticeServer
 from whet.serve import tokens
 from whet.serve.run import Listening, serve
 from whet.serve.site import Pace, Site
-from whet.store import api as rows
-from whet.store.api import TokenRole
+from whet.serve.tokens import TokenRole
 
 T = TypeVar("T")
 WAIT_S = 30.0
@@ -101,7 +100,7 @@ class Api:
         return self.app.database.write_now(lambda db: tokens.make(db, name, role, self.app.clock))[1]
 
     def revoke(self, name: str) -> None:
-        self.app.database.write_now(lambda db: rows.revoke_token(db, name, "2026-11-21T00:00:00.000Z"))
+        self.app.database.write_now(lambda db: tokens.revoke(db, name, "2026-11-21T00:00:00.000Z"))
 
     def http(self, token: str = "") -> httpx2.Client:
         headers = {"authorization": f"Bearer {token or self.token}"}

@@ -169,4 +169,3 @@ class AuditState(msgspec.Struct, frozen=True):
     head: str
     checkpoint_size: int
     checkpoint_at: float | None
-    key_id: str

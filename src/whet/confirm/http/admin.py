@@ -18,7 +18,7 @@ async def audit_events(call: Exchange) -> Answer:
     """Give the hash-chained log, oldest first, from ?after= on."""
     after = call.query.get("after", "0")
     is_number = after.isascii() and after.isdigit() and len(after) < 19
-    found = call.service.history(after_id=int(after) if is_number else 0)
+    found = call.service.log.history(after_id=int(after) if is_number else 0)
     return 200, shapes.EventPage(len(found), [shapes.event(event) for event in found])
 
 

@@ -40,7 +40,7 @@ async def stream(call: Exchange) -> None:
     line.listen(bell.ring)
     try:
         while not (service.hub.is_closed or line.is_cut):
-            found = service.newer(after_id)
+            found = service.log.newer(after_id)
             if found:
                 after_id = found[-1].id
                 if bell.is_late() or any(event.kind in _TOKENS for event in found):
@@ -101,7 +101,7 @@ def _start(call: Exchange) -> int:
     text = call.header(b"last-event-id") or call.query.get("after", "")
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
-    call.service.catch_up()  # what another process wrote before now is not news
+    call.service.log.catch_up(call.service.timeline)  # what another process wrote before now is not news
     return call.service.hub.last_id
 
 

@@ -52,9 +52,7 @@ class Board:
         app = site.app
         assets = Assets(files(_PACKAGE) / "static")
         self.pages = Pages(_PACKAGE, assets, _FILTERS)
-        sessions = Sessions(
-            OwnerAccounts(site.door, app.database), Logins(app.database), app.clock, where, f"whet_{port}"
-        )
+        sessions = Sessions(OwnerAccounts(site.door), Logins(app.database), app.clock, where, f"whet_{port}")
         self.door = Door(sessions, self.pages, _WORDS)
         frame = Frame(app, site.turns, self.pages)
         self._home, self._past = Home(frame), Past(frame)
