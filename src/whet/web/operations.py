@@ -95,7 +95,7 @@ class Routes:
         if "{" not in path:
             return self._exact.setdefault(path.encode(), {})
         parts = path.split("/")
-        if _PARAMETER.fullmatch(parts[2]) is None or len(_PARAMETER.findall(path)) != 1:
+        if len(parts) < 3 or not _PARAMETER.fullmatch(parts[2]) or len(_PARAMETER.findall(path)) != 1:
             raise ValueError(f"{path}: only the second segment may be a parameter")
         return self._by_parts.setdefault((parts[1].encode(), *(p.encode() for p in parts[3:])), {})
 
