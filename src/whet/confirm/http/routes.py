@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
@@ -13,7 +14,6 @@ from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter
 
 _SETTLED = {200: shapes.SettledAnswer}
 _VOTED = {200: shapes.SettledAnswer, 202: shapes.CountedAnswer}
-_ON_ONE = (404, 409, 425)
 _KEY = RequestParameter("Idempotency-Key", place="header")
 _LIMIT, _BEFORE = RequestParameter("limit", int), RequestParameter("before", int)
 _AFTER = RequestParameter("after", int)
@@ -22,6 +22,21 @@ _AFTER = RequestParameter("after", int)
 async def describe(call: Exchange) -> Answer:
     """Give the OpenAPI document."""
     return 200, _document()
+
+
+def _verb(
+    handler: Callable[..., Awaitable[Answer]],
+    summary: str,
+    role: str,
+    takes: type,
+    gives: Mapping[int, type],
+    **more: Any,
+) -> Operation:
+    """Give a call on one request; it is named as its handler is."""
+    path = f"/confirm/{{id}}/{handler.__name__}"
+    return Operation(
+        "POST", path, handler, summary, (role,), takes, gives=gives, failures=(404, 409, 425), **more
+    )
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -53,70 +68,21 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(RequestParameter("wait", float),),
         failures=(404,),
     ),
-    Operation(
-        "POST",
-        "/confirm/{id}/approve",
-        decisions.approve,
-        "Approve",
-        roles=("approve",),
-        takes=shapes.ApproveBody,
-        needs_body=False,
-        gives=_VOTED,
-        failures=_ON_ONE,
+    _verb(decisions.approve, "Approve", "approve", shapes.ApproveBody, _VOTED, needs_body=False),
+    _verb(decisions.deny, "Deny", "approve", shapes.DenyBody, _VOTED, needs_body=False),
+    _verb(
+        decisions.cancel, "Take an own request back", "submit", shapes.CancelBody, _SETTLED, needs_body=False
     ),
-    Operation(
-        "POST",
-        "/confirm/{id}/deny",
-        decisions.deny,
-        "Deny",
-        roles=("approve",),
-        takes=shapes.DenyBody,
-        needs_body=False,
-        gives=_VOTED,
-        failures=_ON_ONE,
-    ),
-    Operation(
-        "POST",
-        "/confirm/{id}/cancel",
-        decisions.cancel,
-        "Take an own request back",
-        roles=("submit",),
-        takes=shapes.CancelBody,
-        needs_body=False,
-        gives=_SETTLED,
-        failures=_ON_ONE,
-    ),
-    Operation(
-        "POST",
-        "/confirm/{id}/amend",
-        decisions.amend,
-        "Change the details",
-        roles=("approve",),
-        takes=shapes.AmendBody,
-        gives={200: shapes.AmendedAnswer},
-        failures=_ON_ONE,
-    ),
-    Operation(
-        "POST",
-        "/confirm/{id}/consume",
+    _verb(decisions.amend, "Change the details", "approve", shapes.AmendBody, {200: shapes.AmendedAnswer}),
+    _verb(
         decisions.consume,
         "Use an approval up, once",
-        roles=("submit",),
-        takes=shapes.ConsumeBody,
-        gives={200: shapes.ConsumedAnswer},
+        "submit",
+        shapes.ConsumeBody,
+        {200: shapes.ConsumedAnswer},
         parameters=(_KEY,),
-        failures=_ON_ONE,
     ),
-    Operation(
-        "POST",
-        "/confirm/{id}/report",
-        decisions.report,
-        "Say what came of it",
-        roles=("submit",),
-        takes=shapes.ReportBody,
-        gives={200: shapes.ReportedAnswer},
-        failures=_ON_ONE,
-    ),
+    _verb(decisions.report, "Say what came of it", "submit", shapes.ReportBody, {200: shapes.ReportedAnswer}),
     Operation(
         "GET",
         "/confirm/{id}/grant",
