@@ -12,7 +12,7 @@ import pytest
 import whet
 from tests.agent.rig import calls
 from whet.contract.events import ToolFinished, TurnEnd
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 
@@ -21,7 +21,11 @@ def settings(server: PracticeServer) -> dict[str, object]:
 
 
 def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
-    script = [calls(("read_file", '{"path":"a.txt"}')), Reply(text="It says hello."), Reply(text="Bye.")]
+    script = [
+        calls(("read_file", '{"path":"a.txt"}')),
+        ScriptedReply(text="It says hello."),
+        ScriptedReply(text="Bye."),
+    ]
     (tmp_path / "a.txt").write_text("hello")
     with (
         PracticeServer(script=script) as server,
@@ -33,7 +37,7 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
         assert agent.run("bye").text == "Bye."
         session_id = agent.session.id
     with (
-        PracticeServer(script=[Reply(text="Yes.")]) as server,
+        PracticeServer(script=[ScriptedReply(text="Yes.")]) as server,
         whet.Agent(settings=settings(server), workspace=tmp_path, session_id=session_id) as agent,
     ):
         assert agent.run("still there?").text == "Yes."
@@ -41,9 +45,9 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
 
 
 def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:
-    slow = Reply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
+    slow = ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
     with (
-        PracticeServer(script=[slow, Reply(text="Again.")]) as server,
+        PracticeServer(script=[slow, ScriptedReply(text="Again.")]) as server,
         whet.Agent(settings=settings(server), workspace=tmp_path) as agent,
     ):
         for _ in agent.stream("go"):

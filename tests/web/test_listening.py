@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from whet.contract.errors import ConfigError
-from whet.web.listening import Server, listen, make_config
+from whet.web.listening import SiteServer, listen, make_config
 
 
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99_999), ("no..such", 0), ("999.1.1.1", 0)])
@@ -28,7 +28,7 @@ async def serve_until_told() -> list[str]:
         said.append("ready")
         asyncio.get_running_loop().call_soon(server.stop)
 
-    server = Server(make_config(site, 1.0), ready, lambda: said.append("stop"), takes_signals=False)
+    server = SiteServer(make_config(site, 1.0), ready, lambda: said.append("stop"), takes_signals=False)
     await server.serve(sockets=[listen("127.0.0.1", 0)])
     assert server.should_exit and not server.force_exit
     server.stop()

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 import pytest
 
-from whet.web.sessions import SessionRow
+from whet.web.sessions import LoginSession
 from whet.web.tokens import LoginTable, TokenTable, hash_of
 
 
@@ -59,11 +59,11 @@ def test_tokens_are_listed_oldest_first(db: apsw.Connection) -> None:
 
 
 def test_a_sign_in_is_kept_until_its_time_is_up_or_it_is_dropped(db: apsw.Connection) -> None:
-    first, second = SessionRow("h1", "1", "csrf", 0.0, 10.0), SessionRow("h2", "1", "csrf", 10.0, 20.0)
+    first, second = LoginSession("h1", "1", "csrf", 0.0, 10.0), LoginSession("h2", "1", "csrf", 10.0, 20.0)
     LOGINS.save(db, first)
     LOGINS.save(db, second)
     assert LOGINS.find(db, "h1") == first and LOGINS.find(db, "h3") is None
-    LOGINS.save(db, SessionRow("h3", "1", "csrf", 10.5, 20.0))
+    LOGINS.save(db, LoginSession("h3", "1", "csrf", 10.5, 20.0))
     assert LOGINS.find(db, "h1") is None and LOGINS.find(db, "h2") == second
     LOGINS.drop(db, "h2")
     assert LOGINS.find(db, "h2") is None

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import apsw
 
-from whet.confirm.database import Database
+from whet.confirm.database import ConfirmDatabase
 from whet.confirm.hub import Hub
-from whet.confirm.records import AuditState, Event
+from whet.confirm.records import AuditEvent, AuditState
 from whet.confirm.timeline import Timeline
 
 _COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
@@ -23,24 +23,24 @@ class EventLog:
     """Every event of the service. `pending_by` is how many requests of a principal wait, `event_counts` how
     often what has happened since the start."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: ConfirmDatabase) -> None:
         self._database = database
         self.hub = Hub(database.read(_last_id), self._between)
         self.event_counts: Counter[str] = Counter()
         sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
         self.pending_by: dict[str, int] = database.read(lambda db: dict(db.execute(sql).fetchall()))
 
-    def newer(self, after_id: int) -> Sequence[Event]:
+    def newer(self, after_id: int) -> Sequence[AuditEvent]:
         """Give the next events after `after_id`: from memory while they are there, else from the database."""
         kept = self.hub.after(after_id)
         return self.history(after_id=after_id) if kept is None else kept
 
-    def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[Event]:
+    def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[AuditEvent]:
         """Give events, oldest first: of one request, or of all, after `after_id`."""
         where = "request_id = ? AND request_id != '' AND id > ?" if request_id else "id > ?"
         values = (request_id, after_id, limit) if request_id else (after_id, limit)
         sql = f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY id LIMIT ?"
-        return self._database.read(lambda db: [Event(*row) for row in db.execute(sql, values)])
+        return self._database.read(lambda db: [AuditEvent(*row) for row in db.execute(sql, values)])
 
     def state(self) -> AuditState:
         """How far the log and its signed checkpoints go."""
@@ -69,16 +69,16 @@ class EventLog:
             timeline.raise_floor(found[-1].at)
             self._make_known(found)
 
-    def publish(self, result: tuple[object, list[Event]] | None, error: BaseException | None) -> None:
+    def publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
         """Make known what a write that has ended has committed: its result's events, none where it failed."""
         if error is None and result is not None and result[1]:
             self._make_known(result[1])
 
-    def _make_known(self, events: Sequence[Event]) -> None:
+    def _make_known(self, events: Sequence[AuditEvent]) -> None:
         for event in self.hub.publish(events):
             self._count(event)
 
-    def _count(self, event: Event) -> None:
+    def _count(self, event: AuditEvent) -> None:
         self.event_counts[event.kind] += 1
         if event.kind == "submitted":
             self.pending_by[event.owner] = self.pending_by.get(event.owner, 0) + 1
@@ -89,9 +89,11 @@ class EventLog:
             else:
                 self.pending_by.pop(event.owner, None)
 
-    def _between(self, after_id: int, before_id: int) -> list[Event]:
+    def _between(self, after_id: int, before_id: int) -> list[AuditEvent]:
         sql = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND id < ? ORDER BY id"
-        return self._database.read(lambda db: [Event(*row) for row in db.execute(sql, (after_id, before_id))])
+        return self._database.read(
+            lambda db: [AuditEvent(*row) for row in db.execute(sql, (after_id, before_id))]
+        )
 
 
 def _last_id(db: apsw.Connection) -> int:

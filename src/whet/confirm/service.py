@@ -14,24 +14,24 @@ import apsw
 import msgspec
 
 from whet.confirm import decide, requests, submit, tokens
-from whet.confirm.database import Database
-from whet.confirm.decide import Ballot
+from whet.confirm.database import ConfirmDatabase
+from whet.confirm.decide import DecisionInput
 from whet.confirm.events import EventLog
 from whet.confirm.hub import wake
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
-from whet.confirm.records import Event, Outcome, Principal, Request, Vote
-from whet.confirm.requests import Filter
+from whet.confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
+from whet.confirm.requests import RequestFilter
 from whet.confirm.submit import Submission, Submitted
 from whet.confirm.timeline import Timeline
-from whet.web.line import Line
+from whet.web.line import WebConnection
 from whet.web.tokens import hash_of
 
 T = TypeVar("T")
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CallerLimits(msgspec.Struct, frozen=True):
     """How much one caller may have: submissions of one action an hour, and pending at once (0: a
     thousand, or ten times the rate limit where that is more)."""
 
@@ -44,16 +44,16 @@ class Limits(msgspec.Struct, frozen=True):
         return self.pending or max(1000, 10 * self.rate)
 
 
-class Service:
+class ConfirmService:
     """Requests and decisions; `log` has the events. `open_service` makes it."""
 
     def __init__(
         self,
-        database: Database,
+        database: ConfirmDatabase,
         key: SigningKey,
         policy_file: PolicyFile,
         *,
-        limits: Limits,
+        limits: CallerLimits,
         timeline: Timeline,
     ) -> None:
         self.database = database
@@ -63,20 +63,20 @@ class Service:
         self.timeline = timeline
         self.log = EventLog(database)
         self.hub = self.log.hub
-        self._last_end: tuple[Event, Request | None] | None = None
+        self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
 
-    def authenticate(self, secret: str) -> Principal | None:
+    def authenticate(self, secret: str) -> Caller | None:
         """Give the principal of a bearer token, None for one that is unknown, revoked or too old."""
         row = self.database.read_one(tokens.TOKENS.by_hash, (hash_of(secret),))
         return tokens.as_principal(row, self.timeline.now_s())
 
-    async def submit(self, who: Principal, submission: Submission) -> Submitted:
+    async def submit(self, who: Caller, submission: Submission) -> Submitted:
         """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
         made = submit.draft(submission, who, self.policy_file.policy, self.timeline.now_s())
         room = self.limits.most_pending - self.log.pending_by.get(who.name, 0)
         return await self.change(lambda tx: submit.store(tx, made, self.limits.rate, room))
 
-    def get(self, request_id: str) -> Request | None:
+    def get(self, request_id: str) -> ConfirmRequest | None:
         """Give one request as it is now."""
         row = self.database.read_one(requests.ONE, (request_id,))
         return requests.as_request(row, self.timeline.now_s()) if row else None
@@ -85,7 +85,7 @@ class Service:
         """Give the votes on a request, oldest first."""
         return self.database.read(lambda db: requests.votes_of(db, request_id))
 
-    def list(self, wanted: Filter) -> list[Request]:
+    def list(self, wanted: RequestFilter) -> list[ConfirmRequest]:
         """Give requests, newest first; go on with `before_seq` of the last one."""
         now_s = self.timeline.now_s()
         return self.database.read(lambda db: [*requests.select(db, wanted, now_s)])
@@ -95,36 +95,38 @@ class Service:
         now_s = self.timeline.now_s()
         return self.database.read(lambda db: requests.count_pending(db, now_s))
 
-    async def decide(self, ballot: Ballot, who: Principal) -> Outcome:
+    async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
         """Approve or deny. `who` must hold the role approve; the caller has checked that."""
         return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
 
     async def amend(
-        self, request_id: str, who: Principal, details: dict[str, Any], reason: str = ""
-    ) -> Outcome:
+        self, request_id: str, who: Caller, details: dict[str, Any], reason: str = ""
+    ) -> RequestOutcome:
         """Change a pending request's details (where its submitter accepts edits); votes so far are void."""
         return await self.change(lambda tx: decide.amend(tx, request_id, who, details, reason))
 
-    async def cancel(self, request_id: str, who: Principal, reason: str = "") -> Outcome:
+    async def cancel(self, request_id: str, who: Caller, reason: str = "") -> RequestOutcome:
         """Take a request back."""
         return await self.change(lambda tx: decide.cancel(tx, request_id, who, reason))
 
-    async def consume(self, request_id: str, who: Principal, digest: str, key: str = "") -> Outcome:
+    async def consume(self, request_id: str, who: Caller, digest: str, key: str = "") -> RequestOutcome:
         """Use an approval up, exactly once; the same `key` (not "") gets the same answer again."""
         valid_s = self.policy_file.policy.approval_valid_s
         return await self.change(lambda tx: decide.consume(tx, request_id, who, (digest, key), valid_s))
 
-    async def report(self, request_id: str, who: Principal, result: str, note: str = "") -> Outcome:
+    async def report(self, request_id: str, who: Caller, result: str, note: str = "") -> RequestOutcome:
         """Note what came of running it: `result` is executed or failed."""
         return await self.change(lambda tx: decide.report(tx, request_id, who, result, note))
 
-    async def mark_viewed(self, request_id: str, who: Principal) -> None:
+    async def mark_viewed(self, request_id: str, who: Caller) -> None:
         """Note that somebody who may decide has looked at it; the first look counts."""
         seen = self.database.read(lambda db: requests.viewed_at(db, request_id, who.name))
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request_id, who))
 
-    async def wait(self, request_id: str, timeout_s: float, line: Line | None = None) -> Request | None:
+    async def wait(
+        self, request_id: str, timeout_s: float, line: WebConnection | None = None
+    ) -> ConfirmRequest | None:
         """Give the request when it has ended, or as it is after `timeout_s` or once `line` is cut; None where
         there is none."""
         request = self.get(request_id)
@@ -150,7 +152,7 @@ class Service:
                 line.forget(ring)
         return self.get(request_id) if event is None else self._ended(event)
 
-    def _ended(self, event: Event) -> Request | None:
+    def _ended(self, event: AuditEvent) -> ConfirmRequest | None:
         """Give a request as it was when `event` ended it; read once for all who waited for that."""
         if self._last_end is None or self._last_end[0] is not event:
             self._last_end = (event, self.get(event.request_id))
@@ -167,7 +169,7 @@ class Service:
     async def change(self, work: Callable[[Tx], T]) -> T:
         """Run `work` in a transaction; when it is on disk, tell those who wait, then give its result."""
 
-        def run(connection: apsw.Connection) -> tuple[T, list[Event]]:
+        def run(connection: apsw.Connection) -> tuple[T, list[AuditEvent]]:
             tx = Tx(connection, self.timeline.now_s(), self.key)
             return work(tx), tx.events
 

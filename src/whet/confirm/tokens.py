@@ -14,14 +14,14 @@ import apsw
 import msgspec
 
 from whet.confirm.ledger import Tx
-from whet.confirm.records import ROLES, Principal, Role
+from whet.confirm.records import ROLES, Caller, Role
 from whet.contract.errors import ConfigError, NotFound
 from whet.web.tokens import TokenTable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:/-]{0,127}")
 
 
-class TokenRow(msgspec.Struct, frozen=True):
+class ConfirmTokenRow(msgspec.Struct, frozen=True):
     """A token as it is listed; the secret itself is nowhere."""
 
     id: str
@@ -32,15 +32,15 @@ class TokenRow(msgspec.Struct, frozen=True):
     revoked_at: float | None
 
 
-TOKENS = TokenTable("tokens", "wct_", TokenRow, "revoked_at IS NULL")
+TOKENS = TokenTable("tokens", "wct_", ConfirmTokenRow, "revoked_at IS NULL")
 
 
-def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Principal | None:
+def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Caller | None:
     """Read a row that `TOKENS` finds; None where there is none or it has run out."""
-    found = TokenRow(*row) if row else None
+    found = ConfirmTokenRow(*row) if row else None
     if found is None or (found.expires_at is not None and now_s >= found.expires_at):
         return None
-    return Principal(name=found.name, role=found.role, token_id=found.id)
+    return Caller(name=found.name, role=found.role, token_id=found.id)
 
 
 def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = None) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = Non
         )
     token_id = secrets.token_hex(6)
     expires_at = None if valid_s is None else tx.now_s + valid_s
-    secret = TOKENS.add(tx.connection, TokenRow(token_id, name, role, tx.now_s, expires_at, None))
+    secret = TOKENS.add(tx.connection, ConfirmTokenRow(token_id, name, role, tx.now_s, expires_at, None))
     tx.record("token_created", principal=by, data={"token": token_id, "name": name, "role": role})
     return token_id, secret
 
@@ -85,6 +85,6 @@ def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[s
     return made
 
 
-def all_tokens(db: apsw.Connection) -> list[TokenRow]:
+def all_tokens(db: apsw.Connection) -> list[ConfirmTokenRow]:
     """Give every token ever made, oldest first."""
     return TOKENS.all(db)

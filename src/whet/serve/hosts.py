@@ -15,24 +15,24 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.hosted import Hosted
-from whet.app.mcp_server import McpServer
+from whet.app.hosted import SessionHost
+from whet.app.mcp_server import OwnMcpServer
 from whet.rpc import called_off, key_of, reply_to
-from whet.serve.door import Caller
-from whet.serve.wire import Json, Stream
+from whet.serve.door import ApiCaller
+from whet.serve.wire import JsonAnswer, Stream
 
-Message = dict[str, Any]
+RpcMessage = dict[str, Any]
 
 
 class Hosts:
     """The endpoint. `beat_s`: how long a stream may be silent."""
 
-    def __init__(self, hosted: Hosted, beat_s: float) -> None:
-        self._server = McpServer(hosted)
+    def __init__(self, hosted: SessionHost, beat_s: float) -> None:
+        self._server = OwnMcpServer(hosted)
         self._beat_s = beat_s
-        self._running: dict[tuple[str, str], asyncio.Task[Message]] = {}
+        self._running: dict[tuple[str, str], asyncio.Task[RpcMessage]] = {}
 
-    async def post(self, request: Request, caller: Caller, message: Message) -> Response:
+    async def post(self, request: Request, caller: ApiCaller, message: RpcMessage) -> Response:
         """Take one message."""
         off = called_off(message)
         if off is not None and (task := self._running.get((caller.token_id, off))):
@@ -40,15 +40,15 @@ class Hosts:
         if message.get("id") is None or message.get("method") is None:
             return Response(status_code=202)
         if message["method"] != "tools/call":
-            return Json(await reply_to(message, self._server.answer, lambda _name, _facts: None))
+            return JsonAnswer(await reply_to(message, self._server.answer, lambda _name, _facts: None))
         return Stream(lambda gone: self._answer(message, caller.token_id, gone))
 
     async def _answer(
-        self, message: Message, token_id: str, gone: asyncio.Future[None]
+        self, message: RpcMessage, token_id: str, gone: asyncio.Future[None]
     ) -> AsyncGenerator[bytes]:
-        news: asyncio.Queue[Message] = asyncio.Queue()
+        news: asyncio.Queue[RpcMessage] = asyncio.Queue()
 
-        def notify(name: str, facts: Message) -> None:
+        def notify(name: str, facts: RpcMessage) -> None:
             news.put_nowait({"jsonrpc": "2.0", "method": name, "params": facts})
 
         key = (token_id, key_of(message["id"]))
@@ -78,5 +78,5 @@ class Hosts:
             self._running.pop(key, None)
 
 
-def _event(message: Message) -> bytes:
+def _event(message: RpcMessage) -> bytes:
     return b"event: message\ndata: " + msgspec.json.encode(message) + b"\n\n"

@@ -18,11 +18,11 @@ from whet.app.build import App
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.log import mask
 from whet.serve import content
-from whet.serve.door import Caller, Door
-from whet.serve.questions import Question
-from whet.serve.talks import Talks
-from whet.serve.turns import Said, Turns
-from whet.serve.wire import ApiError, Json, Stream
+from whet.serve.door import ApiAuth, ApiCaller
+from whet.serve.questions import PendingQuestion
+from whet.serve.talks import SessionTurns
+from whet.serve.turns import TurnInput, Turns
+from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import api, search, sessions
 from whet.store.sessions import SessionRow
 
@@ -31,7 +31,7 @@ _MOST_MESSAGES = 1_000
 _TOP = 1 << 30
 
 
-class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SessionInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a session is begun with."""
 
     title: str = ""
@@ -59,7 +59,7 @@ class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
 
 
-class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An answer to a question that waits."""
 
     answer: str
@@ -74,19 +74,19 @@ class SessionFacts(SessionRow, frozen=True, kw_only=True):
 class QuestionList(msgspec.Struct, frozen=True):
     """The questions that wait, oldest first."""
 
-    approvals: list[Question]
+    approvals: list[PendingQuestion]
 
 
 class Native:
     """The calls of the session API."""
 
-    def __init__(self, app: App, door: Door, talks: Talks, turns: Turns) -> None:
+    def __init__(self, app: App, door: ApiAuth, talks: SessionTurns, turns: Turns) -> None:
         self._app = app
         self._door = door
         self._talks = talks
         self._turns = turns
 
-    async def sessions(self, request: Request, caller: Caller) -> Response:
+    async def sessions(self, request: Request, caller: ApiCaller) -> Response:
         """List sessions, the last active first."""
         limit = _whole(request, "limit", 50, _MOST_LISTED)
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
@@ -98,27 +98,27 @@ class Native:
             return [row for row in found if query.casefold() in row.title.casefold()]
 
         rows = await self._app.database.read(read)
-        return Json({"sessions": [self._facts(row) for row in rows]})
+        return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
 
-    async def create(self, request: Request, caller: Caller, wanted: NewSession) -> Response:
+    async def create(self, request: Request, caller: ApiCaller, wanted: SessionInput) -> Response:
         """Begin a session."""
         session_id = await self._talks.begin(
             caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
         )
-        return Json(self._facts(self._talks.visible(caller, session_id)), 201)
+        return JsonAnswer(self._facts(self._talks.visible(caller, session_id)), 201)
 
-    async def show(self, request: Request, caller: Caller) -> Response:
+    async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session."""
-        return Json(self._facts(self._session(request, caller)))
+        return JsonAnswer(self._facts(self._session(request, caller)))
 
-    async def rename(self, request: Request, caller: Caller, wanted: Rename) -> Response:
+    async def rename(self, request: Request, caller: ApiCaller, wanted: Rename) -> Response:
         """Name a session."""
         row = self._session(request, caller)
         title = wanted.title[:200]
         await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
-        return Json(self._facts(self._session(request, caller)))
+        return JsonAnswer(self._facts(self._session(request, caller)))
 
-    async def delete(self, request: Request, caller: Caller) -> Response:
+    async def delete(self, request: Request, caller: ApiCaller) -> Response:
         """Delete a session and all that was said in it; 409 while a turn runs."""
         row = self._session(request, caller)
         if self._turns.is_taken(row.id):
@@ -126,17 +126,19 @@ class Native:
         async with self._turns.hosted.using(row.id) as session:
             session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
             gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
-        return Json({"deleted": row.id, "sessions": gone})
+        return JsonAnswer({"deleted": row.id, "sessions": gone})
 
-    async def messages(self, request: Request, caller: Caller) -> Response:
+    async def messages(self, request: Request, caller: ApiCaller) -> Response:
         """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
         row = self._session(request, caller)
         after = _whole(request, "after", 0, _TOP)
         limit = _whole(request, "limit", 100, _MOST_MESSAGES)
         found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
-        return Json({"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]})
+        return JsonAnswer(
+            {"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]}
+        )
 
-    async def turn(self, request: Request, caller: Caller, wanted: NewTurn) -> Response:
+    async def turn(self, request: Request, caller: ApiCaller, wanted: NewTurn) -> Response:
         """Start a turn: 202, or its events where the client accepts a stream."""
         row = self._session(request, caller)
         if row.kind != "chat":
@@ -148,46 +150,46 @@ class Native:
         images = tuple(_image(address, number) for number, address in enumerate(wanted.images))
         feed = self._turns.feeds.of(row.id)
         last_id = feed.last_id
-        started = self._turns.start(row.id, Said(wanted.text, images, wanted.busy))
+        started = self._turns.start(row.id, TurnInput(wanted.text, images, wanted.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
             started.add_done_callback(lambda _: feed.wake())
             return self._listen(caller, row.id, last_id, started)
-        return Json(
+        return JsonAnswer(
             {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
         )
 
-    async def events(self, request: Request, caller: Caller) -> Response:
+    async def events(self, request: Request, caller: ApiCaller) -> Response:
         """Stream a session's events, from Last-Event-ID (or `after`) on."""
         row = self._session(request, caller)
         last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return self._listen(caller, row.id, last_id)
 
-    async def cancel(self, request: Request, caller: Caller) -> Response:
+    async def cancel(self, request: Request, caller: ApiCaller) -> Response:
         """Cancel the running turn."""
         row = self._session(request, caller)
-        return Json({"cancelled": self._turns.hosted.cancel(row.id)})
+        return JsonAnswer({"cancelled": self._turns.hosted.cancel(row.id)})
 
-    async def steer(self, request: Request, caller: Caller, said: Steering) -> Response:
+    async def steer(self, request: Request, caller: ApiCaller, said: Steering) -> Response:
         """Say something to the running turn; 409 where none runs."""
         row = self._session(request, caller)
         if not said.text.strip():
             raise ApiError(400, "there is no text", param="text")
         if not self._turns.hosted.is_running(row.id):
             raise ApiError(409, "no turn is running in this session", code="session_idle")
-        self._turns.start(row.id, Said(said.text, busy="steer"))
-        return Json({"steered": True}, 202)
+        self._turns.start(row.id, TurnInput(said.text, busy="steer"))
+        return JsonAnswer({"steered": True}, 202)
 
-    async def approvals(self, request: Request, caller: Caller) -> Response:
+    async def approvals(self, request: Request, caller: ApiCaller) -> Response:
         """List the questions that wait."""
-        return Json(QuestionList(self._turns.questions.pending()))
+        return JsonAnswer(QuestionList(self._turns.questions.pending()))
 
-    async def answer(self, request: Request, caller: Caller, wanted: Answering) -> Response:
+    async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
         """Answer one."""
         question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
-        return Json({"answered": question.id, "answer": wanted.answer})
+        return JsonAnswer({"answered": question.id, "answer": wanted.answer})
 
     def _listen(
-        self, caller: Caller, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
+        self, caller: ApiCaller, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
     ) -> Response:
         """Answer with the session's events; with a turn that was started, until that is over."""
         feeds = self._turns.feeds
@@ -210,7 +212,7 @@ class Native:
 
         return Stream(source)
 
-    def _session(self, request: Request, caller: Caller) -> SessionRow:
+    def _session(self, request: Request, caller: ApiCaller) -> SessionRow:
         return self._talks.visible(caller, request.path_params["id"])
 
     def _facts(self, row: SessionRow) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from whet.contract.events import Event
 from whet.serve import native
 from whet.serve.chat import ChatRequest
 from whet.serve.compat import Compat
-from whet.serve.door import Door, need_owner
+from whet.serve.door import ApiAuth, need_owner
 from whet.serve.hosts import Hosts
 from whet.serve.native import Native, QuestionList, SessionFacts
 from whet.serve.responses import ResponsesRequest
@@ -74,7 +74,7 @@ def session_calls(api: Native) -> tuple[Operation, ...]:
             "/api/sessions",
             api.create,
             "Begin a session",
-            takes=native.NewSession,
+            takes=native.SessionInput,
             gives={201: SessionFacts},
         ),
         Operation("GET", _ONE, api.show, "Show a session", gives=session),
@@ -97,7 +97,7 @@ def session_calls(api: Native) -> tuple[Operation, ...]:
             gives={200: QuestionList},
         ),
         Operation(
-            "POST", "/api/approvals/{id}", api.answer, "Answer one", roles=_OWNER, takes=native.Answering
+            "POST", "/api/approvals/{id}", api.answer, "Answer one", roles=_OWNER, takes=native.QuestionAnswer
         ),
     )
 
@@ -154,7 +154,7 @@ def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Ope
     )
 
 
-def route_of(one: Operation, door: Door) -> Route:
+def route_of(one: Operation, door: ApiAuth) -> Route:
     """Make a route that lets a call in, reads its body and hands both on."""
 
     async def endpoint(request: Request) -> Response:

@@ -16,7 +16,7 @@ from whet.clock import Clock, iso
 from whet.config.files import replace
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.web.tokens import LoginTable, TokenTable
 
 TokenRole: TypeAlias = Literal["owner", "chat", "guest"]
@@ -65,7 +65,7 @@ def first_token_path(home: Home) -> Path:
     return home.root / "serve" / "owner.token"
 
 
-def make_first(database: Database, home: Home, clock: Clock) -> Path | None:
+def make_first(database: StateDatabase, home: Home, clock: Clock) -> Path | None:
     """Where no token was ever made, make the owner's and give its file (0600); None where there is one."""
 
     def work(connection: apsw.Connection) -> str:

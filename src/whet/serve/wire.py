@@ -65,7 +65,7 @@ def error_object(error: ApiError) -> ErrorObject:
     return ErrorObject(mask(error.message), kind, error.param or None, error.code or None)
 
 
-class Json(Response):
+class JsonAnswer(Response):
     """A JSON answer that nobody keeps."""
 
     media_type = "application/json"
@@ -84,7 +84,7 @@ def refusal(error: ApiError) -> Response:
         headers["connection"] = "close"
     if error.again:
         headers["retry-after"] = "1"
-    return Json(ErrorAnswer(error_object(error)), error.status, headers)
+    return JsonAnswer(ErrorAnswer(error_object(error)), error.status, headers)
 
 
 def as_api_error(error: WhetError) -> ApiError:
@@ -144,7 +144,7 @@ async def hung_up(receive: Receive) -> None:
         pass
 
 
-class Pulse:
+class Ticker:
     """Says when something is due that happens every so often, however busy it is meanwhile."""
 
     def __init__(self, every_s: float) -> None:

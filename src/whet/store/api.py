@@ -12,7 +12,7 @@ from whet.store import rows, sessions
 from whet.store.sessions import SessionRow
 
 
-class Belonging(msgspec.Struct, frozen=True):
+class SessionOwner(msgspec.Struct, frozen=True):
     """What the API knows of a session: who began it, its client's name for it, the hash of what the client's
     own instructions were when the model was last given them."""
 
@@ -39,13 +39,13 @@ def set_aside(connection: apsw.Connection, session_id: str) -> None:
     connection.execute("UPDATE sessions SET kind = 'child' WHERE key = ?", (key,))
 
 
-def belonging(connection: apsw.Connection, session_id: str) -> Belonging | None:
+def belonging(connection: apsw.Connection, session_id: str) -> SessionOwner | None:
     """Give what is known of a session; None where it was not begun here. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT token, client_key, instructions FROM api_sessions WHERE session = ?", (key,)
     ).fetchone()
-    return Belonging(*found) if found else None
+    return SessionOwner(*found) if found else None
 
 
 def session_of(connection: apsw.Connection, token: str, client_key: str) -> str:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import apsw
 import msgspec
 
-from whet.web.sessions import SessionRow
+from whet.web.sessions import LoginSession
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -63,7 +63,7 @@ class TokenTable(Generic[R]):
 
 
 class LoginTable:
-    """Sign-ins on a page, in a table with the columns of a `SessionRow` in their order; those whose time is
+    """Sign-ins on a page, in a table with the columns of a `LoginSession` in their order; those whose time is
     up go with the next one that is saved. `expires` is that column's name."""
 
     def __init__(self, table: str, expires: str) -> None:
@@ -72,15 +72,15 @@ class LoginTable:
         self._delete = f"DELETE FROM {table} WHERE id_hash = ?"
         self.by_hash = f"SELECT * FROM {table} WHERE id_hash = ?"
 
-    def save(self, db: apsw.Connection, row: SessionRow) -> None:
+    def save(self, db: apsw.Connection, row: LoginSession) -> None:
         """Keep a sign-in."""
         db.execute(self._forget, (row.created_s,))
         db.execute(self._insert, msgspec.structs.astuple(row))
 
-    def find(self, db: apsw.Connection, id_hash: str) -> SessionRow | None:
+    def find(self, db: apsw.Connection, id_hash: str) -> LoginSession | None:
         """Give a sign-in by the hash of its number."""
         found = db.execute(self.by_hash, (id_hash,)).fetchone()
-        return SessionRow(*found) if found else None
+        return LoginSession(*found) if found else None
 
     def drop(self, db: apsw.Connection, id_hash: str) -> None:
         """Forget a sign-in."""

@@ -8,7 +8,7 @@ from whet.confirm import whitelist
 from whet.confirm.callbacks import revive
 from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Answer, Exchange
-from whet.confirm.http.wire import Refusal
+from whet.confirm.http.wire import HttpRefusal
 from whet.contract.errors import NotFound
 
 _LISTED = 200
@@ -37,11 +37,13 @@ async def allowed(call: Exchange) -> Answer:
 
 async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
     """Add a whitelist entry."""
-    wanted = whitelist.Wanted(asked.action.strip(), asked.principal.strip(), asked.session_key, asked.seconds)
+    wanted = whitelist.WhitelistRequest(
+        asked.action.strip(), asked.principal.strip(), asked.session_key, asked.seconds
+    )
     try:
         return 201, await call.service.change(lambda tx: whitelist.add(tx, wanted, call.who.name))
     except ValueError as error:
-        raise Refusal(400, str(error)) from error
+        raise HttpRefusal(400, str(error)) from error
 
 
 async def disallow(call: Exchange) -> Answer:
@@ -49,7 +51,7 @@ async def disallow(call: Exchange) -> Answer:
     try:
         await call.service.change(lambda tx: whitelist.remove(tx, call.number, call.who.name))
     except NotFound as error:
-        raise Refusal(404, error.message) from error
+        raise HttpRefusal(404, error.message) from error
     return 200, shapes.RowAnswer(call.number, "removed")
 
 
@@ -67,7 +69,7 @@ async def dead_letters(call: Exchange) -> Answer:
 async def retry(call: Exchange) -> Answer:
     """Have a webhook sent again."""
     if not await call.service.change(lambda tx: revive(tx.connection, call.number, tx.now_s)):
-        raise Refusal(404, "there is no dead letter of that number")
+        raise HttpRefusal(404, "there is no dead letter of that number")
     return 200, shapes.RowAnswer(call.number, "waiting")
 
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from whet.confirm.http.exchange import Backend, Exchange
-from whet.confirm.http.guard import Guard, need
+from whet.confirm.http.guard import ApiGuard, need
 from whet.confirm.http.routes import ROUTES
 from whet.confirm.http.wire import (
     Headers,
+    HttpRefusal,
     Receive,
-    Refusal,
     Scope,
     Send,
     answer,
@@ -25,14 +25,14 @@ from whet.confirm.http.wire import (
     read_as,
     read_body,
 )
-from whet.confirm.service import Service
+from whet.confirm.service import ConfirmService
 from whet.contract.errors import StoreBusy, StoreError, StoreFull
 from whet.web.bodies import CallerGone
 from whet.web.operations import Methods, Operation
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _logger = logging.getLogger("whet.confirm.http")
-_NOT_FOUND = Refusal(404, "there is nothing here; GET /openapi.json lists the calls")
+_NOT_FOUND = HttpRefusal(404, "there is nothing here; GET /openapi.json lists the calls")
 
 
 class Api:
@@ -40,8 +40,8 @@ class Api:
 
     def __init__(
         self,
-        service: Service,
-        guard: Guard,
+        service: ConfirmService,
+        guard: ApiGuard,
         page_url: str = "",
         *,
         web: ASGIApp | None = None,
@@ -61,7 +61,7 @@ class Api:
             return
         try:
             await self._dispatch(scope, receive, send, path)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             await self._send(
                 send, refusal.status, {"error": refusal.message, **refusal.more}, refusal.headers
             )
@@ -108,5 +108,5 @@ def _for_method(methods: Methods, method: str) -> Operation:
     if operation is None:
         allow = ", ".join(methods)
         told = f"{method} is not answered here; use {allow}"
-        raise Refusal(405, told, headers=[(b"allow", allow.encode())])
+        raise HttpRefusal(405, told, headers=[(b"allow", allow.encode())])
     return operation

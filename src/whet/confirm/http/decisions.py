@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from whet.confirm.decide import Ballot
+from whet.confirm.decide import DecisionInput
 from whet.confirm.grants import sign_grant
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
@@ -23,10 +23,10 @@ from whet.confirm.http.shapes import (
     SettledAnswer,
 )
 from whet.confirm.http.submissions import idempotency_key
-from whet.confirm.http.wire import Refusal
+from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.quorum import describe
-from whet.confirm.records import Outcome, OutcomeKind, Request
-from whet.confirm.service import Service
+from whet.confirm.records import ConfirmRequest, OutcomeKind, RequestOutcome
+from whet.confirm.service import ConfirmService
 
 _STATUS: dict[OutcomeKind, int] = {
     "late": 409,
@@ -42,16 +42,16 @@ _STATUS: dict[OutcomeKind, int] = {
 
 async def approve(call: Exchange, asked: ApproveBody) -> Answer:
     """Say yes."""
-    ballot = Ballot(call.request_id, "approve", asked.reason, asked.digest, code=asked.code)
+    ballot = DecisionInput(call.request_id, "approve", asked.reason, asked.digest, code=asked.code)
     return await _vote(call, ballot, asked.approver)
 
 
 async def deny(call: Exchange, asked: DenyBody) -> Answer:
     """Say no, with a reason where one is given."""
-    return await _vote(call, Ballot(call.request_id, "deny", asked.reason, asked.digest), asked.denier)
+    return await _vote(call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest), asked.denier)
 
 
-async def _vote(call: Exchange, ballot: Ballot, name: str) -> Answer:
+async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
     who = call.who
     if who.is_open:
         # Nobody proves who they are in open mode; what they say is recorded as the contract has it.
@@ -77,7 +77,7 @@ async def amend(call: Exchange, asked: AmendBody) -> Answer:
     try:
         outcome = await call.service.amend(call.request_id, call.who, asked.details, asked.reason)
     except ValueError as error:
-        raise Refusal(400, f"details can't be encoded: {error}") from error
+        raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)
     details = msgspec.Raw(request.details_json.encode())
     return 200, AmendedAnswer(request.id, request.status, request.digest, details)
@@ -112,12 +112,12 @@ async def report(call: Exchange, asked: ReportBody) -> Answer:
     return 200, ReportedAnswer(request.id, request.status, request.execution)
 
 
-def grant_of(service: Service, request: Request) -> str:
+def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
     """Give the signed grant of an approved request."""
     return sign_grant(service.key, request, service.policy_file.policy.approval_valid_s)
 
 
-def _settled(request: Request, reason: str = "") -> SettledAnswer:
+def _settled(request: ConfirmRequest, reason: str = "") -> SettledAnswer:
     return SettledAnswer(
         id=request.id,
         action=request.action,
@@ -129,7 +129,7 @@ def _settled(request: Request, reason: str = "") -> SettledAnswer:
     )
 
 
-def _request_of(outcome: Outcome) -> Request:
+def _request_of(outcome: RequestOutcome) -> ConfirmRequest:
     """Give the request of an outcome that went through; refuse the rest with its status."""
     status = _STATUS.get(outcome.kind)
     if status is None and outcome.request is not None:
@@ -142,4 +142,4 @@ def _request_of(outcome: Outcome) -> Request:
     headers = [retry_after(outcome.retry_after_s)] if outcome.retry_after_s else []
     if outcome.kind == "code" and headers:
         status = 429
-    raise Refusal(status or 500, outcome.message, more=more, headers=headers)
+    raise HttpRefusal(status or 500, outcome.message, more=more, headers=headers)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from whet.confirm.http.guard import Guard
+from whet.confirm.http.guard import ApiGuard
 from whet.confirm.http.metrics import Metrics
 from whet.confirm.http.shapes import record
-from whet.confirm.http.wire import Headers, Refusal, Scope, Send, encode, header, query
+from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
 from whet.confirm.ids import SHAPE
-from whet.confirm.records import Principal, Request
-from whet.confirm.service import Service
+from whet.confirm.records import Caller, ConfirmRequest
+from whet.confirm.service import ConfirmService
 
 Answer = tuple[int, Any] | tuple[int, Any, Headers]
-NOBODY = Principal("", "submit")
+NOBODY = Caller("", "submit")
 
 
 class Backend:
     """What calls are answered from. `page_url` is where people decide, "" for nowhere."""
 
-    def __init__(self, service: Service, guard: Guard, page_url: str) -> None:
+    def __init__(self, service: ConfirmService, guard: ApiGuard, page_url: str) -> None:
         self.service = service
         self.guard = guard
         self.page_url = page_url
         self.metrics = Metrics()
-        self._encoded: tuple[Request, bytes] | None = None
+        self._encoded: tuple[ConfirmRequest, bytes] | None = None
 
-    def record(self, request: Request) -> bytes:
+    def record(self, request: ConfirmRequest) -> bytes:
         """Give a record as JSON; encoded once for all who waited for the same end."""
         if self._encoded is None or self._encoded[0] is not request:
             self._encoded = (request, encode(record(request)))
@@ -52,7 +52,7 @@ class Exchange:
         """The request that the path names. Raises Refusal (404) for what is no id."""
         text = self._value.decode("latin-1")
         if not SHAPE.fullmatch(text):
-            raise Refusal(404, "there is no such request")
+            raise HttpRefusal(404, "there is no such request")
         return text
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 from whet.confirm.http import shapes
 from whet.confirm.http.decisions import grant_of
 from whet.confirm.http.exchange import Answer, Exchange
-from whet.confirm.http.wire import Refusal, line_of
-from whet.confirm.records import STATUSES, Request
-from whet.confirm.requests import Filter
+from whet.confirm.http.wire import HttpRefusal, line_of
+from whet.confirm.records import STATUSES, ConfirmRequest
+from whet.confirm.requests import RequestFilter
 
 LONGEST_WAIT_S = 300.0
 _PAGE, _LARGEST_PAGE = 50, 500
@@ -21,7 +21,7 @@ async def status(call: Exchange) -> Answer:
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
         found = await call.service.wait(request.id, wait_s, line_of(call.scope))
         if found is None:
-            raise Refusal(404, "there is no such request")
+            raise HttpRefusal(404, "there is no such request")
         request = found
     if call.who.role == "approve" and request.is_pending:
         await call.service.mark_viewed(request.id, call.who)
@@ -32,7 +32,7 @@ async def grant(call: Exchange) -> Answer:
     """Give the signed statement that a request was approved."""
     request = _visible(call)
     if request.status not in ("approved", "auto_approved"):
-        raise Refusal(409, f"it is {request.status}, not approved", more={"status": request.status})
+        raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
     return 200, shapes.GrantAnswer(request.id, request.digest, grant_of(call.service, request))
 
 
@@ -41,10 +41,10 @@ async def listing(call: Exchange) -> Answer:
     asked = call.query
     wanted = asked.get("status", "")
     if wanted and wanted not in STATUSES:
-        raise Refusal(400, f"status must be one of: {', '.join(STATUSES)}")
+        raise HttpRefusal(400, f"status must be one of: {', '.join(STATUSES)}")
     limit = _limit(asked)
     owner = call.who.name if call.who.role == "submit" else ""
-    found = call.service.list(Filter(wanted, owner, _before(asked), limit))
+    found = call.service.list(RequestFilter(wanted, owner, _before(asked), limit))
     records = [shapes.record(one) for one in found]
     return 200, shapes.RequestList(len(found), records, shapes.next_page(found, limit))
 
@@ -52,7 +52,7 @@ async def listing(call: Exchange) -> Answer:
 async def audit(call: Exchange) -> Answer:
     """Give the newest requests in the contract's shape, paged with ?before=."""
     limit = _limit(call.query)
-    found = call.service.list(Filter(before_seq=_before(call.query), limit=limit))
+    found = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
     entries = [shapes.audit_entry(one) for one in found]
     return 200, shapes.AuditPage(len(found), entries, shapes.next_page(found, limit))
 
@@ -67,11 +67,11 @@ async def metrics(call: Exchange) -> Answer:
     return 200, call.backend.metrics.render(call.service).encode(), _PLAIN
 
 
-def _visible(call: Exchange) -> Request:
+def _visible(call: Exchange) -> ConfirmRequest:
     """Give a request that the caller may see: a submitter sees its own. Raises Refusal (404)."""
     request = call.service.get(call.request_id)
     if request is None or (call.who.role == "submit" and request.principal != call.who.name):
-        raise Refusal(404, "there is no such request")
+        raise HttpRefusal(404, "there is no such request")
     return request
 
 

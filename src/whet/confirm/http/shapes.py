@@ -13,10 +13,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from whet.confirm.quorum import describe
-from whet.confirm.records import Event, Plan, Request, Status
+from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
 
-_ONE_PERSON = Plan().quorum
+_ONE_PERSON = ApprovalPlan().quorum
 RequestId = Annotated[str, Meta(pattern="^[0-9A-Za-z]{22}$")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
@@ -362,7 +362,7 @@ def iso(at_s: float | None) -> str | None:
     return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
-def record(request: Request) -> RequestRecord:
+def record(request: ConfirmRequest) -> RequestRecord:
     """Give the whole record."""
     plan = request.plan
     is_quorum = plan.quorum != _ONE_PERSON or plan.deny_threshold != 1
@@ -387,12 +387,12 @@ def record(request: Request) -> RequestRecord:
     )
 
 
-def audit_entry(request: Request) -> AuditEntry:
+def audit_entry(request: ConfirmRequest) -> AuditEntry:
     """Give a row of GET /audit."""
     return AuditEntry(**_summary(request), details=request.details_json)
 
 
-def _summary(request: Request) -> dict[str, Any]:
+def _summary(request: ConfirmRequest) -> dict[str, Any]:
     return {
         "id": request.id,
         "action": request.action,
@@ -412,7 +412,7 @@ def _summary(request: Request) -> dict[str, Any]:
     }
 
 
-def event(found: Event) -> EventRecord:
+def event(found: AuditEvent) -> EventRecord:
     """Give an event of the audit log."""
     return EventRecord(
         found.id,
@@ -426,12 +426,12 @@ def event(found: Event) -> EventRecord:
     )
 
 
-def stream_chunk(found: Event) -> bytes:
+def stream_chunk(found: AuditEvent) -> bytes:
     """Give an event as a server-sent event."""
     body = msgspec.json.encode(event(found))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (found.id, found.kind.encode(), body)
 
 
-def next_page(found: Sequence[Request], limit: int) -> str | UnsetType:
+def next_page(found: Sequence[ConfirmRequest], limit: int) -> str | UnsetType:
     """Give the query of the page after a full one."""
     return f"before={found[-1].seq}" if len(found) == limit else UNSET

@@ -12,7 +12,7 @@ from whet.confirm.canonical import canonical
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
 from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody
-from whet.confirm.http.wire import Refusal
+from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted
 
 _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
@@ -24,7 +24,7 @@ async def submit(call: Exchange, asked: SubmitBody) -> Answer:
     try:
         done = await call.service.submit(call.who, submission)
     except ValueError as error:
-        raise Refusal(400, f"details can't be encoded: {error}") from error
+        raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     return _answer(done, call.backend.page_url)
 
 
@@ -32,19 +32,19 @@ def idempotency_key(call: Exchange) -> str:
     """Give the Idempotency-Key header, "" for none. Raises Refusal (400) for an odd one."""
     key = call.header(b"idempotency-key")
     if key and not _KEY.fullmatch(key):
-        raise Refusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
+        raise HttpRefusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
     return key
 
 
 def _submission(asked: SubmitBody, fields: dict[str, Any], key: str) -> Submission:
     action, description = asked.action.strip(), asked.description.strip()
     if not action or not description:
-        raise Refusal(400, "action and description are required")
+        raise HttpRefusal(400, "action and description are required")
     details: object = asked.details or {}
     if not isinstance(details, dict):
-        raise Refusal(400, "details must be an object")
+        raise HttpRefusal(400, "details must be an object")
     if asked.callback_url and not asked.callback_url.startswith(("https://", "http://")):
-        raise Refusal(400, "callback_url must be an http or https address")
+        raise HttpRefusal(400, "callback_url must be an http or https address")
     return Submission(
         action=action,
         description=description,
@@ -73,7 +73,7 @@ def _hash(fields: dict[str, Any]) -> bytes:
     try:
         return hashlib.sha256(canonical(fields)).digest()
     except ValueError as error:
-        raise Refusal(400, f"the body can't be encoded: {error}") from error
+        raise HttpRefusal(400, f"the body can't be encoded: {error}") from error
 
 
 def _answer(done: Submitted, page_url: str) -> Answer:
@@ -82,12 +82,12 @@ def _answer(done: Submitted, page_url: str) -> Answer:
     if done.kind in ("limited", "too_many_pending"):
         message = f"rate limit: {done.refused}" if done.kind == "limited" else done.refused
         more: dict[str, object] = {"remaining": 0, "window_seconds": WINDOW_S}
-        raise Refusal(429, message, more=more, headers=[retry_after(done.retry_after_s)])
+        raise HttpRefusal(429, message, more=more, headers=[retry_after(done.retry_after_s)])
     if request is None:
-        raise Refusal(422, done.refused)
+        raise HttpRefusal(422, done.refused)
     if done.kind == "denied":
         more = {"id": request.id, "action": request.action, "digest": request.digest, "status": "denied"}
-        raise Refusal(403, f"denied: {request.reason}", more=more, headers=replayed)
+        raise HttpRefusal(403, f"denied: {request.reason}", more=more, headers=replayed)
     if done.kind == "auto_approved":
         allowed = AllowedAnswer(
             id=request.id,

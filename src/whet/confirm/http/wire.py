@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.web.bodies import BodyTooLarge, read_bounded
-from whet.web.line import Line
+from whet.web.line import WebConnection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -31,7 +31,7 @@ _JSON = (b"content-type", b"application/json")
 encode = msgspec.json.Encoder().encode
 
 
-class Refusal(WhetError):
+class HttpRefusal(WhetError):
     """An answer that ends a request: a status, a line for the caller, and more fields where useful."""
 
     def __init__(
@@ -58,12 +58,12 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
         return await read_bounded(scope, receive, BODY_LIMIT_BYTES, DRAIN_LIMIT_BYTES)
     except BodyTooLarge as error:
         close = [(b"connection", b"close")]
-        raise Refusal(413, "the body is larger than 1 MiB", headers=close) from error
+        raise HttpRefusal(413, "the body is larger than 1 MiB", headers=close) from error
 
 
-def line_of(scope: Scope) -> Line:
+def line_of(scope: Scope) -> WebConnection:
     """Give the caller's connection, which `protocol.py` puts into the scope."""
-    return cast("Line", scope["extensions"]["whet.line"])
+    return cast("WebConnection", scope["extensions"]["whet.line"])
 
 
 def header(scope: Scope, name: bytes) -> str:
@@ -85,16 +85,16 @@ def parse_object(body: bytes) -> dict[str, Any]:
     try:
         value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise Refusal(400, "Invalid JSON body: not UTF-8") from error
+        raise HttpRefusal(400, "Invalid JSON body: not UTF-8") from error
     except RecursionError as error:
-        raise Refusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}") from error
+        raise HttpRefusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}") from error
     except ValueError as error:
-        raise Refusal(400, f"Invalid JSON body: {str(error)[:200]}") from error
+        raise HttpRefusal(400, f"Invalid JSON body: {str(error)[:200]}") from error
     if not isinstance(value, dict):
-        raise Refusal(400, "Invalid JSON body: not an object")
+        raise HttpRefusal(400, "Invalid JSON body: not an object")
     found = cast("dict[str, Any]", value)
     if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(found, DEPTH_LIMIT):
-        raise Refusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}")
+        raise HttpRefusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}")
     return found
 
 
@@ -140,7 +140,7 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
         made = msgspec.convert({name: each for name, each in fields.items() if each is not None}, shape)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
-        raise Refusal(400, f"{where.rstrip('`')}: {what}" if where else what) from error
+        raise HttpRefusal(400, f"{where.rstrip('`')}: {what}" if where else what) from error
     for name in made.__struct_fields__:
         value = getattr(made, name)
         if type(value) is str:
@@ -151,9 +151,9 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
 def _check_text(name: str, value: str) -> None:
     """Refuse (400) text that can't be stored or shown."""
     if "\0" in value:
-        raise Refusal(400, f"{name} must not hold NUL")
+        raise HttpRefusal(400, f"{name} must not hold NUL")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise Refusal(400, f"{name} is not valid Unicode: a lone surrogate") from error
+            raise HttpRefusal(400, f"{name} is not valid Unicode: a lone surrogate") from error

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from whet.confirm.records import Principal
-from whet.confirm.service import Service
+from whet.confirm.records import Caller
+from whet.confirm.service import ConfirmService
 from whet.confirm.tokens import TOKENS, as_principal
-from whet.web.sessions import Account, SessionRow, TooManyAttempts
+from whet.web.sessions import Account, LoginSession, TooManyAttempts
 from whet.web.throttle import Throttle
 from whet.web.tokens import LoginTable
 
-OPEN = Principal("anonymous", "admin", is_open=True)
+OPEN = Caller("anonymous", "admin", is_open=True)
 _OPEN_KEY = "open"
 _LOGINS = LoginTable("web_sessions", "expires_at")
 _MOST_FAILURES = 10
@@ -20,7 +20,7 @@ _MOST_FAILURES = 10
 class TokenAccounts:
     """Signing in with an access token. In open mode there is nothing to check."""
 
-    def __init__(self, service: Service, *, is_open: bool) -> None:
+    def __init__(self, service: ConfirmService, *, is_open: bool) -> None:
         self._service = service
         self._is_open = is_open
         self._throttle = Throttle(_MOST_FAILURES)
@@ -49,7 +49,7 @@ class TokenAccounts:
         who = self.principal(key)
         return Account(key, who.name, frozenset((who.role,))) if who else None
 
-    def principal(self, key: str) -> Principal | None:
+    def principal(self, key: str) -> Caller | None:
         """Give who an account is to the service."""
         if self._is_open:
             return OPEN if key == _OPEN_KEY else None
@@ -61,17 +61,17 @@ class TokenAccounts:
 class SessionRows:
     """Sessions in the table `web_sessions`; those whose time is up go with the next sign-in."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ConfirmService) -> None:
         self._service = service
 
-    async def save(self, row: SessionRow) -> None:
+    async def save(self, row: LoginSession) -> None:
         """Keep a new session; durable on return."""
         await self._service.change(lambda tx: _LOGINS.save(tx.connection, row))
 
-    async def find(self, id_hash: str) -> SessionRow | None:
+    async def find(self, id_hash: str) -> LoginSession | None:
         """Give a session by the hash of its id."""
         row = self._service.database.read_one(_LOGINS.by_hash, (id_hash,))
-        return None if row is None else SessionRow(*row)  # type: ignore[arg-type]
+        return None if row is None else LoginSession(*row)  # type: ignore[arg-type]
 
     async def drop(self, id_hash: str) -> None:
         """Forget a session; durable on return."""

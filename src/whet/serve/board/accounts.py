@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whet.serve.door import Door
+from whet.serve.door import ApiAuth
 from whet.serve.tokens import LOGINS
 from whet.serve.wire import ApiError
-from whet.store.database import Database
-from whet.web.sessions import Account, SessionRow, TooManyAttempts
+from whet.store.database import StateDatabase
+from whet.web.sessions import Account, LoginSession, TooManyAttempts
 
 _WAIT_S = 60
 
@@ -14,7 +14,7 @@ _WAIT_S = 60
 class OwnerAccounts:
     """Signing in with an owner's token; revoking it ends its sign-ins at once."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ApiAuth) -> None:
         self._door = door
 
     async def sign_in(self, token: str, client: str) -> Account | None:
@@ -39,14 +39,14 @@ class OwnerAccounts:
 class Logins:
     """Sign-ins in the store."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
-    async def save(self, row: SessionRow) -> None:
+    async def save(self, row: LoginSession) -> None:
         """Keep a sign-in; durable on return."""
         await self._database.append(lambda db: LOGINS.save(db, row))
 
-    async def find(self, id_hash: str) -> SessionRow | None:
+    async def find(self, id_hash: str) -> LoginSession | None:
         """Give a sign-in by the hash of its number."""
         return self._database.read_now(lambda db: LOGINS.find(db, id_hash))
 
