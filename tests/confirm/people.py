@@ -70,7 +70,7 @@ class Desk:
         return self.service.database.read(lambda db: deliveries.of_request(db, request.id))
 
     def events(self, request: ConfirmRequest) -> list[str]:
-        return [event.kind for event in self.service.history(request_id=request.id)]
+        return [event.kind for event in self.service.log.history(request_id=request.id)]
 
     async def until(self, condition: Callable[[], T], what: str = "it", timeout_s: float = 40.0) -> T:
         """Wait for an event after which `condition` gives something true."""

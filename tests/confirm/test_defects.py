@@ -283,7 +283,7 @@ def test_17_the_reason_is_kept(server, agent, alice):
     alice.post(made["deny_url"], json={"reason": "not on a Friday"})
     assert agent.get(f"/confirm/{made['id']}").json()["reason"] == "not on a Friday"
     assert alice.get("/audit?limit=1").json()["entries"][0]["reason"] == "not on a Friday"
-    assert "not on a Friday" in server.service.history(request_id=made["id"])[-1].data
+    assert "not on a Friday" in server.service.log.history(request_id=made["id"])[-1].data
 
 
 def test_18_history_keeps_every_event(server, agent, alice):
@@ -293,7 +293,7 @@ def test_18_history_keeps_every_event(server, agent, alice):
     alice.post(made["approve_url"])
     agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
     agent.post(f"/confirm/{made['id']}/report", json={"result": "executed"})
-    kinds = [event.kind for event in server.service.history(request_id=made["id"])]
+    kinds = [event.kind for event in server.service.log.history(request_id=made["id"])]
     assert kinds == ["submitted", "viewed", "vote", "decided", "consumed", "executed"]
 
 
@@ -348,7 +348,7 @@ def test_21_an_approval_is_bound_to_its_digest_and_used_once(server, agent, alic
         agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "run 7"}).status_code
         == 200
     )
-    kinds = [event.kind for event in server.service.history(request_id=made["id"])]
+    kinds = [event.kind for event in server.service.log.history(request_id=made["id"])]
     assert kinds.count("consumed") == 1 and kinds.count("consume_refused") == 3
     other = server.client("submit", "other")
     assert other.post(use, json={"digest": made["digest"]}).status_code == 404
@@ -378,7 +378,7 @@ def test_23_memory_holds_no_details_and_no_limit_keys(tmp_path):
         for number in range(3):
             asked(agent, **(body | {"action": f"a{number}"}))
         held = sum(len(event.data) for event in server.service.hub.recent)
-        assert held < 10_000 and server.service.pending_by == {"agent": 3}
+        assert held < 10_000 and server.service.log.pending_by == {"agent": 3}
 
 
 def test_24_pending_count_is_what_is_pending(tmp_path):
@@ -423,19 +423,19 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
                 (server.service.timeline.now_s() - 60,),
             )
         )
-        from whet.confirm.requests import latest_rate
+        from whet.confirm.requests import next_rate
 
         steps = []
 
         def counted(db):
             db.set_progress_handler(lambda: bool(steps.append(1)), 10)
             try:
-                return latest_rate(db, "agent", "deploy", 49_999)
+                return next_rate(db, "agent", "deploy", 50_000)
             finally:
                 db.set_progress_handler(None, 10)
 
         number, earlier_at = server.service.database.read(counted)
-        assert number == 50_000 and earlier_at > 0 and len(steps) < 20
+        assert number == 50_001 and earlier_at > 0 and len(steps) < 20
         assert server.client("submit", "agent").post("/confirm", json=SUBMIT).status_code == 429
 
 

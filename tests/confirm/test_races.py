@@ -69,7 +69,7 @@ def ended(
     winners = [outcome for outcome in outcomes if outcome.kind == "decided"]
     ends = [
         event
-        for event in service.history(request_id=request.id)
+        for event in service.log.history(request_id=request.id)
         if event.kind in ("decided", "expired", "cancelled")
     ]
     assert len(ends) == 1 and len(winners) == (record.status != "expired")

@@ -96,7 +96,7 @@ def read_events(client, count, **headers):
 
 def test_the_stream_goes_on_where_a_client_left_off(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-    start = server.service.audit_state().size
+    start = server.service.log.state().size
     made = asked(agent)
     alice.post(made["deny_url"], json={"reason": "no"})
     first = read_events(alice, 1, **{"last-event-id": str(start)})[0]
@@ -110,7 +110,7 @@ def test_a_live_stream_shows_a_submitter_only_its_own(server):
     agent, other, alice = (
         server.client("submit", "agent"), server.client("submit", "other"), server.client("approve", "alice")
     )  # fmt: skip
-    start = server.service.audit_state().size
+    start = server.service.log.state().size
     mine = later(lambda: read_events(agent, 1, **{"last-event-id": str(start)}))
     everybodys = later(lambda: read_events(alice, 2, **{"last-event-id": str(start)}))
     wait_until(lambda: len(server.service.hub._streams) >= 2)

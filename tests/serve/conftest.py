@@ -23,8 +23,7 @@ from whet.practice.server import PracticeServer
 from whet.serve import tokens
 from whet.serve.run import ServeOptions, serve
 from whet.serve.site import Site, SiteTimings
-from whet.store import api as rows
-from whet.store.api import TokenRole
+from whet.serve.tokens import TokenRole
 
 T = TypeVar("T")
 WAIT_S = 30.0
@@ -41,6 +40,8 @@ class Api:
         *,
         web: bool = False,
         answer_wait_s: float = 60.0,
+        beat_s: float = 0.3,
+        head_wait_s: float = 30.0,
     ) -> None:
         self.folder = folder
         self.home = Home(folder / "home")
@@ -55,7 +56,7 @@ class Api:
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),
         )
-        self._pace = SiteTimings(answer_wait_s, beat_s=0.3)
+        self._pace = SiteTimings(answer_wait_s, beat_s, head_wait_s)
         self._web = web
         self._ready = threading.Event()
         self._problem: BaseException | None = None
@@ -99,7 +100,7 @@ class Api:
         return self.app.database.write_now(lambda db: tokens.make(db, name, role, self.app.clock))[1]
 
     def revoke(self, name: str) -> None:
-        self.app.database.write_now(lambda db: rows.revoke_token(db, name, "2026-11-21T00:00:00.000Z"))
+        self.app.database.write_now(lambda db: tokens.revoke(db, name, "2026-11-21T00:00:00.000Z"))
 
     def http(self, token: str = "") -> httpx2.Client:
         headers = {"authorization": f"Bearer {token or self.token}"}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 
@@ -13,6 +16,7 @@ from tests.serve.conftest import Api
 from tests.support import ended
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply, server_error
+from whet.practice.server import PracticeServer
 from whet.store import sessions
 from whet.store.sessions import SessionRow
 
@@ -226,6 +230,73 @@ def test_a_model_that_fails_is_told_once_and_not_tried_again_by_the_client(
                 model="whet", messages=[{"role": "user", "content": "q"}], stream=True
             )
         )
+
+
+@pytest.fixture
+def hasty(tmp_path: Path, shared_model: PracticeServer) -> Iterator[Callable[[float], Api]]:
+    """Start an API whose streams beat every millisecond, less than any request to a model takes."""
+    made: list[Api] = []
+
+    def start(head_wait_s: float) -> Api:
+        made.append(Api(tmp_path, shared_model, beat_s=0.001, head_wait_s=head_wait_s))
+        return made[0]
+
+    yield start
+    made[0].close()
+
+
+def ask_stalled(
+    api: Api, path: str, body: dict[str, Any], heard: list[str], *, release_at: int
+) -> httpx2.Response:
+    """Send a request whose model stalls and then fails; it is released once `release_at` lines were heard."""
+    api.say(
+        ScriptedReply("never", fault=Fault(status=500, stall_after=-1, message="The server had an error"))
+    )
+    with (
+        api.http() as http,
+        http.stream("POST", path, json={"model": "whet", "stream": True, **body}) as answer,
+    ):
+        for line in answer.iter_lines():
+            heard.append(line)
+            if len(heard) == release_at:
+                api.model.release()
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "q"}]}),
+        ("/v1/responses", {"input": "q"}),
+    ],
+)
+def test_a_model_that_fails_after_many_beats_is_still_a_status(
+    hasty: Callable[[float], Api], path: str, body: dict[str, Any]
+) -> None:
+    api = hasty(30.0)
+    heard: list[str] = []
+    api.say()  # the stalls of earlier tests do not count
+    asking = threading.Thread(
+        target=lambda: statuses.append(ask_stalled(api, path, body, heard, release_at=0))
+    )
+    statuses: list[httpx2.Response] = []
+    asking.start()
+    api.model.wait_for_stall()
+    api.model.release()
+    ended(asking, "the answer")
+    assert statuses[0].status_code == 502
+    assert not any(line.startswith(":") for line in heard)
+
+
+def test_a_model_that_is_silent_for_too_long_gets_a_stream_that_ends_with_its_failure(
+    hasty: Callable[[float], Api],
+) -> None:
+    api = hasty(0.001)
+    heard: list[str] = []
+    body = {"messages": [{"role": "user", "content": "q"}]}
+    answer = ask_stalled(api, "/v1/chat/completions", body, heard, release_at=1)
+    assert answer.status_code == 200 and heard[0] == ": beat"
+    assert any('"turn_failed"' in line for line in heard) and heard[-2:] == ["data: [DONE]", ""]
 
 
 def test_two_requests_for_one_session_are_answered_in_order(api: Api, client: openai.OpenAI) -> None:

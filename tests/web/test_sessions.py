@@ -115,6 +115,17 @@ def test_forms_that_are_none_of_ours(body: bytes, kind: str, status: int) -> Non
     assert error.value.status == status
 
 
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_a_form_may_have_64_kib(more: int, fits: bool) -> None:
+    body = b"a=" + b"x" * (64 * 1024 - 2 + more)
+    if fits:
+        assert len(asyncio.run(read_form(request("", body)))["a"]) == 65_534
+        return
+    with pytest.raises(BadForm, match="too large") as refused:
+        asyncio.run(read_form(request("", body)))
+    assert refused.value.status == 413
+
+
 def test_a_form_is_read() -> None:
     assert asyncio.run(read_form(request("", b"a=%C3%A4+b&c="))) == {"a": "ä b", "c": ""}
 

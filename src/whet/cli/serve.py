@@ -28,7 +28,6 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
-from whet.store import api
 from whet.store.database import StateDatabase
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def create(home: Home, name: str, role: Any, as_json: bool) -> None:
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """List tokens; their secrets are nowhere."""
-    rows = _change(home, api.all_tokens)
+    rows = _change(home, tokens.TOKENS.all)
     if as_json:
         return emit_json({"tokens": rows})
     if not rows:
@@ -135,7 +134,7 @@ def list_(home: Home, as_json: bool) -> None:
 @click.pass_obj
 def revoke(home: Home, name: str, as_json: bool) -> None:
     """Take the token NAME (or its id) back: calls end at once, streams within seconds."""
-    row = _change(home, lambda db: api.revoke_token(db, name, iso(SystemClock().now())))
+    row = _change(home, lambda db: tokens.revoke(db, name, iso(SystemClock().now())))
     emit_json({"revoked": row}) if as_json else click.echo(f"revoked {printable(row.name)} ({row.role})")
 
 

@@ -73,7 +73,7 @@ def open_service(
         timeline = Timeline(database.read(newest_time))
         service = ConfirmService(database, key, policy_file, limits=limits, timeline=timeline)
         database.write_now(lambda db: _note_start(Tx(db, timeline.now_s(), key), service))
-        service.hub.last_id = service.audit_state().size
+        service.hub.last_id = service.log.state().size
     except BaseException:
         database.close()
         raise
@@ -82,12 +82,12 @@ def open_service(
 
 def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
     """Where no token was ever made, make one that submits and one that approves; gives their files (0600)."""
-    if not service.database.read(tokens.is_empty):
+    if service.database.read(tokens.all_tokens):
         return []
 
     def make(db: apsw.Connection) -> dict[str, str]:
         tx = Tx(db, service.timeline.now_s(), service.key)
-        if not tokens.is_empty(db):
+        if tokens.all_tokens(db):
             return {}
         made = {"submit": "agent", "approve": "owner"}
         return {role: tokens.create(tx, name, role, by=BY_START)[1] for role, name in made.items()}

@@ -41,7 +41,7 @@ class Caller(msgspec.Struct, frozen=True):
     token_id: str = ""
     is_open: bool = False
 
-    def may(self, *roles: Role) -> bool:
+    def may(self, *roles: str) -> bool:
         """Whether one of `roles` is held; an admin holds all of them."""
         return self.role in roles or self.role == "admin"
 
@@ -169,4 +169,3 @@ class AuditState(msgspec.Struct, frozen=True):
     head: str
     checkpoint_size: int
     checkpoint_at: float | None
-    key_id: str

@@ -53,8 +53,18 @@ def find(db: apsw.Connection, request_id: str, now_s: float) -> ConfirmRequest |
     return as_request(row, now_s) if row else None
 
 
-def insert(tx: Tx, request: ConfirmRequest, action_key: str, rate_number: int | None) -> None:
-    """Store a new request; `seq` is given by the database. `rate_number` counts it against its limit."""
+class RequestKeys(msgspec.Struct, frozen=True):
+    """What a new request is found by again: its action's key, its number under the rate limit (None: it
+    does not count), and its caller's idempotency key ("" for none) with the hash of the body."""
+
+    action: str
+    rate_number: int | None
+    idempotency: str
+    body_hash: bytes
+
+
+def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
+    """Store a new request, with the events that say so; `seq` is given by the database."""
     plan, at_s = request.plan, request.created_at
     escalates_at = (
         at_s + plan.escalate_after * (request.expires_at - at_s)
@@ -70,7 +80,7 @@ def insert(tx: Tx, request: ConfirmRequest, action_key: str, rate_number: int | 
         (
             request.id,
             request.action,
-            action_key,
+            keys.action,
             request.description,
             request.details_json,
             request.requester,
@@ -90,9 +100,36 @@ def insert(tx: Tx, request: ConfirmRequest, action_key: str, rate_number: int | 
             int(request.accepts_edits),
             request.callback_url,
             escalates_at,
-            rate_number,
+            keys.rate_number,
         ),
     )
+    _record_new(tx, request)
+    if keys.idempotency:
+        tx.connection.execute(
+            "INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)",
+            (request.principal, keys.idempotency, keys.body_hash, request.id, tx.now_s),
+        )
+
+
+def _record_new(tx: Tx, request: ConfirmRequest) -> None:
+    data: dict[str, object] = {
+        "action": request.action,
+        "digest": request.digest,
+        "created_at": request.created_at,
+        "expires_at": request.expires_at,
+        "policy_version": request.policy_version,
+    }
+    if request.plan.rule:
+        data["rule"] = request.plan.rule
+    tx.record("submitted", request.id, request.principal, request.principal, data)
+    if request.status != "pending":
+        settled: dict[str, object] = {
+            "status": request.status,
+            "digest": request.digest,
+            "resolved_at": request.resolved_at,
+            "reason": request.reason,
+        }
+        tx.record("decided", request.id, request.resolved_by, request.principal, settled)
 
 
 def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "") -> ConfirmRequest:
@@ -257,18 +294,18 @@ def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRe
     return [as_request(row, now_s) for row in db.execute(sql, (now_s, now_s, limit))]
 
 
-def latest_rate(db: apsw.Connection, principal: str, action_key: str, back: int) -> tuple[int, float]:
-    """Give the number of the principal's newest counted submission of an action, and the time of the one
-    `back` before it (0.0 where there is none)."""
+def next_rate(db: apsw.Connection, principal: str, action_key: str, limit: int) -> tuple[int, float]:
+    """Give the number of the principal's next counted submission of an action, and the time of the one
+    `limit` before it (0.0 where there is none)."""
     row = db.execute(
         "SELECT rate_number FROM requests WHERE principal = ? AND action_key = ? AND rate_number IS NOT NULL"
         " ORDER BY rate_number DESC LIMIT 1",
         (principal, action_key),
     ).fetchone()
     if row is None:
-        return 0, 0.0
+        return 1, 0.0
     earlier = db.execute(
         "SELECT created_at FROM requests WHERE principal = ? AND action_key = ? AND rate_number = ?",
-        (principal, action_key, row[0] - back),
+        (principal, action_key, row[0] + 1 - limit),
     ).fetchone()
-    return row[0], earlier[0] if earlier else 0.0
+    return row[0] + 1, earlier[0] if earlier else 0.0

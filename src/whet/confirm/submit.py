@@ -119,65 +119,51 @@ def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitte
 
     `room` is how many more requests of this principal may be pending.
     """
-    request, given = made.request, made.submission
+    given = made.submission
     if given.idempotency_key and (replay := _replay(tx, made)):
         return replay
-    verdict, by = made.judgement.effect, f"policy:{made.judgement.rule}"
-    if verdict == "ask" and not request.is_high_risk and (entry := _whitelist_entry(tx, made)):
-        verdict, by = "allow", f"whitelist:{entry}"
-    rate_number = None
-    if verdict != "allow":
-        count, earlier_at = requests.latest_rate(tx.connection, request.principal, made.key, rate_limit - 1)
-        if earlier_at > tx.now_s - WINDOW_S:
-            wait_s = earlier_at + WINDOW_S - tx.now_s
-            return Submitted(
-                "limited", refused=f"more than {rate_limit} an hour of {request.action}", retry_after_s=wait_s
-            )
-        if room <= 0:
-            return Submitted(
-                "too_many_pending", refused="too many of your requests are pending", retry_after_s=60.0
-            )
-        rate_number = count + 1
-    if verdict != "ask":
-        status = "auto_approved" if verdict == "allow" else "denied"
-        request = msgspec.structs.replace(
-            request, status=status, resolved_at=tx.now_s, resolved_by=by, reason=made.judgement.why
-        )
-    requests.insert(tx, request, made.key, rate_number)
-    _record(tx, request)
-    if given.idempotency_key:
-        tx.connection.execute(
-            "INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)",
-            (request.principal, given.idempotency_key, given.body_hash, request.id, tx.now_s),
-        )
+    request = _ruled(tx, made)
+    number = None
+    if request.status != "auto_approved":
+        number, earlier_at = requests.next_rate(tx.connection, request.principal, made.key, rate_limit)
+        if refused := _refused(request, rate_limit, tx.now_s - earlier_at, room):
+            return refused
+    keys = requests.RequestKeys(made.key, number, given.idempotency_key, given.body_hash)
+    requests.insert(tx, request, keys)
     return Submitted(_kind(request), request)
+
+
+def _ruled(tx: Tx, made: SubmissionDraft) -> ConfirmRequest:
+    """Give the request as the policy, else the whitelist, has it: pending, or ended before it began."""
+    verdict, by = made.judgement.effect, f"policy:{made.judgement.rule}"
+    if verdict == "ask" and not made.request.is_high_risk and (entry := _whitelist_entry(tx, made)):
+        verdict, by = "allow", f"whitelist:{entry}"
+    if verdict == "ask":
+        return made.request
+    return msgspec.structs.replace(
+        made.request,
+        status="auto_approved" if verdict == "allow" else "denied",
+        resolved_at=tx.now_s,
+        resolved_by=by,
+        reason=made.judgement.why,
+    )
+
+
+def _refused(request: ConfirmRequest, rate_limit: int, since_s: float, room: int) -> Submitted | None:
+    """Say why a request is too many: `since_s` is the age of the one that has to leave the window first."""
+    if since_s < WINDOW_S:
+        why = f"more than {rate_limit} an hour of {request.action}"
+        return Submitted("limited", refused=why, retry_after_s=WINDOW_S - since_s)
+    if room <= 0:
+        why = "too many of your requests are pending"
+        return Submitted("too_many_pending", refused=why, retry_after_s=60.0)
+    return None
 
 
 def _kind(request: ConfirmRequest) -> Literal["pending", "auto_approved", "denied"]:
     if request.status == "auto_approved":
         return "auto_approved"
     return "denied" if request.status == "denied" and request.resolved_by.startswith("policy:") else "pending"
-
-
-def _record(tx: Tx, request: ConfirmRequest) -> None:
-    data: dict[str, object] = {
-        "action": request.action,
-        "digest": request.digest,
-        "created_at": request.created_at,
-        "expires_at": request.expires_at,
-        "policy_version": request.policy_version,
-    }
-    if request.plan.rule:
-        data["rule"] = request.plan.rule
-    tx.record("submitted", request.id, request.principal, request.principal, data)
-    if request.status != "pending":
-        settled: dict[str, object] = {
-            "status": request.status,
-            "digest": request.digest,
-            "resolved_at": request.resolved_at,
-            "reason": request.reason,
-        }
-        tx.record("decided", request.id, request.resolved_by, request.principal, settled)
 
 
 def _replay(tx: Tx, made: SubmissionDraft) -> Submitted | None:

@@ -6,7 +6,6 @@ token made, rotated or revoked by any process holds from the next request on.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from typing import Any
@@ -17,10 +16,9 @@ import msgspec
 from whet.confirm.ledger import Tx
 from whet.confirm.records import ROLES, Caller, Role
 from whet.contract.errors import ConfigError, NotFound
+from whet.web.tokens import TokenTable
 
-PREFIX = "wct_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:/-]{0,127}")
-LOOKUP = "SELECT id, name, role, expires_at FROM tokens WHERE hash = ? AND revoked_at IS NULL"
 
 
 class ConfirmTokenRow(msgspec.Struct, frozen=True):
@@ -34,16 +32,15 @@ class ConfirmTokenRow(msgspec.Struct, frozen=True):
     revoked_at: float | None
 
 
-def hash_of(secret: str) -> bytes:
-    """Give what is stored of a token. Looking up a hash of 256 random bits leaks nothing by its timing."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+TOKENS = TokenTable("tokens", "wct_", ConfirmTokenRow, "revoked_at IS NULL")
 
 
 def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Caller | None:
-    """Read a row of `LOOKUP`; None where there is none or it has run out."""
-    if row is None or (row[3] is not None and now_s >= row[3]):
+    """Read a row that `TOKENS` finds; None where there is none or it has run out."""
+    found = ConfirmTokenRow(*row) if row else None
+    if found is None or (found.expires_at is not None and now_s >= found.expires_at):
         return None
-    return Caller(name=row[1], role=row[2], token_id=row[0])
+    return Caller(name=found.name, role=found.role, token_id=found.id)
 
 
 def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = None) -> tuple[str, str]:
@@ -59,34 +56,25 @@ def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = Non
             hint="letters, digits and . _ @ + : / -, at most 128",
         )
     token_id = secrets.token_hex(6)
-    secret = PREFIX + secrets.token_urlsafe(32)
     expires_at = None if valid_s is None else tx.now_s + valid_s
-    tx.connection.execute(
-        "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)",
-        (token_id, hash_of(secret), name, role, tx.now_s, expires_at),
-    )
+    secret = TOKENS.add(tx.connection, ConfirmTokenRow(token_id, name, role, tx.now_s, expires_at, None))
     tx.record("token_created", principal=by, data={"token": token_id, "name": name, "role": role})
     return token_id, secret
 
 
 def revoke(tx: Tx, token_id: str, *, by: str) -> None:
     """Take a token back; it is refused from the next request on. Raises NotFound."""
-    tx.connection.execute(
-        "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (tx.now_s, token_id)
-    )
-    if not tx.connection.changes():
+    if not TOKENS.revoke(tx.connection, token_id, tx.now_s):
         raise NotFound(f"there is no token {token_id!r} in use", hint="whet confirm token list")
     tx.record("token_revoked", principal=by, data={"token": token_id})
 
 
 def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[str, str]:
     """Make a new token of the same name and role; the old one ends after `overlap_s`. Raises NotFound."""
-    row = tx.connection.execute(
-        "SELECT name, role FROM tokens WHERE id = ? AND revoked_at IS NULL", (token_id,)
-    ).fetchone()
+    row = TOKENS.find(tx.connection, TOKENS.by_id, token_id)
     if row is None:
         raise NotFound(f"there is no token {token_id!r} in use", hint="whet confirm token list")
-    made = create(tx, row[0], row[1], by=by)
+    made = create(tx, row.name, row.role, by=by)
     if overlap_s > 0:
         tx.connection.execute(
             "UPDATE tokens SET expires_at = ? WHERE id = ?", (tx.now_s + overlap_s, token_id)
@@ -99,12 +87,4 @@ def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[s
 
 def all_tokens(db: apsw.Connection) -> list[ConfirmTokenRow]:
     """Give every token ever made, oldest first."""
-    rows = db.execute(
-        "SELECT id, name, role, created_at, expires_at, revoked_at FROM tokens ORDER BY created_at"
-    )
-    return [ConfirmTokenRow(*row) for row in rows]
-
-
-def is_empty(db: apsw.Connection) -> bool:
-    """Whether no token was ever made: a first start."""
-    return db.execute("SELECT 1 FROM tokens LIMIT 1").fetchone() is None
+    return TOKENS.all(db)

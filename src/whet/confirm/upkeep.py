@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -24,6 +26,18 @@ _GLANCE_S, _GLANCE_ALONE_S = 0.02, 1.0
 _CHECKPOINT_S = 60.0
 _BATCH = 200
 _KEEP_KEYS_S = 48 * 3600
+_DUE = "SELECT 1 FROM requests WHERE status = 'pending' AND expires_at <= ? LIMIT 1"
+_ESCALATION = (
+    "SELECT 1 FROM requests WHERE status = 'pending' AND escalates_at IS NOT NULL"
+    " AND escalated_at IS NULL AND escalates_at <= ? LIMIT 1"
+)
+_UNSIGNED = "SELECT at FROM events WHERE id = 1 + (SELECT coalesce(max(size), 0) FROM checkpoints)"
+_NEXT = (
+    "SELECT (SELECT min(expires_at) FROM requests WHERE status = 'pending'),"
+    " (SELECT min(escalates_at) FROM requests WHERE status = 'pending'"
+    " AND escalates_at IS NOT NULL AND escalated_at IS NULL),"
+    " (SELECT at + ? FROM events WHERE id = 1 + (SELECT coalesce(max(size), 0) FROM checkpoints))"
+)
 _logger = logging.getLogger("whet.confirm.upkeep")
 
 
@@ -54,25 +68,38 @@ class Upkeep:
         seen = service.database.other_writes()
         if seen == self._seen and now_s < self._next_s:
             return
-        service.catch_up()
-        while service.has_due() and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
+        service.log.catch_up(service.timeline)
+        while self._is_there(_DUE) and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
             await asyncio.sleep(0)
-        if service.has_escalations():
+        if self._is_there(_ESCALATION):
             await service.change(lambda tx: decide.escalate(tx, _BATCH))
         await service.database.move_log()
-        if service.wants_checkpoint(_CHECKPOINT_S):
+        if self._wants_checkpoint():
             await service.change(lambda tx: tx.checkpoint())
         self._export()
         if now_s >= self._next_hour_s:
             self._next_hour_s = now_s + 3600.0
             await service.change(_forget_old_keys)
         self._seen = seen
-        self._next_s = min(self._next_hour_s, service.next_time(_CHECKPOINT_S))
+        self._next_s = min(self._next_hour_s, self._next_time())
 
     async def seal(self) -> None:
         """Sign and export what there is, before the service ends."""
         await self._service.change(lambda tx: tx.checkpoint())
         self._export()
+
+    def _is_there(self, sql: str) -> bool:
+        return self._service.database.read_one(sql, (self._service.timeline.now_s(),)) is not None
+
+    def _wants_checkpoint(self) -> bool:
+        """Whether there are events that have waited long enough for a signed checkpoint."""
+        row = self._service.database.read_one(_UNSIGNED, ())
+        return row is not None and self._service.timeline.now_s() - cast("float", row[0]) >= _CHECKPOINT_S
+
+    def _next_time(self) -> float:
+        """When the next deadline, escalation or checkpoint is due, by the timeline; infinity for never."""
+        row = self._service.database.read_one(_NEXT, (_CHECKPOINT_S,)) or ()
+        return min((cast("float", at) for at in row if at is not None), default=math.inf)
 
     async def _reload_policy(self) -> None:
         file = self._service.policy_file
@@ -88,7 +115,7 @@ class Upkeep:
     def _export(self) -> None:
         if self._exported is None:
             return
-        rows = self._service.checkpoints_after(self._exported_size)
+        rows = self._service.log.checkpoints_after(self._exported_size)
         if not rows:
             return
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
@@ -110,7 +137,7 @@ async def follow(service: ConfirmService) -> None:
         now = service.database.other_writes()
         if now != seen:
             seen = now
-            service.catch_up()
+            service.log.catch_up(service.timeline)
         await service.hub.pause(_GLANCE_S, _GLANCE_ALONE_S)
 
 

@@ -1,7 +1,7 @@
 """One turn as an answer over HTTP: whole, or as a stream while it runs; stopped when the client goes.
 
-A codec says how events look in the client's shape. A stream that is silent gets a comment now and then, and
-the caller's token is looked at again with each.
+A codec says how events look in the client's shape. A stream that is silent gets a comment now and then; the
+caller's token is looked at again as often.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ class ResponseCodec(Protocol):
 
 
 class TurnResponder:
-    """Answers requests with turns. `beat_s` is the longest silence of a stream."""
+    """Answers requests with turns. A stream waits `head_wait_s` for its first piece before it begins with a
+    comment; from then on it is never silent for longer than `beat_s`."""
 
-    def __init__(self, beat_s: float) -> None:
+    def __init__(self, beat_s: float, head_wait_s: float) -> None:
         self._beat_s = beat_s
+        self._head_wait_s = head_wait_s
 
     async def whole(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
         """Run the turn and answer with all of it. Raises WhetError."""
@@ -65,19 +67,23 @@ class TurnResponder:
         return JsonAnswer(codec.whole(end), headers=headers)
 
     def stream(self, work: Work, codec: ResponseCodec, may_go_on: Callable[[], bool]) -> Response:
-        """Answer with the turn while it runs; a failure before the first piece is an answer with a status."""
+        """Answer with the turn while it runs; a failure before the first piece is an answer with a status,
+        unless the model has taken longer than `head_wait_s`."""
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             news: asyncio.Queue[Event] = asyncio.Queue()
             turn = asyncio.ensure_future(work(news.put_nowait, _naming(response.headers)))
-            looking, silence, is_begun = Ticker(self._beat_s), Ticker(self._beat_s), False
+            looking, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
                 while not turn.done() or not news.empty():
                     found = await self._next(news, turn, gone)
                     if gone.done():
                         return
                     if looking.is_due() and not may_go_on():
-                        yield codec.failed(ApiError(401, "this token was revoked", code="invalid_api_key"))
+                        revoked = ApiError(401, "this token was revoked", code="invalid_api_key")
+                        if not is_begun:
+                            raise revoked
+                        yield codec.failed(revoked)
                         return
                     piece = b"".join(codec.event(event) for event in found)
                     if piece:
@@ -85,7 +91,8 @@ class TurnResponder:
                     elif silence.is_due():
                         piece = b": beat\n\n"
                     if piece:
-                        is_begun = True
+                        if not is_begun:
+                            is_begun, silence = True, Ticker(self._beat_s)
                         yield piece
                 yield _last(turn, codec, is_begun=is_begun)
             finally:

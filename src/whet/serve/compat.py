@@ -1,4 +1,4 @@
-"""The routes that OpenAI's clients know: `/v1/models`, `/v1/chat/completions`, `/v1/responses`.
+"""The calls that OpenAI's clients know: `/v1/models`, `/v1/chat/completions`, `/v1/responses`.
 
 Whatever model answers behind it, to clients it is the model `whet`; the configured model's name is taken too.
 """
@@ -10,7 +10,6 @@ from collections.abc import Callable
 import apsw
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from whet.app.build import App
 from whet.contract.events import Emit, TurnEnd
@@ -20,7 +19,7 @@ from whet.serve.chat import ChatCodec, ChatRequest
 from whet.serve.door import ApiAuth, ApiCaller
 from whet.serve.responses import ResponsesCodec, ResponsesRequest
 from whet.serve.talks import SessionChoice, SessionTurns
-from whet.serve.wire import ApiError, JsonAnswer, read_json
+from whet.serve.wire import ApiError, JsonAnswer
 from whet.store import api
 
 MODEL = "whet"
@@ -37,41 +36,26 @@ class Compat:
         self._talks = talks
         self._answering = answering
 
-    def routes(self) -> list[Route]:
-        """Give the routes."""
-        return [
-            Route("/v1/models", self.models, methods=["GET"]),
-            Route("/v1/models/{name:path}", self.model, methods=["GET"]),
-            Route("/v1/chat/completions", self.chat, methods=["POST"]),
-            Route("/v1/responses", self.responses, methods=["POST"]),
-        ]
-
-    async def models(self, request: Request) -> Response:
+    async def models(self, request: Request, caller: ApiCaller) -> Response:
         """List the one model that there is."""
-        self._door.caller(request)
         return JsonAnswer({"object": "list", "data": [_model(MODEL)]})
 
-    async def model(self, request: Request) -> Response:
+    async def model(self, request: Request, caller: ApiCaller) -> Response:
         """Show it."""
-        self._door.caller(request)
         name = request.path_params["name"]
         self._known(name)
         return JsonAnswer(_model(name))
 
-    async def chat(self, request: Request) -> Response:
+    async def chat(self, request: Request, caller: ApiCaller, asked: ChatRequest) -> Response:
         """Answer a chat completion."""
-        caller = self._door.caller(request)
-        asked = await read_json(request, ChatRequest)
         self._known(asked.model)
         wish = _wish(request, caller, chat.read_said(asked), asked.user)
         wants_usage = bool(asked.stream_options and asked.stream_options.include_usage)
         codec = ChatCodec(self._app.clock.new_id(), asked.model, wants_usage=wants_usage)
         return await self._answer(request, wish, codec, _nothing, is_stream=bool(asked.stream))
 
-    async def responses(self, request: Request) -> Response:
+    async def responses(self, request: Request, caller: ApiCaller, asked: ResponsesRequest) -> Response:
         """Answer a response."""
-        caller = self._door.caller(request)
-        asked = await read_json(request, ResponsesRequest)
         self._known(asked.model)
         wish = _wish(request, caller, responses.read_said(asked), asked.user, private=asked.store is False)
         if asked.previous_response_id:

@@ -9,12 +9,11 @@ import msgspec
 from starlette.requests import Request
 
 from whet.clock import Clock
-from whet.serve.tokens import hash_of
+from whet.serve.tokens import TOKENS, TokenRole, TokenRow
 from whet.serve.wire import ApiError
-from whet.store import api
-from whet.store.api import TokenRole
 from whet.store.database import StateDatabase
 from whet.web.throttle import Throttle
+from whet.web.tokens import hash_of
 
 _FAILURES = 20
 
@@ -60,12 +59,16 @@ class ApiAuth:
         """Give who a secret belongs to; None for a wrong or revoked one."""
         digest = hash_of(secret.strip())
         # One look at a unique index: a thread's way there and back would cost more than the look.
-        row = self._database.read_now(lambda db: api.token_by_hash(db, digest))
+        row = self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_hash, digest))
         return ApiCaller(row.id, row.name, row.role) if row else None
 
     def is_valid(self, caller: ApiCaller) -> bool:
         """Whether a caller's token is still in use."""
-        return self._database.read_now(lambda db: api.token_by_id(db, caller.token_id)) is not None
+        return self.token(caller.token_id) is not None
+
+    def token(self, token_id: str) -> TokenRow | None:
+        """Give the token in use with this id."""
+        return self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_id, token_id))
 
     def throttle(self, address: str) -> None:
         """Count a wrong secret. Raises ApiError (429) after too many within a minute."""

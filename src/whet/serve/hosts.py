@@ -14,13 +14,12 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from whet.app.hosted import SessionHost
 from whet.app.mcp_server import OwnMcpServer
 from whet.rpc import called_off, key_of, reply_to
-from whet.serve.door import ApiAuth, need_owner
-from whet.serve.wire import JsonAnswer, Stream, read_json
+from whet.serve.door import ApiCaller
+from whet.serve.wire import JsonAnswer, Stream
 
 RpcMessage = dict[str, Any]
 
@@ -28,21 +27,13 @@ RpcMessage = dict[str, Any]
 class Hosts:
     """The endpoint. `beat_s`: how long a stream may be silent."""
 
-    def __init__(self, hosted: SessionHost, door: ApiAuth, beat_s: float) -> None:
+    def __init__(self, hosted: SessionHost, beat_s: float) -> None:
         self._server = OwnMcpServer(hosted)
-        self._door = door
         self._beat_s = beat_s
         self._running: dict[tuple[str, str], asyncio.Task[RpcMessage]] = {}
 
-    def routes(self) -> list[Route]:
-        """Give the route."""
-        return [Route("/mcp", self.post, methods=["POST"])]
-
-    async def post(self, request: Request) -> Response:
+    async def post(self, request: Request, caller: ApiCaller, message: RpcMessage) -> Response:
         """Take one message."""
-        caller = self._door.caller(request)
-        need_owner(caller)
-        message = await read_json(request, RpcMessage)
         off = called_off(message)
         if off is not None and (task := self._running.get((caller.token_id, off))):
             task.cancel()

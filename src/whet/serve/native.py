@@ -13,16 +13,16 @@ import apsw
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from whet.app.build import App
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.log import mask
 from whet.serve import content
-from whet.serve.door import ApiAuth, ApiCaller, need_owner
+from whet.serve.door import ApiAuth, ApiCaller
+from whet.serve.questions import PendingQuestion
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns
-from whet.serve.wire import ApiError, JsonAnswer, Stream, read_json
+from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import api, search, sessions
 from whet.store.sessions import SessionRow
 
@@ -65,6 +65,18 @@ class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer: str
 
 
+class SessionFacts(SessionRow, frozen=True, kw_only=True):
+    """A session as it is listed and shown: its row, with its title masked, and whether a turn runs."""
+
+    running: bool
+
+
+class QuestionList(msgspec.Struct, frozen=True):
+    """The questions that wait, oldest first."""
+
+    approvals: list[PendingQuestion]
+
+
 class Native:
     """The calls of the session API."""
 
@@ -74,27 +86,8 @@ class Native:
         self._talks = talks
         self._turns = turns
 
-    def routes(self) -> list[Route]:
-        """Give the routes."""
-        one = "/api/sessions/{id}"
-        return [
-            Route("/api/sessions", self.sessions, methods=["GET"]),
-            Route("/api/sessions", self.create, methods=["POST"]),
-            Route(one, self.show, methods=["GET"]),
-            Route(one, self.rename, methods=["PATCH"]),
-            Route(one, self.delete, methods=["DELETE"]),
-            Route(f"{one}/messages", self.messages, methods=["GET"]),
-            Route(f"{one}/turns", self.turn, methods=["POST"]),
-            Route(f"{one}/events", self.events, methods=["GET"]),
-            Route(f"{one}/cancel", self.cancel, methods=["POST"]),
-            Route(f"{one}/steer", self.steer, methods=["POST"]),
-            Route("/api/approvals", self.approvals, methods=["GET"]),
-            Route("/api/approvals/{id}", self.answer, methods=["POST"]),
-        ]
-
-    async def sessions(self, request: Request) -> Response:
+    async def sessions(self, request: Request, caller: ApiCaller) -> Response:
         """List sessions, the last active first."""
-        caller = self._door.caller(request)
         limit = _whole(request, "limit", 50, _MOST_LISTED)
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
 
@@ -107,29 +100,27 @@ class Native:
         rows = await self._app.database.read(read)
         return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
 
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: Request, caller: ApiCaller, wanted: SessionInput) -> Response:
         """Begin a session."""
-        caller = self._door.caller(request)
-        wanted = await read_json(request, SessionInput)
         session_id = await self._talks.begin(
             caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
         )
         return JsonAnswer(self._facts(self._talks.visible(caller, session_id)), 201)
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session."""
-        return JsonAnswer(self._facts(self._session(request)))
+        return JsonAnswer(self._facts(self._session(request, caller)))
 
-    async def rename(self, request: Request) -> Response:
+    async def rename(self, request: Request, caller: ApiCaller, wanted: Rename) -> Response:
         """Name a session."""
-        row = self._session(request)
-        title = (await read_json(request, Rename)).title[:200]
+        row = self._session(request, caller)
+        title = wanted.title[:200]
         await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
-        return JsonAnswer(self._facts(self._session(request)))
+        return JsonAnswer(self._facts(self._session(request, caller)))
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, request: Request, caller: ApiCaller) -> Response:
         """Delete a session and all that was said in it; 409 while a turn runs."""
-        row = self._session(request)
+        row = self._session(request, caller)
         if self._turns.is_taken(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
         async with self._turns.hosted.using(row.id) as session:
@@ -137,9 +128,9 @@ class Native:
             gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
         return JsonAnswer({"deleted": row.id, "sessions": gone})
 
-    async def messages(self, request: Request) -> Response:
+    async def messages(self, request: Request, caller: ApiCaller) -> Response:
         """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
-        row = self._session(request)
+        row = self._session(request, caller)
         after = _whole(request, "after", 0, _TOP)
         limit = _whole(request, "limit", 100, _MOST_MESSAGES)
         found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
@@ -147,10 +138,9 @@ class Native:
             {"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]}
         )
 
-    async def turn(self, request: Request) -> Response:
+    async def turn(self, request: Request, caller: ApiCaller, wanted: NewTurn) -> Response:
         """Start a turn: 202, or its events where the client accepts a stream."""
-        row = self._session(request)
-        wanted = await read_json(request, NewTurn)
+        row = self._session(request, caller)
         if row.kind != "chat":
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
         if not wanted.text.strip() and not wanted.images:
@@ -163,50 +153,45 @@ class Native:
         started = self._turns.start(row.id, TurnInput(wanted.text, images, wanted.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
             started.add_done_callback(lambda _: feed.wake())
-            return self._listen(request, row.id, last_id, started)
+            return self._listen(caller, row.id, last_id, started)
         return JsonAnswer(
             {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
         )
 
-    async def events(self, request: Request) -> Response:
+    async def events(self, request: Request, caller: ApiCaller) -> Response:
         """Stream a session's events, from Last-Event-ID (or `after`) on."""
-        row = self._session(request)
+        row = self._session(request, caller)
         last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        return self._listen(request, row.id, last_id)
+        return self._listen(caller, row.id, last_id)
 
-    async def cancel(self, request: Request) -> Response:
+    async def cancel(self, request: Request, caller: ApiCaller) -> Response:
         """Cancel the running turn."""
-        row = self._session(request)
+        row = self._session(request, caller)
         return JsonAnswer({"cancelled": self._turns.hosted.cancel(row.id)})
 
-    async def steer(self, request: Request) -> Response:
+    async def steer(self, request: Request, caller: ApiCaller, said: Steering) -> Response:
         """Say something to the running turn; 409 where none runs."""
-        row = self._session(request)
-        text = (await read_json(request, Steering)).text
-        if not text.strip():
+        row = self._session(request, caller)
+        if not said.text.strip():
             raise ApiError(400, "there is no text", param="text")
         if not self._turns.hosted.is_running(row.id):
             raise ApiError(409, "no turn is running in this session", code="session_idle")
-        self._turns.start(row.id, TurnInput(text, busy="steer"))
+        self._turns.start(row.id, TurnInput(said.text, busy="steer"))
         return JsonAnswer({"steered": True}, 202)
 
-    async def approvals(self, request: Request) -> Response:
+    async def approvals(self, request: Request, caller: ApiCaller) -> Response:
         """List the questions that wait."""
-        need_owner(self._door.caller(request))
-        return JsonAnswer({"approvals": self._turns.questions.pending()})
+        return JsonAnswer(QuestionList(self._turns.questions.pending()))
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
         """Answer one."""
-        need_owner(self._door.caller(request))
-        wanted = await read_json(request, QuestionAnswer)
         question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
         return JsonAnswer({"answered": question.id, "answer": wanted.answer})
 
     def _listen(
-        self, request: Request, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
+        self, caller: ApiCaller, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
     ) -> Response:
         """Answer with the session's events; with a turn that was started, until that is over."""
-        caller = self._door.caller(request)
         feeds = self._turns.feeds
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
@@ -227,8 +212,7 @@ class Native:
 
         return Stream(source)
 
-    def _session(self, request: Request) -> SessionRow:
-        caller: ApiCaller = self._door.caller(request)
+    def _session(self, request: Request, caller: ApiCaller) -> SessionRow:
         return self._talks.visible(caller, request.path_params["id"])
 
     def _facts(self, row: SessionRow) -> dict[str, Any]:

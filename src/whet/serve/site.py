@@ -25,21 +25,23 @@ from whet.serve.door import ApiAuth
 from whet.serve.feed import Feeds
 from whet.serve.hosts import Hosts
 from whet.serve.native import Native
-from whet.serve.openapi import document
 from whet.serve.questions import Questions
+from whet.serve.routes import described, mcp_call, open_calls, openai_calls, route_of, session_calls
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import Turns
-from whet.serve.wire import ApiError, JsonAnswer, as_api_error, error_object, refusal
+from whet.serve.wire import ApiError, ErrorAnswer, JsonAnswer, as_api_error, error_object, refusal
 from whet.web.guard import SiteAddress, SiteGuard
 
 _API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
 
 
 class SiteTimings(msgspec.Struct, frozen=True):
-    """How long things wait: a question for its answer, a silent stream for its next beat."""
+    """How long things wait: a question for its answer, a silent stream for its next beat, a stream's status
+    for the model's first piece (less than the minute after which proxies give up on a silent server)."""
 
     answer_wait_s: float = 300.0
     beat_s: float = 5.0
+    head_wait_s: float = 30.0
 
 
 class Site:
@@ -53,9 +55,12 @@ class Site:
         self.questions = Questions(clock, pace.answer_wait_s)
         self.turns = Turns(hosted, self.feeds, self.questions, clock)
         self.talks = SessionTurns(app.database, self.turns)
-        self._compat = Compat(app, self.door, self.talks, TurnResponder(pace.beat_s))
-        self._native = Native(app, self.door, self.talks, self.turns)
-        self._hosts = Hosts(hosted, self.door, pace.beat_s)
+        self.operations = (
+            *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
+            *session_calls(Native(app, self.door, self.talks, self.turns)),
+            mcp_call(Hosts(hosted, pace.beat_s)),
+            *open_calls(self._describe, self._health),
+        )
 
     def asgi(
         self,
@@ -77,16 +82,10 @@ class Site:
 
     def routes(self) -> list[Route]:
         """Give the API's routes."""
-        return [
-            *self._compat.routes(),
-            *self._native.routes(),
-            *self._hosts.routes(),
-            Route("/openapi.json", self._document, methods=["GET"]),
-            Route("/health", self._health, methods=["GET"]),
-        ]
+        return [route_of(one, self.door) for one in self.operations]
 
-    async def _document(self, request: Request) -> Response:
-        return JsonAnswer(document())
+    async def _describe(self, request: Request) -> Response:
+        return JsonAnswer(described(self.operations))
 
     async def _health(self, request: Request) -> Response:
         return JsonAnswer({"status": "ok", "running": len(self.turns.hosted.running)})
@@ -104,4 +103,4 @@ def _as_told(request: Request, error: Exception) -> ApiError:
 
 
 def _as_error(status: int, reason: str) -> object:
-    return {"error": error_object(ApiError(status, reason, code="refused"))}
+    return ErrorAnswer(error_object(ApiError(status, reason, code="refused")))

@@ -1,45 +1,62 @@
-"""Bearer tokens: who is calling and what they may do. Only hashes are stored.
+"""The API's tokens: who is calling and what they may do, and the sign-ins that were made with them.
 
-A token is `sk-whet-` and 43 characters (256 random bits); the beginning is what clients of OpenAI's expect
-and what `log.mask` knows. Each request looks its hash up in the store, so that a token made or revoked by
-any process holds from the next request on.
+A secret begins with what clients of OpenAI's expect and what `log.mask` knows.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-import secrets
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import apsw
+import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.paths import Home, replace
-from whet.contract.errors import ConfigError
-from whet.store import api
-from whet.store.api import ApiTokenRow, TokenRole
+from whet.contract.errors import ConfigError, NotFound
 from whet.store.database import StateDatabase
+from whet.web.tokens import LoginTable, TokenTable
 
-PREFIX = "sk-whet-"
+TokenRole: TypeAlias = Literal["owner", "chat", "guest"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
-def hash_of(secret: str) -> bytes:
-    """Give what is stored of a token. Looking up a hash of 256 random bits leaks nothing by its timing."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+class TokenRow(msgspec.Struct, frozen=True):
+    """A token as it is listed: `owner` may do everything; `chat` converses in sessions that it began, with
+    the owner's memory; `guest` does so with a memory of its own."""
+
+    id: str
+    name: str
+    role: TokenRole
+    created: str
+    revoked: str
 
 
-def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[ApiTokenRow, str]:
+TOKENS = TokenTable("api_tokens", "sk-whet-", TokenRow, "revoked = ''")
+LOGINS = LoginTable("api_logins", "expires_s")
+
+
+def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[TokenRow, str]:
     """Make a token and give it with its secret, which is shown this once. Raises ConfigError for its name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name[:60]!r} can't be a token's name", hint="letters, digits and . _ @ -, at most 64"
         )
-    secret = PREFIX + secrets.token_urlsafe(32)
-    row = ApiTokenRow(clock.new_id(), name, role, iso(clock.now()), "")
-    api.add_token(connection, row, hash_of(secret))
-    return row, secret
+    if TOKENS.find(connection, TOKENS.by_name, name):
+        raise ConfigError(f"there is a token {name!r} already", hint=f"whet serve token revoke {name}")
+    row = TokenRow(clock.new_id(), name, role, iso(clock.now()), "")
+    return row, TOKENS.add(connection, row)
+
+
+def revoke(connection: apsw.Connection, name: str, now: str) -> TokenRow:
+    """Take back the token with this id or name; its sign-ins end with it. Raises NotFound."""
+    row = TOKENS.find(connection, TOKENS.by_id, name) or TOKENS.find(connection, TOKENS.by_name, name)
+    if row is None:
+        raise NotFound(f"there is no token {name!r} in use", hint="whet serve token list")
+    TOKENS.revoke(connection, row.id, now)
+    connection.execute("DELETE FROM api_logins WHERE token = ?", (row.id,))
+    return msgspec.structs.replace(row, revoked=now)
 
 
 def first_token_path(home: Home) -> Path:
@@ -51,9 +68,9 @@ def make_first(database: StateDatabase, home: Home, clock: Clock) -> Path | None
     """Where no token was ever made, make the owner's and give its file (0600); None where there is one."""
 
     def work(connection: apsw.Connection) -> str:
-        return "" if api.all_tokens(connection) else make(connection, "owner", "owner", clock)[1]
+        return "" if TOKENS.all(connection) else make(connection, "owner", "owner", clock)[1]
 
-    if database.read_now(api.all_tokens):
+    if database.read_now(TOKENS.all):
         return None
     secret = database.write_now(work)
     if not secret:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreError, WhetError
 from whet.log import mask
+from whet.web.bodies import BodyTooLarge, CallerGone, read_bounded
 
 T = TypeVar("T")
 BODY_LIMIT_BYTES = 32 * 1024 * 1024
@@ -40,14 +41,28 @@ class ApiError(WhetError):
         self.again = again
 
 
-def error_object(error: ApiError) -> dict[str, Any]:
+class ErrorObject(msgspec.Struct, frozen=True):
+    """An error in OpenAI's shape."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """The body of every refusal."""
+
+    error: ErrorObject
+
+
+def error_object(error: ApiError) -> ErrorObject:
     """Give the error as OpenAI's clients expect it."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
         error.status, kind
     )
-    text = mask(error.message)
-    return {"message": text, "type": kind, "param": error.param or None, "code": error.code or None}
+    return ErrorObject(mask(error.message), kind, error.param or None, error.code or None)
 
 
 class JsonAnswer(Response):
@@ -69,7 +84,7 @@ def refusal(error: ApiError) -> Response:
         headers["connection"] = "close"
     if error.again:
         headers["retry-after"] = "1"
-    return JsonAnswer({"error": error_object(error)}, error.status, headers)
+    return JsonAnswer(ErrorAnswer(error_object(error)), error.status, headers)
 
 
 def as_api_error(error: WhetError) -> ApiError:
@@ -89,27 +104,13 @@ def as_api_error(error: WhetError) -> ApiError:
 
 
 async def read_body(request: Request, limit_bytes: int = BODY_LIMIT_BYTES) -> bytes:
-    """Give the whole body. Raises ApiError (413) for one that is too large.
-
-    A body that is too large is read to its end, within reason, and dropped: a client that is still sending
-    would see a broken connection instead of the answer.
-    """
-    declared = request.headers.get("content-length", "")
-    if declared.isascii() and declared.isdigit() and int(declared) > _DRAIN_LIMIT_BYTES:
-        raise _too_large(limit_bytes)
-    parts, size = bytearray(), 0
+    """Give the whole body. Raises ApiError (413) for one that is too large."""
     try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size <= limit_bytes:
-                parts += chunk
-            elif size > _DRAIN_LIMIT_BYTES:
-                raise _too_large(limit_bytes)
-    except ClientDisconnect as gone:
-        raise ApiError(400, "the client hung up") from gone
-    if size > limit_bytes:
-        raise _too_large(limit_bytes)
-    return bytes(parts)
+        return await read_bounded(request.scope, request.receive, limit_bytes, _DRAIN_LIMIT_BYTES)
+    except BodyTooLarge as error:
+        raise _too_large(limit_bytes) from error
+    except CallerGone as error:
+        raise ApiError(400, "the client hung up") from error
 
 
 def _too_large(limit_bytes: int) -> ApiError:

@@ -1,41 +1,15 @@
-"""The rows of the API: tokens, sign-ins on its page, and which session a client's conversation is.
+"""Which session a client's conversation is, and which response its last turn.
 
-Every function takes a connection inside a transaction. Secrets never come here, only their hashes.
+Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import apsw
 import msgspec
 
-from whet.contract.errors import ConfigError, NotFound
 from whet.store import rows, sessions
 from whet.store.sessions import SessionRow
-
-TokenRole: TypeAlias = Literal["owner", "chat", "guest"]
-
-
-class ApiTokenRow(msgspec.Struct, frozen=True):
-    """A token as it is listed: `owner` may do everything; `chat` converses in sessions that it began, with
-    the owner's memory; `guest` does so with a memory of its own."""
-
-    id: str
-    name: str
-    role: TokenRole
-    created: str
-    revoked: str
-
-
-class LoginRow(msgspec.Struct, frozen=True):
-    """Who is signed in on a browser; `token` is the id of the token. Times are Unix seconds."""
-
-    id_hash: str
-    token: str
-    csrf: str
-    created_s: float
-    expires_s: float
 
 
 class SessionOwner(msgspec.Struct, frozen=True):
@@ -45,79 +19,6 @@ class SessionOwner(msgspec.Struct, frozen=True):
     token: str
     client_key: str
     instructions: str
-
-
-_TOKEN = "id, name, role, created, revoked"
-
-
-def add_token(connection: apsw.Connection, row: ApiTokenRow, digest: bytes) -> None:
-    """Keep a new token. Raises ConfigError where its name is in use."""
-    taken = connection.execute(
-        "SELECT 1 FROM api_tokens WHERE name = ? AND revoked = ''", (row.name,)
-    ).fetchone()
-    if taken is not None:
-        raise ConfigError(
-            f"there is a token {row.name!r} already", hint=f"whet serve token revoke {row.name}"
-        )
-    connection.execute(
-        "INSERT INTO api_tokens (id, hash, name, role, created) VALUES (?, ?, ?, ?, ?)",
-        (row.id, digest, row.name, row.role, row.created),
-    )
-
-
-def token_by_hash(connection: apsw.Connection, digest: bytes) -> ApiTokenRow | None:
-    """Give the token that is in use with this hash."""
-    found = connection.execute(
-        f"SELECT {_TOKEN} FROM api_tokens WHERE hash = ? AND revoked = ''", (digest,)
-    ).fetchone()
-    return ApiTokenRow(*found) if found else None
-
-
-def token_by_id(connection: apsw.Connection, token_id: str) -> ApiTokenRow | None:
-    """Give the token that is in use with this id."""
-    found = connection.execute(
-        f"SELECT {_TOKEN} FROM api_tokens WHERE id = ? AND revoked = ''", (token_id,)
-    ).fetchone()
-    return ApiTokenRow(*found) if found else None
-
-
-def all_tokens(connection: apsw.Connection) -> list[ApiTokenRow]:
-    """Give every token ever made, oldest first."""
-    return [
-        ApiTokenRow(*row)
-        for row in connection.execute(f"SELECT {_TOKEN} FROM api_tokens ORDER BY created, id")
-    ]
-
-
-def revoke_token(connection: apsw.Connection, name: str, now: str) -> ApiTokenRow:
-    """Take back the token with this id or name; its sign-ins end with it. Raises NotFound."""
-    found = connection.execute(
-        f"SELECT {_TOKEN} FROM api_tokens WHERE (id = ? OR name = ?) AND revoked = ''", (name, name)
-    ).fetchone()
-    if found is None:
-        raise NotFound(f"there is no token {name!r} in use", hint="whet serve token list")
-    connection.execute("UPDATE api_tokens SET revoked = ? WHERE id = ?", (now, found[0]))
-    connection.execute("DELETE FROM api_logins WHERE token = ?", (found[0],))
-    return msgspec.structs.replace(ApiTokenRow(*found), revoked=now)
-
-
-def save_login(connection: apsw.Connection, row: LoginRow) -> None:
-    """Keep a sign-in; those whose time is up go."""
-    connection.execute("DELETE FROM api_logins WHERE expires_s < ?", (row.created_s,))
-    connection.execute("INSERT INTO api_logins VALUES (?, ?, ?, ?, ?)", msgspec.structs.astuple(row))
-
-
-def find_login(connection: apsw.Connection, id_hash: str) -> LoginRow | None:
-    """Give a sign-in by the hash of its number."""
-    found = connection.execute(
-        "SELECT id_hash, token, csrf, created_s, expires_s FROM api_logins WHERE id_hash = ?", (id_hash,)
-    ).fetchone()
-    return LoginRow(*found) if found else None
-
-
-def drop_login(connection: apsw.Connection, id_hash: str) -> None:
-    """Forget a sign-in."""
-    connection.execute("DELETE FROM api_logins WHERE id_hash = ?", (id_hash,))
 
 
 def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: str = "") -> None:

@@ -6,6 +6,8 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from whet.web.bodies import BodyTooLarge, CallerGone, read_bounded
+
 MOST_BYTES = 64 * 1024
 _MOST_FIELDS = 32
 
@@ -23,11 +25,12 @@ async def read_form(request: Request) -> dict[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise BadForm(415, "expected a form")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise BadForm(413, "the form is too large")
+    try:
+        body = await read_bounded(request.scope, request.receive, MOST_BYTES, MOST_BYTES)
+    except BodyTooLarge as error:
+        raise BadForm(413, "the form is too large") from error
+    except CallerGone as error:
+        raise BadForm(400, "the form can't be read") from error
     try:
         pairs = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, cast
-
 import msgspec
+from msgspec import UNSET
 
 from whet.confirm.decide import DecisionInput
 from whet.confirm.grants import sign_grant
-from whet.confirm.http.guard import need, retry_after
-from whet.confirm.http.wire import HttpRefusal, parse_object, text_field
+from whet.confirm.http.exchange import Answer, Exchange
+from whet.confirm.http.guard import retry_after
+from whet.confirm.http.shapes import (
+    AmendBody,
+    AmendedAnswer,
+    ApproveBody,
+    CancelBody,
+    ConsumeBody,
+    ConsumedAnswer,
+    CountedAnswer,
+    DenyBody,
+    ReportBody,
+    ReportedAnswer,
+    SettledAnswer,
+)
+from whet.confirm.http.submissions import idempotency_key
+from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.quorum import describe
-from whet.confirm.records import Caller, ConfirmRequest, OutcomeKind, RequestOutcome, Verdict
+from whet.confirm.records import ConfirmRequest, OutcomeKind, RequestOutcome
 from whet.confirm.service import ConfirmService
 
-_LONGEST_NAME, _LONGEST_REASON, _LONGEST_CODE = 256, 4096, 32
 _STATUS: dict[OutcomeKind, int] = {
     "late": 409,
     "already_decided": 409,
@@ -26,126 +38,78 @@ _STATUS: dict[OutcomeKind, int] = {
     "code": 403,
     "not_found": 404,
 }
-Answer = tuple[int, dict[str, Any]]
-Given = tuple[bytes, str]  # the body, and the Idempotency-Key
-Verb = Callable[[ConfirmService, Caller, str, Given], Awaitable[Answer]]
 
 
-async def approve(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
+async def approve(call: Exchange, asked: ApproveBody) -> Answer:
     """Say yes."""
-    return await _vote(service, who, request_id, ("approve", "approver", given[0]))
+    ballot = DecisionInput(call.request_id, "approve", asked.reason, asked.digest, code=asked.code)
+    return await _vote(call, ballot, asked.approver)
 
 
-async def deny(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
+async def deny(call: Exchange, asked: DenyBody) -> Answer:
     """Say no, with a reason where one is given."""
-    return await _vote(service, who, request_id, ("deny", "denier", given[0]))
+    return await _vote(call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest), asked.denier)
 
 
-async def _vote(
-    service: ConfirmService, who: Caller, request_id: str, what: tuple[Verdict, str, bytes]
-) -> Answer:
-    verdict, name_field, body = what
-    need(who, "approve")
-    fields = _fields(body)
-    name = text_field(fields, name_field, "", _LONGEST_NAME).strip()
-    reason = text_field(fields, "reason", "", _LONGEST_REASON)
-    digest = text_field(fields, "digest", "", 64)
-    code = text_field(fields, "code", "", _LONGEST_CODE)
+async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
+    who = call.who
     if who.is_open:
         # Nobody proves who they are in open mode; what they say is recorded as the contract has it.
-        who = msgspec.structs.replace(who, name=name or "api")
-    outcome = await service.decide(DecisionInput(request_id, verdict, reason, digest, code=code), who)
+        who = msgspec.structs.replace(who, name=name.strip() or "api")
+    outcome = await call.service.decide(ballot, who)
     request = _request_of(outcome)
     if outcome.kind == "voted":
-        return 202, _counted(outcome, request)
-    shown = _settled(request)
-    if reason:
-        shown["reason"] = reason
-    return 200, shown
-
-
-def _counted(outcome: RequestOutcome, request: ConfirmRequest) -> dict[str, Any]:
-    return {
-        "id": request.id,
-        "action": request.action,
-        "status": "pending",
-        "message": outcome.message,
-        "approvals": outcome.approvals,
-        "denials": outcome.denials,
-        "quorum": describe(request.plan.quorum),
-    }
-
-
-async def amend(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
-    """Change the details, where the requester takes edits."""
-    need(who, "approve")
-    fields = _fields(given[0])
-    details: object = fields.get("details")
-    if not isinstance(details, dict):
-        raise HttpRefusal(400, "details must be an object")
-    try:
-        outcome = await service.amend(
-            request_id,
-            who,
-            cast("dict[str, Any]", details),
-            text_field(fields, "reason", "", _LONGEST_REASON),
+        counted = CountedAnswer(
+            id=request.id,
+            action=request.action,
+            status="pending",
+            message=outcome.message,
+            approvals=outcome.approvals,
+            denials=outcome.denials,
+            quorum=describe(request.plan.quorum),
         )
+        return 202, counted
+    return 200, _settled(request, ballot.reason)
+
+
+async def amend(call: Exchange, asked: AmendBody) -> Answer:
+    """Change the details, where the requester takes edits."""
+    try:
+        outcome = await call.service.amend(call.request_id, call.who, asked.details, asked.reason)
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)
-    return 200, {
-        "id": request.id,
-        "status": request.status,
-        "digest": request.digest,
-        "details": msgspec.Raw(request.details_json.encode()),
-    }
+    details = msgspec.Raw(request.details_json.encode())
+    return 200, AmendedAnswer(request.id, request.status, request.digest, details)
 
 
-async def cancel(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
+async def cancel(call: Exchange, asked: CancelBody) -> Answer:
     """Take an own request back."""
-    need(who, "submit")
-    reason = text_field(_fields(given[0]), "reason", "", _LONGEST_REASON)
-    return 200, _settled(_request_of(await service.cancel(request_id, who, reason)))
+    outcome = await call.service.cancel(call.request_id, call.who, asked.reason)
+    return 200, _settled(_request_of(outcome))
 
 
-async def consume(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
+async def consume(call: Exchange, asked: ConsumeBody) -> Answer:
     """Use an approval up for exactly the approved digest; gives the signed grant along. The same
     Idempotency-Key gets the same answer again: a caller that crashed after this may ask what it had got."""
-    need(who, "submit")
-    digest = text_field(_fields(given[0]), "digest", "", 64)
-    if not digest:
-        raise HttpRefusal(400, "digest is required: it is in the answer to your submission")
-    request = _request_of(await service.consume(request_id, who, digest, given[1]))
-    return 200, {
-        "id": request.id,
-        "action": request.action,
-        "status": "consumed",
-        "digest": request.digest,
-        "consumed_at": request.consumed_at,
-        "grant": grant_of(service, request),
-    }
+    key = idempotency_key(call)
+    request = _request_of(await call.service.consume(call.request_id, call.who, asked.digest, key))
+    consumed = ConsumedAnswer(
+        id=request.id,
+        action=request.action,
+        status="consumed",
+        digest=request.digest,
+        consumed_at=request.consumed_at,
+        grant=grant_of(call.service, request),
+    )
+    return 200, consumed
 
 
-async def report(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
+async def report(call: Exchange, asked: ReportBody) -> Answer:
     """Close the record with what came of it."""
-    need(who, "submit")
-    fields = _fields(given[0])
-    result = fields.get("result")
-    if result not in ("executed", "failed"):
-        raise HttpRefusal(400, "result must be executed or failed")
-    note = text_field(fields, "note", "", _LONGEST_REASON)
-    request = _request_of(await service.report(request_id, who, result, note))
-    return 200, {"id": request.id, "status": request.status, "execution": request.execution}
-
-
-VERBS: dict[bytes, Verb] = {
-    b"approve": approve,
-    b"deny": deny,
-    b"amend": amend,
-    b"cancel": cancel,
-    b"consume": consume,
-    b"report": report,
-}
+    outcome = await call.service.report(call.request_id, call.who, asked.result, asked.note)
+    request = _request_of(outcome)
+    return 200, ReportedAnswer(request.id, request.status, request.execution)
 
 
 def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
@@ -153,20 +117,16 @@ def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
     return sign_grant(service.key, request, service.policy_file.policy.approval_valid_s)
 
 
-def _fields(body: bytes) -> dict[str, Any]:
-    """Read an optional body: none at all is an empty object, anything malformed is refused."""
-    return parse_object(body) if body.strip() else {}
-
-
-def _settled(request: ConfirmRequest) -> dict[str, Any]:
-    return {
-        "id": request.id,
-        "action": request.action,
-        "status": request.status,
-        "resolved_by": request.resolved_by,
-        "resolved_at": request.resolved_at,
-        "digest": request.digest,
-    }
+def _settled(request: ConfirmRequest, reason: str = "") -> SettledAnswer:
+    return SettledAnswer(
+        id=request.id,
+        action=request.action,
+        status=request.status,
+        resolved_by=request.resolved_by,
+        resolved_at=request.resolved_at,
+        digest=request.digest,
+        reason=reason or UNSET,
+    )
 
 
 def _request_of(outcome: RequestOutcome) -> ConfirmRequest:

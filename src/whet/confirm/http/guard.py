@@ -7,7 +7,7 @@ a foreign Origin and a cross-site fetch are refused before anything else, also i
 from __future__ import annotations
 
 from whet.confirm.http.wire import HttpRefusal, Scope, header
-from whet.confirm.records import Caller, Role
+from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
 from whet.web.throttle import Throttle
 
@@ -65,7 +65,7 @@ class ApiGuard:
 _CHALLENGE = [(b"www-authenticate", b'Bearer realm="whet confirm"')]
 
 
-def need(who: Caller, *roles: Role) -> None:
+def need(who: Caller, *roles: str) -> None:
     """Refuse (403) a principal without one of `roles`."""
     if not who.may(*roles):
         raise HttpRefusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {who.role}")

@@ -20,12 +20,12 @@ class Metrics:
 
     def render(self, service: ConfirmService) -> str:
         """Give the whole page."""
-        state = service.audit_state()
+        state = service.log.state()
         lines = ["# TYPE whet_confirm_http_responses_total counter"]
         for status, count in sorted(self._answers.items()):
             lines.append(f'whet_confirm_http_responses_total{{status="{status}"}} {count}')
         lines.append("# TYPE whet_confirm_events_total counter")
-        for kind, count in sorted(service.event_counts.items()):
+        for kind, count in sorted(service.log.event_counts.items()):
             lines.append(f'whet_confirm_events_total{{kind="{kind}"}} {count}')
         gauges = {
             "pending_requests": service.count_pending(),

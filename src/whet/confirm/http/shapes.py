@@ -1,16 +1,360 @@
-"""Requests and events as the JSON that the API answers with; field names are the contract's."""
+"""The JSON of the API as types: what calls take and what they are answered. Field names are the contract's.
+
+The OpenAPI document is made of these types, so that it says what is read and sent.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from whet.confirm.quorum import describe
-from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest
+from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
+from whet.confirm.submit import DEFAULT_TIMEOUT_S
 
 _ONE_PERSON = ApprovalPlan().quorum
+RequestId = Annotated[str, Meta(pattern="^[0-9A-Za-z]{22}$")]
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
+_Action = Annotated[str, Meta(min_length=1, max_length=256)]
+_Name = Annotated[str, Meta(max_length=256)]
+_Key = Annotated[str, Meta(max_length=1024)]
+_Reason = Annotated[str, Meta(max_length=4096)]
+_Proof = Annotated[str, Meta(max_length=64)]
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """A refusal. A submission that the policy denies is one, with its id; a late call has the status."""
+
+    error: str
+    status: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+    remaining: int | UnsetType = UNSET
+    window_seconds: int | UnsetType = UNSET
+    id: RequestId | UnsetType = UNSET
+    action: str | UnsetType = UNSET
+    digest: Digest | UnsetType = UNSET
+
+
+class SubmitBody(msgspec.Struct, frozen=True):
+    """An action that waits for a person. The contract reads a timeout that is no number as the default, and
+    any empty value as no details."""
+
+    action: _Action
+    description: Annotated[str, Meta(min_length=1, max_length=65_536)]
+    details: Annotated[Any, Meta(extra_json_schema={"type": "object"})] = {}
+    requester: _Key = "agent"
+    session_key: _Key = ""
+    timeout_seconds: Annotated[
+        Any,
+        Meta(
+            description="clamped to 30..3600",
+            extra_json_schema={"type": "integer", "default": DEFAULT_TIMEOUT_S},
+        ),
+    ] = UNSET
+    callback_url: Annotated[str, Meta(max_length=2048, extra_json_schema={"format": "uri"})] = ""
+    accepts_edits: Annotated[Any, Meta(extra_json_schema={"type": "boolean"})] = False
+
+
+class ApproveBody(msgspec.Struct, frozen=True):
+    """A yes. `approver` counts in open mode only."""
+
+    approver: _Name = ""
+    digest: _Proof = ""
+    reason: _Reason = ""
+    code: Annotated[str, Meta(max_length=32)] = ""
+
+
+class DenyBody(msgspec.Struct, frozen=True):
+    """A no. `denier` counts in open mode only."""
+
+    denier: _Name = ""
+    digest: _Proof = ""
+    reason: _Reason = ""
+
+
+class CancelBody(msgspec.Struct, frozen=True):
+    """Why a request is taken back."""
+
+    reason: _Reason = ""
+
+
+class AmendBody(msgspec.Struct, frozen=True):
+    """What is asked for instead."""
+
+    details: dict[str, Any]
+    reason: _Reason = ""
+
+
+class ConsumeBody(msgspec.Struct, frozen=True):
+    """The digest of what is about to be run."""
+
+    digest: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class ReportBody(msgspec.Struct, frozen=True):
+    """What came of running it."""
+
+    result: Literal["executed", "failed"]
+    note: _Reason = ""
+
+
+class AllowBody(msgspec.Struct, frozen=True):
+    """What the whitelist shall let pass, and for how long: an entry is never for ever."""
+
+    action: _Action
+    principal: _Name
+    seconds: float
+    session_key: _Key = ""
+
+
+class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A submission that waits."""
+
+    id: RequestId
+    action: str
+    digest: Digest
+    status: Literal["pending"]
+    timeout_seconds: int
+    expires_at: float
+    message: str
+    approve_url: str
+    deny_url: str
+    page_url: str | UnsetType = UNSET
+
+
+class AllowedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A submission that a rule or the whitelist let pass."""
+
+    id: RequestId
+    action: str
+    digest: Digest
+    status: Literal["auto_approved"]
+    message: str
+
+
+class SettledAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that this call ended."""
+
+    id: RequestId
+    action: str
+    status: Status
+    resolved_by: str
+    resolved_at: float | None
+    digest: Digest
+    reason: str | UnsetType = UNSET
+
+
+class CountedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A vote that more must follow."""
+
+    id: RequestId
+    action: str
+    status: Literal["pending"]
+    message: str
+    approvals: int
+    denials: int
+    quorum: str
+
+
+class AmendedAnswer(msgspec.Struct, frozen=True):
+    """A request whose details were changed."""
+
+    id: RequestId
+    status: Status
+    digest: Digest
+    details: JsonObject
+
+
+class ConsumedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An approval that was used up now; `grant` is the signed statement of it."""
+
+    id: RequestId
+    action: str
+    status: Literal["consumed"]
+    digest: Digest
+    consumed_at: float | None
+    grant: str
+
+
+class ReportedAnswer(msgspec.Struct, frozen=True):
+    """A record that was closed."""
+
+    id: RequestId
+    status: Status
+    execution: str
+
+
+class GrantAnswer(msgspec.Struct, frozen=True):
+    """The signed statement that a request was approved."""
+
+    id: RequestId
+    digest: Digest
+    grant: str
+
+
+class _Summary(msgspec.Struct, frozen=True, kw_only=True):
+    id: RequestId
+    action: str
+    description: str
+    requester: str
+    session_key: str
+    status: Status
+    resolved_by: str
+    resolved_at: float | None
+    created_at: float
+    timeout_seconds: int
+    created_at_iso: str
+    resolved_at_iso: str | None
+    reason: str
+    expires_at: float
+    digest: Digest
+
+
+class RequestRecord(_Summary, frozen=True, kw_only=True):
+    """A request as it is now. What has not happened to it is left out."""
+
+    details: JsonObject
+    principal: str
+    policy_version: str
+    high_risk: bool
+    rule: str | UnsetType = UNSET
+    quorum: str | UnsetType = UNSET
+    deny_threshold: int | UnsetType = UNSET
+    edited_by: str | UnsetType = UNSET
+    original_details: JsonObject | UnsetType = UNSET
+    escalated_at: float | UnsetType = UNSET
+    consumed_at: float | UnsetType = UNSET
+    consumed_by: str | UnsetType = UNSET
+    executed_at: float | UnsetType = UNSET
+    execution: str | UnsetType = UNSET
+    execution_note: str | UnsetType = UNSET
+
+
+class RequestList(msgspec.Struct, frozen=True):
+    """Requests, newest first; `next` is the query of the next page."""
+
+    count: int
+    requests: list[RequestRecord]
+    next: str | UnsetType = UNSET
+
+
+class AuditEntry(_Summary, frozen=True, kw_only=True):
+    """A row of GET /audit; details are JSON text there."""
+
+    details: str
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """Requests in the shape of the audit page, newest first."""
+
+    count: int
+    entries: list[AuditEntry]
+    next: str | UnsetType = UNSET
+
+
+class EventRecord(msgspec.Struct, frozen=True):
+    """An event of the hash-chained log; `hash` is in hexadecimal."""
+
+    id: int
+    at: float
+    kind: str
+    request_id: str
+    principal: str
+    owner: str
+    data: JsonObject
+    hash: str
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events, oldest first."""
+
+    count: int
+    events: list[EventRecord]
+
+
+class CheckpointAnswer(msgspec.Struct, frozen=True):
+    """The newest signed checkpoint; only its size, 0, where there is none."""
+
+    size: int
+    head: str | UnsetType = UNSET
+    at: float | UnsetType = UNSET
+    key_id: str | UnsetType = UNSET
+    signature: str | UnsetType = UNSET
+
+
+class AllowedEntry(msgspec.Struct, frozen=True):
+    """A whitelist entry; who made it and when is told of in the list."""
+
+    id: int
+    action: str
+    principal: str
+    session_key: str
+    expires_at: float
+    created_by: str | UnsetType = UNSET
+    created_at: float | UnsetType = UNSET
+    revoked_at: float | UnsetType | None = UNSET
+
+
+class AllowedEntries(msgspec.Struct, frozen=True):
+    """The whitelist, newest first."""
+
+    entries: list[AllowedEntry]
+
+
+class RowAnswer(msgspec.Struct, frozen=True):
+    """What became of a row."""
+
+    id: int
+    status: Literal["removed", "waiting"]
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A webhook that has not arrived."""
+
+    id: int
+    request_id: str
+    url: str
+    status: str
+    attempts: int
+    error: str
+    created_at: float
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """Webhooks that have not arrived, newest first."""
+
+    callbacks: list[DeadLetter]
+
+
+class JsonWebKey(msgspec.Struct, frozen=True):
+    """A public key that grants and checkpoints are checked with."""
+
+    kid: str
+    x: str
+    kty: str = "OKP"
+    crv: str = "Ed25519"
+    alg: str = "EdDSA"
+    use: str = "sig"
+
+
+class JsonWebKeys(msgspec.Struct, frozen=True):
+    """The keys that were ever in use (JWK set)."""
+
+    keys: list[JsonWebKey]
+
+
+class HealthAnswer(msgspec.Struct, frozen=True):
+    """That it runs, and how many requests wait."""
+
+    status: str
+    pending_count: int
+    timestamp: float
 
 
 def iso(at_s: float | None) -> str | None:
@@ -18,46 +362,41 @@ def iso(at_s: float | None) -> str | None:
     return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
-def record(request: ConfirmRequest) -> dict[str, Any]:
+def record(request: ConfirmRequest) -> RequestRecord:
     """Give the whole record."""
-    shown = _common(request) | {
-        "details": msgspec.Raw(request.details_json.encode()),
-        "principal": request.principal,
-        "policy_version": request.policy_version,
-        "high_risk": request.is_high_risk,
-    }
     plan = request.plan
-    if plan.rule:
-        shown["rule"] = plan.rule
-    if plan.quorum != _ONE_PERSON or plan.deny_threshold != 1:
-        shown["quorum"] = describe(plan.quorum)
-        shown["deny_threshold"] = plan.deny_threshold
-    if request.edited_by:
-        shown["edited_by"] = request.edited_by
-        shown["original_details"] = msgspec.Raw(request.original_json.encode())
-    if request.escalated_at is not None:
-        shown["escalated_at"] = request.escalated_at
-    if request.consumed_at is not None:
-        shown["consumed_at"] = request.consumed_at
-        shown["consumed_by"] = request.consumed_by
-    if request.executed_at is not None:
-        shown["executed_at"] = request.executed_at
-        shown["execution"] = request.execution
-        shown["execution_note"] = request.execution_note
-    return shown
+    is_quorum = plan.quorum != _ONE_PERSON or plan.deny_threshold != 1
+    was_consumed, was_executed = request.consumed_at is not None, request.executed_at is not None
+    return RequestRecord(
+        **_summary(request),
+        details=msgspec.Raw(request.details_json.encode()),
+        principal=request.principal,
+        policy_version=request.policy_version,
+        high_risk=request.is_high_risk,
+        rule=plan.rule or UNSET,
+        quorum=describe(plan.quorum) if is_quorum else UNSET,
+        deny_threshold=plan.deny_threshold if is_quorum else UNSET,
+        edited_by=request.edited_by or UNSET,
+        original_details=msgspec.Raw(request.original_json.encode()) if request.edited_by else UNSET,
+        escalated_at=UNSET if request.escalated_at is None else request.escalated_at,
+        consumed_at=UNSET if request.consumed_at is None else request.consumed_at,
+        consumed_by=request.consumed_by if was_consumed else UNSET,
+        executed_at=UNSET if request.executed_at is None else request.executed_at,
+        execution=request.execution if was_executed else UNSET,
+        execution_note=request.execution_note if was_executed else UNSET,
+    )
 
 
-def audit_entry(request: ConfirmRequest) -> dict[str, Any]:
-    """Give a row of GET /audit; details are JSON text there."""
-    return _common(request) | {"details": request.details_json}
+def audit_entry(request: ConfirmRequest) -> AuditEntry:
+    """Give a row of GET /audit."""
+    return AuditEntry(**_summary(request), details=request.details_json)
 
 
-def _common(request: ConfirmRequest) -> dict[str, Any]:
+def _summary(request: ConfirmRequest) -> dict[str, Any]:
     return {
         "id": request.id,
         "action": request.action,
         "description": request.description,
-        "details": None,
         "requester": request.requester,
         "session_key": request.session_key,
         "status": request.status,
@@ -73,21 +412,26 @@ def _common(request: ConfirmRequest) -> dict[str, Any]:
     }
 
 
-def event(found: AuditEvent) -> dict[str, Any]:
+def event(found: AuditEvent) -> EventRecord:
     """Give an event of the audit log."""
-    return {
-        "id": found.id,
-        "at": found.at,
-        "kind": found.kind,
-        "request_id": found.request_id,
-        "principal": found.principal,
-        "owner": found.owner,
-        "data": msgspec.Raw(found.data.encode()),
-        "hash": found.hash.hex(),
-    }
+    return EventRecord(
+        found.id,
+        found.at,
+        found.kind,
+        found.request_id,
+        found.principal,
+        found.owner,
+        msgspec.Raw(found.data.encode()),
+        found.hash.hex(),
+    )
 
 
 def stream_chunk(found: AuditEvent) -> bytes:
     """Give an event as a server-sent event."""
     body = msgspec.json.encode(event(found))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (found.id, found.kind.encode(), body)
+
+
+def next_page(found: Sequence[ConfirmRequest], limit: int) -> str | UnsetType:
+    """Give the query of the page after a full one."""
+    return f"before={found[-1].seq}" if len(found) == limit else UNSET

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from whet.confirm.http import shapes
-from whet.confirm.http.guard import ApiGuard
-from whet.confirm.http.wire import HttpRefusal, Scope, Send, header, line_of, query
+from whet.confirm.http.exchange import Exchange
+from whet.confirm.http.wire import HttpRefusal, Send, line_of
 from whet.confirm.hub import wake
 from whet.confirm.records import AuditEvent, Caller
 from whet.confirm.service import ConfirmService
@@ -28,11 +28,11 @@ _HEADERS = [
 _chunk = lru_cache(maxsize=2048)(shapes.stream_chunk)
 
 
-async def stream(service: ConfirmService, guard: ApiGuard, who: Caller, call: tuple[Scope, Send]) -> None:
+async def stream(call: Exchange) -> None:
     """Send events until the client goes, the token is revoked or the service stops."""
-    scope, send = call
-    after_id = _start(service, scope)
-    wanted = _wanted(who, query(scope).get("request", ""))
+    service, guard, scope, send = call.service, call.backend.guard, call.scope, call.send
+    after_id = _start(call)
+    wanted = _wanted(call.who, call.query.get("request", ""))
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await _write(send, b"retry: 1000\n: events after %d\n\n" % after_id)
     line = line_of(scope)
@@ -40,7 +40,7 @@ async def stream(service: ConfirmService, guard: ApiGuard, who: Caller, call: tu
     line.listen(bell.ring)
     try:
         while not (service.hub.is_closed or line.is_cut):
-            found = service.newer(after_id)
+            found = service.log.newer(after_id)
             if found:
                 after_id = found[-1].id
                 if bell.is_late() or any(event.kind in _TOKENS for event in found):
@@ -97,12 +97,12 @@ async def _write(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _start(service: ConfirmService, scope: Scope) -> int:
-    text = header(scope, b"last-event-id") or query(scope).get("after", "")
+def _start(call: Exchange) -> int:
+    text = call.header(b"last-event-id") or call.query.get("after", "")
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
-    service.catch_up()  # what another process wrote before now is not news
-    return service.hub.last_id
+    call.service.log.catch_up(call.service.timeline)  # what another process wrote before now is not news
+    return call.service.hub.last_id
 
 
 def _wanted(who: Caller, request_id: str) -> Callable[[AuditEvent], bool]:

@@ -6,60 +6,54 @@ import hashlib
 import re
 from typing import Any, cast
 
+from msgspec import UNSET
+
 from whet.confirm.canonical import canonical
-from whet.confirm.http.guard import need, retry_after
-from whet.confirm.http.wire import HttpRefusal, Scope, header, parse_object, text_field
-from whet.confirm.records import Caller
-from whet.confirm.service import ConfirmService
+from whet.confirm.http.exchange import Answer, Exchange
+from whet.confirm.http.guard import retry_after
+from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody
+from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted
 
 _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
-_LONGEST_ACTION, _LONGEST_KEY, _LONGEST_TEXT, _LONGEST_URL = 256, 1024, 65_536, 2048
 
 
-async def submit(
-    service: ConfirmService, who: Caller, scope: Scope, body: bytes
-) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
-    """Store a submission; gives status, body and headers of the answer. Raises Refusal."""
-    need(who, "submit")
-    submission = parse(body, idempotency_key(scope))
+async def submit(call: Exchange, asked: SubmitBody) -> Answer:
+    """Store a submission. Raises Refusal."""
+    submission = _submission(asked, call.fields, idempotency_key(call))
     try:
-        done = await service.submit(who, submission)
+        done = await call.service.submit(call.who, submission)
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
-    return _answer(done)
+    return _answer(done, call.backend.page_url)
 
 
-def idempotency_key(scope: Scope) -> str:
+def idempotency_key(call: Exchange) -> str:
     """Give the Idempotency-Key header, "" for none. Raises Refusal (400) for an odd one."""
-    key = header(scope, b"idempotency-key")
+    key = call.header(b"idempotency-key")
     if key and not _KEY.fullmatch(key):
         raise HttpRefusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
     return key
 
 
-def parse(body: bytes, key: str = "") -> Submission:
-    """Read the body of a submission. Raises Refusal (400)."""
-    fields = parse_object(body)
-    action = text_field(fields, "action", "", _LONGEST_ACTION).strip()
-    description = text_field(fields, "description", "", _LONGEST_TEXT).strip()
+def _submission(asked: SubmitBody, fields: dict[str, Any], key: str) -> Submission:
+    action, description = asked.action.strip(), asked.description.strip()
     if not action or not description:
         raise HttpRefusal(400, "action and description are required")
-    details: object = fields.get("details") or {}
+    details: object = asked.details or {}
     if not isinstance(details, dict):
         raise HttpRefusal(400, "details must be an object")
-    callback = text_field(fields, "callback_url", "", _LONGEST_URL)
-    if callback and not callback.startswith(("https://", "http://")):
+    if asked.callback_url and not asked.callback_url.startswith(("https://", "http://")):
         raise HttpRefusal(400, "callback_url must be an http or https address")
     return Submission(
         action=action,
         description=description,
         details=cast("dict[str, Any]", details),
-        requester=text_field(fields, "requester", "agent", _LONGEST_KEY),
-        session_key=text_field(fields, "session_key", "", _LONGEST_KEY),
+        requester=asked.requester,
+        session_key=asked.session_key,
         timeout_s=_timeout(fields),
-        callback_url=callback,
-        accepts_edits=fields.get("accepts_edits") is True,
+        callback_url=asked.callback_url,
+        accepts_edits=asked.accepts_edits is True,
         idempotency_key=key,
         body_hash=_hash(fields) if key else b"",
     )
@@ -82,34 +76,37 @@ def _hash(fields: dict[str, Any]) -> bytes:
         raise HttpRefusal(400, f"the body can't be encoded: {error}") from error
 
 
-def _answer(done: Submitted) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+def _answer(done: Submitted, page_url: str) -> Answer:
     request = done.request
     replayed = [(b"idempotent-replay", b"true")] if done.is_replay else []
-    if done.kind == "limited":
+    if done.kind in ("limited", "too_many_pending"):
+        message = f"rate limit: {done.refused}" if done.kind == "limited" else done.refused
         more: dict[str, object] = {"remaining": 0, "window_seconds": WINDOW_S}
-        raise HttpRefusal(
-            429, f"rate limit: {done.refused}", more=more, headers=[retry_after(done.retry_after_s)]
-        )
-    if done.kind == "too_many_pending":
-        more = {"remaining": 0, "window_seconds": WINDOW_S}
-        raise HttpRefusal(429, done.refused, more=more, headers=[retry_after(done.retry_after_s)])
+        raise HttpRefusal(429, message, more=more, headers=[retry_after(done.retry_after_s)])
     if request is None:
         raise HttpRefusal(422, done.refused)
-    shown: dict[str, Any] = {"id": request.id, "action": request.action, "digest": request.digest}
-    if done.kind == "auto_approved":
-        return 200, shown | {"status": "auto_approved", "message": request.reason or "whitelisted"}, replayed
     if done.kind == "denied":
-        return 403, shown | {"status": "denied", "error": f"denied: {request.reason}"}, replayed
-    return (
-        202,
-        shown
-        | {
-            "status": "pending",
-            "timeout_seconds": request.timeout_seconds,
-            "expires_at": request.expires_at,
-            "message": "waiting for a person to decide",
-            "approve_url": f"/confirm/{request.id}/approve",
-            "deny_url": f"/confirm/{request.id}/deny",
-        },
-        replayed,
+        more = {"id": request.id, "action": request.action, "digest": request.digest, "status": "denied"}
+        raise HttpRefusal(403, f"denied: {request.reason}", more=more, headers=replayed)
+    if done.kind == "auto_approved":
+        allowed = AllowedAnswer(
+            id=request.id,
+            action=request.action,
+            digest=request.digest,
+            status="auto_approved",
+            message=request.reason or "whitelisted",
+        )
+        return 200, allowed, replayed
+    pending = PendingAnswer(
+        id=request.id,
+        action=request.action,
+        digest=request.digest,
+        status="pending",
+        message="waiting for a person to decide",
+        timeout_seconds=request.timeout_seconds,
+        expires_at=request.expires_at,
+        approve_url=f"/confirm/{request.id}/approve",
+        deny_url=f"/confirm/{request.id}/deny",
+        page_url=f"{page_url}/r/{request.id}" if page_url else UNSET,
     )
+    return 202, pending, replayed

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from whet.contract.errors import WhetError
+from whet.web.bodies import BodyTooLarge, read_bounded
 from whet.web.line import WebConnection
 
 Scope = MutableMapping[str, Any]
@@ -22,6 +23,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
+T = TypeVar("T", bound=msgspec.Struct)
 BODY_LIMIT_BYTES = 1024 * 1024
 DRAIN_LIMIT_BYTES = 16 * 1024 * 1024
 DEPTH_LIMIT = 64
@@ -41,51 +43,22 @@ class HttpRefusal(WhetError):
         self.headers = headers
 
 
-class ClientGone(WhetError):
-    """The client hung up before its request was whole."""
-
-
 async def answer(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
-    """Send a whole JSON answer."""
+    """Send a whole answer: JSON, where `headers` do not begin with another content type."""
     length = (b"content-length", str(len(body)).encode())
-    start = {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]}
+    kind = () if headers and headers[0][0] == b"content-type" else (_JSON,)
+    start = {"type": "http.response.start", "status": status, "headers": [*kind, length, *headers]}
     await send(start)
     await send({"type": "http.response.body", "body": body})
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
-    """Give the whole body. Raises Refusal (413) for one that is too large, ClientGone.
-
-    Up to 16 MiB of a body that is too large are read and dropped, because a client that is still sending
-    would see a broken connection instead of the answer.
-    """
-    declared = header(scope, b"content-length")
-    if declared and declared.isdigit() and int(declared) > DRAIN_LIMIT_BYTES:
-        raise _too_large()
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        body = message["body"]
-        if len(body) > BODY_LIMIT_BYTES:
-            raise _too_large()
-        return body
-    parts = bytearray()
-    size = 0
-    while message["type"] == "http.request":
-        size += len(message["body"])
-        if size <= BODY_LIMIT_BYTES:
-            parts += message["body"]
-        elif size > DRAIN_LIMIT_BYTES:
-            raise _too_large()
-        if not message.get("more_body"):
-            if size > BODY_LIMIT_BYTES:
-                raise _too_large()
-            return bytes(parts)
-        message = await receive()
-    raise ClientGone("the client hung up")
-
-
-def _too_large() -> HttpRefusal:
-    return HttpRefusal(413, "the body is larger than 1 MiB", headers=[(b"connection", b"close")])
+    """Give the whole body. Raises Refusal (413) for one that is too large, CallerGone."""
+    try:
+        return await read_bounded(scope, receive, BODY_LIMIT_BYTES, DRAIN_LIMIT_BYTES)
+    except BodyTooLarge as error:
+        close = [(b"connection", b"close")]
+        raise HttpRefusal(413, "the body is larger than 1 MiB", headers=close) from error
 
 
 def line_of(scope: Scope) -> WebConnection:
@@ -161,15 +134,22 @@ def _is_deeper(value: object, limit: int) -> bool:
     return any(isinstance(item, dict | list) for item in level)
 
 
-def text_field(body: dict[str, Any], name: str, default: str, limit: int) -> str:
-    """Give a string of a body. Raises Refusal (400) where it is something else, too long or unprintable."""
-    value = body.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, str):
-        raise HttpRefusal(400, f"{name} must be a string")
-    if len(value) > limit:
-        raise HttpRefusal(400, f"{name} is longer than {limit} characters")
+def read_as(fields: dict[str, Any], shape: type[T]) -> T:
+    """Read an object into a type; a null counts as absent. Raises Refusal (400) that names the field."""
+    try:
+        made = msgspec.convert({name: each for name, each in fields.items() if each is not None}, shape)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise HttpRefusal(400, f"{where.rstrip('`')}: {what}" if where else what) from error
+    for name in made.__struct_fields__:
+        value = getattr(made, name)
+        if type(value) is str:
+            _check_text(name, value)
+    return made
+
+
+def _check_text(name: str, value: str) -> None:
+    """Refuse (400) text that can't be stored or shown."""
     if "\0" in value:
         raise HttpRefusal(400, f"{name} must not hold NUL")
     if not value.isascii():
@@ -177,4 +157,3 @@ def text_field(body: dict[str, Any], name: str, default: str, limit: int) -> str
             value.encode()
         except UnicodeEncodeError as error:
             raise HttpRefusal(400, f"{name} is not valid Unicode: a lone surrogate") from error
-    return value

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 
-from whet.confirm.ledger import Tx
-from whet.confirm.records import Caller, Role
+from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
+from whet.confirm.tokens import TOKENS, as_principal
 from whet.web.sessions import Account, LoginSession, TooManyAttempts
 from whet.web.throttle import Throttle
+from whet.web.tokens import LoginTable
 
 OPEN = Caller("anonymous", "admin", is_open=True)
 _OPEN_KEY = "open"
-_FIND = "SELECT id, name, role, expires_at FROM tokens WHERE id = ? AND revoked_at IS NULL"
+_LOGINS = LoginTable("web_sessions", "expires_at")
 _MOST_FAILURES = 10
 
 
@@ -52,12 +53,9 @@ class TokenAccounts:
         """Give who an account is to the service."""
         if self._is_open:
             return OPEN if key == _OPEN_KEY else None
-        row = self._service.database.read_one(_FIND, (key,))
-        now_s = self._service.timeline.now_s()
-        if row is None or (isinstance(row[3], float | int) and now_s >= row[3]):
-            return None
-        role: Role = "admin" if row[2] == "admin" else "approve" if row[2] == "approve" else "audit"
-        return Caller(str(row[1]), role, str(row[0])) if row[2] != "submit" else None
+        row = self._service.database.read_one(TOKENS.by_id, (key,))
+        who = as_principal(row, self._service.timeline.now_s())
+        return None if who is None or who.role == "submit" else who
 
 
 class SessionRows:
@@ -68,22 +66,13 @@ class SessionRows:
 
     async def save(self, row: LoginSession) -> None:
         """Keep a new session; durable on return."""
-        values = (row.id_hash, row.account_key, row.csrf, row.created_s, row.expires_s)
-
-        def write(tx: Tx) -> None:
-            tx.connection.execute("DELETE FROM web_sessions WHERE expires_at < ?", (tx.now_s,))
-            tx.connection.execute("INSERT INTO web_sessions VALUES (?, ?, ?, ?, ?)", values)
-
-        await self._service.change(write)
+        await self._service.change(lambda tx: _LOGINS.save(tx.connection, row))
 
     async def find(self, id_hash: str) -> LoginSession | None:
         """Give a session by the hash of its id."""
-        sql = "SELECT id_hash, account_key, csrf, created_at, expires_at FROM web_sessions WHERE id_hash = ?"
-        row = self._service.database.read_one(sql, (id_hash,))
+        row = self._service.database.read_one(_LOGINS.by_hash, (id_hash,))
         return None if row is None else LoginSession(*row)  # type: ignore[arg-type]
 
     async def drop(self, id_hash: str) -> None:
         """Forget a session; durable on return."""
-        await self._service.change(
-            lambda tx: tx.connection.execute("DELETE FROM web_sessions WHERE id_hash = ?", (id_hash,))
-        )
+        await self._service.change(lambda tx: _LOGINS.drop(tx.connection, id_hash))

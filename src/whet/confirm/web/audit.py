@@ -33,7 +33,7 @@ class AuditWatch:
         """Give the newest check, a fresh one where the log is short or `is_asked`; None: never checked."""
         async with self._lock:
             known, now_s = self._known, self._service.timeline.now_s()
-            is_quick = self._service.audit_state().size <= QUICK_EVENTS
+            is_quick = self._service.log.state().size <= QUICK_EVENTS
             if (is_quick or is_asked) and (known is None or now_s - known.at_s > _FRESH_S):
                 key: PublicKey = self._service.key.public
                 report = await self._service.database.read_long(lambda db: verify(db, {key.id: key}))

@@ -130,7 +130,7 @@ class RequestPages:
         seen_at = service.database.read(lambda db: viewed_at(db, request.id, who.name))
         viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s(), seen_at)
         told = service.database.read(lambda db: deliveries.of_request(db, request.id))
-        events = service.history(request_id=request.id)
+        events = service.log.history(request_id=request.id)
         return view.detail(request, viewer, service.votes(request.id), told, events)
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int = 200) -> Response:

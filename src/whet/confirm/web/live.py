@@ -53,7 +53,7 @@ class RequestStream:
             while not hub.is_closed:
                 future = hub.next_event()
                 try:
-                    found = self._service.history(after_id=after)
+                    found = self._service.log.history(after_id=after)
                     if found:
                         after = found[-1].id
                         yield _written(found)

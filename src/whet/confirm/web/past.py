@@ -54,13 +54,14 @@ class AuditPages:
     async def log(self, request: Http, visit: Visit) -> Response:
         """Show how far the audit log is verified, and its newest events; a POST verifies it now."""
         verified = await self._audit.look(is_asked=request.method == "POST")
-        state = self._service.audit_state()
-        newest = self._service.history(after_id=max(state.size - 40, 0))
+        state = self._service.log.state()
+        newest = self._service.log.history(after_id=max(state.size - 40, 0))
         return self._pages.answer(
             "log.html",
             visit=visit,
             count=self._service.count_pending(),
             state=state,
+            key_id=self._service.key.id,
             verified=verified.report if verified else None,
             verified_at=view.moment(verified.at_s) if verified else "",
             checkpoint_at=view.moment(state.checkpoint_at),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from whet.serve.door import ApiAuth
+from whet.serve.tokens import LOGINS
 from whet.serve.wire import ApiError
-from whet.store import api
-from whet.store.api import LoginRow
 from whet.store.database import StateDatabase
 from whet.web.sessions import Account, LoginSession, TooManyAttempts
 
@@ -15,9 +14,8 @@ _WAIT_S = 60
 class OwnerAccounts:
     """Signing in with an owner's token; revoking it ends its sign-ins at once."""
 
-    def __init__(self, door: ApiAuth, database: StateDatabase) -> None:
+    def __init__(self, door: ApiAuth) -> None:
         self._door = door
-        self._database = database
 
     async def sign_in(self, token: str, client: str) -> Account | None:
         """Give the account of a token; one without a key where it only converses. Raises TooManyAttempts."""
@@ -32,7 +30,7 @@ class OwnerAccounts:
 
     async def find(self, key: str) -> Account | None:
         """Give the account again; None once its token was revoked."""
-        row = self._database.read_now(lambda db: api.token_by_id(db, key))
+        row = self._door.token(key)
         if row is None or row.role != "owner":
             return None
         return Account(row.id, row.name, frozenset((row.role,)))
@@ -46,14 +44,12 @@ class Logins:
 
     async def save(self, row: LoginSession) -> None:
         """Keep a sign-in; durable on return."""
-        login = LoginRow(row.id_hash, row.account_key, row.csrf, row.created_s, row.expires_s)
-        await self._database.append(lambda db: api.save_login(db, login))
+        await self._database.append(lambda db: LOGINS.save(db, row))
 
     async def find(self, id_hash: str) -> LoginSession | None:
         """Give a sign-in by the hash of its number."""
-        row = self._database.read_now(lambda db: api.find_login(db, id_hash))
-        return LoginSession(row.id_hash, row.token, row.csrf, row.created_s, row.expires_s) if row else None
+        return self._database.read_now(lambda db: LOGINS.find(db, id_hash))
 
     async def drop(self, id_hash: str) -> None:
         """Forget a sign-in; durable on return."""
-        await self._database.append(lambda db: api.drop_login(db, id_hash))
+        await self._database.append(lambda db: LOGINS.drop(db, id_hash))

@@ -52,9 +52,7 @@ class Dashboard:
         app = site.app
         assets = Assets(files(_PACKAGE) / "static")
         self.pages = SiteTemplates(_PACKAGE, assets, _FILTERS)
-        sessions = Sessions(
-            OwnerAccounts(site.door, app.database), Logins(app.database), app.clock, where, f"whet_{port}"
-        )
+        sessions = Sessions(OwnerAccounts(site.door), Logins(app.database), app.clock, where, f"whet_{port}")
         self.door = SiteLogin(sessions, self.pages, _WORDS)
         frame = Frame(app, site.turns, self.pages)
         self._home, self._past = HomePages(frame), HistoryPages(frame)

@@ -1,0 +1,101 @@
+"""The audit log as what happens: newly committed events made known and counted, older ones read again.
+
+Used on one event loop's thread. Writing an event is the ledger's, checking the chain of hashes `audit.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import apsw
+
+from whet.confirm.database import ConfirmDatabase
+from whet.confirm.hub import Hub
+from whet.confirm.records import AuditEvent, AuditState
+from whet.confirm.timeline import Timeline
+
+_COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
+_PAGE = 500
+
+
+class EventLog:
+    """Every event of the service. `pending_by` is how many requests of a principal wait, `event_counts` how
+    often what has happened since the start."""
+
+    def __init__(self, database: ConfirmDatabase) -> None:
+        self._database = database
+        self.hub = Hub(database.read(_last_id), self._between)
+        self.event_counts: Counter[str] = Counter()
+        sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
+        self.pending_by: dict[str, int] = database.read(lambda db: dict(db.execute(sql).fetchall()))
+
+    def newer(self, after_id: int) -> Sequence[AuditEvent]:
+        """Give the next events after `after_id`: from memory while they are there, else from the database."""
+        kept = self.hub.after(after_id)
+        return self.history(after_id=after_id) if kept is None else kept
+
+    def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[AuditEvent]:
+        """Give events, oldest first: of one request, or of all, after `after_id`."""
+        where = "request_id = ? AND request_id != '' AND id > ?" if request_id else "id > ?"
+        values = (request_id, after_id, limit) if request_id else (after_id, limit)
+        sql = f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY id LIMIT ?"
+        return self._database.read(lambda db: [AuditEvent(*row) for row in db.execute(sql, values)])
+
+    def state(self) -> AuditState:
+        """How far the log and its signed checkpoints go."""
+
+        def look(db: apsw.Connection) -> AuditState:
+            last = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
+            mark = db.execute("SELECT size, at FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
+            size, head = (last[0], last[1].hex()) if last else (0, "")
+            marked, marked_at = mark or (0, None)
+            return AuditState(size, head, marked, marked_at)
+
+        return self._database.read(look)
+
+    def checkpoints_after(self, size: int) -> Sequence[dict[str, object]]:
+        """Give the signed checkpoints of more than `size` events, oldest first."""
+        names = ("size", "head", "at", "key_id", "signature")
+        sql = f"SELECT {', '.join(names)} FROM checkpoints WHERE size > ? ORDER BY size LIMIT 1000"
+        return self._database.read(
+            lambda db: [dict(zip(names, row, strict=True)) for row in db.execute(sql, (size,))]
+        )
+
+    def catch_up(self, timeline: Timeline) -> None:
+        """Make known what other processes have written; time goes on from there."""
+        found = self.history(after_id=self.hub.last_id)
+        if found:
+            timeline.raise_floor(found[-1].at)
+            self._make_known(found)
+
+    def publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
+        """Make known what a write that has ended has committed: its result's events, none where it failed."""
+        if error is None and result is not None and result[1]:
+            self._make_known(result[1])
+
+    def _make_known(self, events: Sequence[AuditEvent]) -> None:
+        for event in self.hub.publish(events):
+            self._count(event)
+
+    def _count(self, event: AuditEvent) -> None:
+        self.event_counts[event.kind] += 1
+        if event.kind == "submitted":
+            self.pending_by[event.owner] = self.pending_by.get(event.owner, 0) + 1
+        elif event.kind in ("decided", "expired", "cancelled"):
+            left = self.pending_by.get(event.owner, 0) - 1
+            if left > 0:
+                self.pending_by[event.owner] = left
+            else:
+                self.pending_by.pop(event.owner, None)
+
+    def _between(self, after_id: int, before_id: int) -> list[AuditEvent]:
+        sql = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND id < ? ORDER BY id"
+        return self._database.read(
+            lambda db: [AuditEvent(*row) for row in db.execute(sql, (after_id, before_id))]
+        )
+
+
+def _last_id(db: apsw.Connection) -> int:
+    row = db.execute("SELECT id FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    return int(row[0]) if row else 0

@@ -1,0 +1,70 @@
+"""One call on its way: who makes it, what it asks, and what all calls of the API share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whet.confirm.http.guard import ApiGuard
+from whet.confirm.http.metrics import Metrics
+from whet.confirm.http.shapes import record
+from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
+from whet.confirm.ids import SHAPE
+from whet.confirm.records import Caller, ConfirmRequest
+from whet.confirm.service import ConfirmService
+
+Answer = tuple[int, Any] | tuple[int, Any, Headers]
+NOBODY = Caller("", "submit")
+
+
+class Backend:
+    """What calls are answered from. `page_url` is where people decide, "" for nowhere."""
+
+    def __init__(self, service: ConfirmService, guard: ApiGuard, page_url: str) -> None:
+        self.service = service
+        self.guard = guard
+        self.page_url = page_url
+        self.metrics = Metrics()
+        self._encoded: tuple[ConfirmRequest, bytes] | None = None
+
+    def record(self, request: ConfirmRequest) -> bytes:
+        """Give a record as JSON; encoded once for all who waited for the same end."""
+        if self._encoded is None or self._encoded[0] is not request:
+            self._encoded = (request, encode(record(request)))
+        return self._encoded[1]
+
+
+class Exchange:
+    """A call and its caller. `fields` is the body as it was read, for what covers all of it."""
+
+    __slots__ = ("_value", "backend", "fields", "scope", "send", "service", "who")
+
+    def __init__(self, backend: Backend, scope: Scope, send: Send, value: bytes) -> None:
+        self.backend = backend
+        self.service = backend.service
+        self.scope = scope
+        self.send = send
+        self.who = NOBODY
+        self.fields: dict[str, Any] = {}
+        self._value = value
+
+    @property
+    def request_id(self) -> str:
+        """The request that the path names. Raises Refusal (404) for what is no id."""
+        text = self._value.decode("latin-1")
+        if not SHAPE.fullmatch(text):
+            raise HttpRefusal(404, "there is no such request")
+        return text
+
+    @property
+    def number(self) -> int:
+        """The row that the path names; 0, which no row has, for what is no number."""
+        return int(self._value) if self._value.isdigit() and len(self._value) < 16 else 0
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query's parameters."""
+        return query(self.scope)
+
+    def header(self, name: bytes) -> str:
+        """Give a header's value, "" where it is absent."""
+        return header(self.scope, name)

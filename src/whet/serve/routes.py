@@ -1,0 +1,181 @@
+"""Every call of the API in a table: Starlette's routes and the OpenAPI document are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from whet import __version__
+from whet.contract.events import Event
+from whet.serve import native
+from whet.serve.chat import ChatRequest
+from whet.serve.compat import Compat
+from whet.serve.door import ApiAuth, need_owner
+from whet.serve.hosts import Hosts
+from whet.serve.native import Native, QuestionList, SessionFacts
+from whet.serve.responses import ResponsesRequest
+from whet.serve.wire import ErrorAnswer, read_json
+from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Operation, RequestParameter, document
+
+_OWNER = ("owner",)
+_ONE = "/api/sessions/{id}"
+_CHOSEN = {200: (JSON_OBJECT, EVENT_STREAM)}
+_SESSION = RequestParameter(
+    "X-Whet-Session",
+    place="header",
+    description="The session to go on in; every answer names its own.",
+)
+_LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
+
+
+def openai_calls(compat: Compat) -> tuple[Operation, ...]:
+    """Give what OpenAI's clients call."""
+    return (
+        Operation("GET", "/v1/models", compat.models, "List the models: one, `whet`"),
+        Operation("GET", "/v1/models/{name:path}", compat.model, "Show a model"),
+        Operation(
+            "POST",
+            "/v1/chat/completions",
+            compat.chat,
+            "Answer a chat completion",
+            takes=ChatRequest,
+            gives=_CHOSEN,
+            parameters=(_SESSION,),
+        ),
+        Operation(
+            "POST",
+            "/v1/responses",
+            compat.responses,
+            "Answer a response",
+            takes=ResponsesRequest,
+            gives=_CHOSEN,
+            parameters=(_SESSION,),
+        ),
+    )
+
+
+def session_calls(api: Native) -> tuple[Operation, ...]:
+    """Give what programs call that keep sessions."""
+    session = {200: SessionFacts}
+    return (
+        Operation(
+            "GET",
+            "/api/sessions",
+            api.sessions,
+            "List sessions, the last active first",
+            parameters=(_LIMIT, RequestParameter("before"), RequestParameter("q")),
+        ),
+        Operation(
+            "POST",
+            "/api/sessions",
+            api.create,
+            "Begin a session",
+            takes=native.SessionInput,
+            gives={201: SessionFacts},
+        ),
+        Operation("GET", _ONE, api.show, "Show a session", gives=session),
+        Operation("PATCH", _ONE, api.rename, "Name a session", takes=native.Rename, gives=session),
+        Operation("DELETE", _ONE, api.delete, "Delete a session and all that was said in it"),
+        Operation(
+            "GET",
+            f"{_ONE}/messages",
+            api.messages,
+            "Give the messages after a number",
+            parameters=(_AFTER, _LIMIT),
+        ),
+        *_turn_calls(api),
+        Operation(
+            "GET",
+            "/api/approvals",
+            api.approvals,
+            "List the questions that wait for the owner",
+            roles=_OWNER,
+            gives={200: QuestionList},
+        ),
+        Operation(
+            "POST", "/api/approvals/{id}", api.answer, "Answer one", roles=_OWNER, takes=native.QuestionAnswer
+        ),
+    )
+
+
+def _turn_calls(api: Native) -> tuple[Operation, ...]:
+    return (
+        Operation(
+            "POST",
+            f"{_ONE}/turns",
+            api.turn,
+            "Start a turn; with Accept: text/event-stream its events",
+            takes=native.NewTurn,
+            gives={202: JSON_OBJECT, 200: EVENT_STREAM},
+        ),
+        Operation(
+            "GET",
+            f"{_ONE}/events",
+            api.events,
+            "Stream a session's events",
+            gives={200: EVENT_STREAM},
+            parameters=(RequestParameter("after"), RequestParameter("Last-Event-ID", place="header")),
+        ),
+        Operation("POST", f"{_ONE}/cancel", api.cancel, "Cancel the running turn"),
+        Operation(
+            "POST",
+            f"{_ONE}/steer",
+            api.steer,
+            "Say something to the running turn",
+            takes=native.Steering,
+            gives={202: JSON_OBJECT},
+        ),
+    )
+
+
+def mcp_call(hosts: Hosts) -> Operation:
+    """Give what MCP clients call."""
+    return Operation(
+        "POST",
+        "/mcp",
+        hosts.post,
+        "Speak MCP: one JSON-RPC message",
+        roles=_OWNER,
+        takes=JSON_OBJECT,
+        gives=_CHOSEN,
+    )
+
+
+def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Operation, ...]:
+    """Give what takes no token; `handlers` give the document and say that it runs."""
+    describe, health = handlers
+    return (
+        Operation("GET", "/openapi.json", describe, "Give this document", roles=None),
+        Operation("GET", "/health", health, "Say that it runs", roles=None),
+    )
+
+
+def route_of(one: Operation, door: ApiAuth) -> Route:
+    """Make a route that lets a call in, reads its body and hands both on."""
+
+    async def endpoint(request: Request) -> Response:
+        if one.roles is None:
+            return await one.handler(request)
+        caller = door.caller(request)
+        if one.roles:
+            need_owner(caller)
+        if one.takes is None:
+            return await one.handler(request, caller)
+        return await one.handler(request, caller, await read_json(request, one.takes))
+
+    return Route(one.path, endpoint, methods=[one.method])
+
+
+def described(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Give the OpenAPI document."""
+    info = {
+        "title": "Whet",
+        "version": __version__,
+        "description": "OpenAI-compatible calls, and sessions with their events. Every call but /health"
+        " and /openapi.json needs a bearer token (`whet serve token`).",
+    }
+    return document(info, operations, ErrorAnswer, named={"Event": Event})

@@ -1,0 +1,181 @@
+"""What an HTTP API does, said once: a table of operations, from which dispatch and the OpenAPI document come.
+
+An operation names its method and path, what may call it, the types of its body and answers. Their schemas are
+made from those types. Knows no server and no product.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+_REF = "#/components/schemas/{name}"
+Methods = Mapping[str, "Operation"]
+JSON_OBJECT = dict[str, Any]
+
+
+class Media(msgspec.Struct, frozen=True):
+    """An answer that is text of another type than JSON."""
+
+    content_type: str
+
+
+EVENT_STREAM = Media("text/event-stream")
+
+
+class RequestParameter(msgspec.Struct, frozen=True):
+    """A value beside the body, optional but in the path; a path's are strings where the table names none."""
+
+    name: str
+    shape: Any = str
+    place: Literal["query", "header", "path"] = "query"
+    description: str = ""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One call. `roles`: which tokens may make it; none: any token; None: no token is needed.
+
+    `takes` is the type of its body; `gives` has the types of its answers by status, several for a status
+    whose content type the client chooses. `failures` are statuses that only some operations have.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    summary: str
+    roles: tuple[str, ...] | None = ()
+    takes: Any = None
+    needs_body: bool = True
+    gives: Mapping[int, Any] = msgspec.field(default_factory=lambda: {200: JSON_OBJECT})
+    parameters: tuple[RequestParameter, ...] = ()
+    failures: tuple[int, ...] = ()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether every answer is a stream of events."""
+        return all(made == EVENT_STREAM for made in self.gives.values())
+
+
+class Routes:
+    """Finds operations by a path as it came over the wire: a table look-up, however many there are.
+
+    A path's parameter is its second segment; an encoded slash does not divide segments.
+    """
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._exact: dict[bytes, dict[str, Operation]] = {}
+        self._by_parts: dict[tuple[bytes, ...], dict[str, Operation]] = {}
+        for operation in operations:
+            methods = self._methods_of(operation.path)
+            methods[operation.method] = operation
+            if operation.method == "GET" and not operation.is_stream:
+                methods["HEAD"] = operation
+        self._first = frozenset(path.split(b"/", 2)[1] for path in self._exact)
+
+    def find(self, path: bytes) -> tuple[Methods, bytes] | None:
+        """Give the operations of a path by method, and the path's parameter; None for an unknown path."""
+        methods = self._exact.get(path)
+        if methods is not None:
+            return methods, b""
+        parts = path.split(b"/")
+        if len(parts) < 3 or parts[0]:
+            return None
+        methods = self._by_parts.get((parts[1], *parts[3:]))
+        return None if methods is None else (methods, parts[2])
+
+    def covers(self, path: bytes) -> bool:
+        """Whether a path is this table's to answer, be it with 404."""
+        return path.split(b"/", 2)[1] in self._first if path.startswith(b"/") else True
+
+    def _methods_of(self, path: str) -> dict[str, Operation]:
+        if "{" not in path:
+            return self._exact.setdefault(path.encode(), {})
+        parts = path.split("/")
+        if len(parts) < 3 or not _PARAMETER.fullmatch(parts[2]) or len(_PARAMETER.findall(path)) != 1:
+            raise ValueError(f"{path}: only the second segment may be a parameter")
+        return self._by_parts.setdefault((parts[1].encode(), *(p.encode() for p in parts[3:])), {})
+
+
+def document(
+    info: Mapping[str, str],
+    operations: Sequence[Operation],
+    error: type,
+    *,
+    failures: Sequence[int] = (),
+    named: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Give the OpenAPI 3.1 document. `error` is the type of every refusal, `failures` the statuses that any
+    operation may refuse with (none: `default`); `named` are schemas of what streams hold."""
+    named = named or {}
+    types = [error, *named.values(), *(shape for one in operations for shape in _types_of(one))]
+    made, components = msgspec.json.schema_components(types, ref_template=_REF)
+    schemas = dict(zip(map(id, types), made, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for one in operations:
+        refused = {str(status): "refused, and why" for status in (*one.failures, *failures)} or {
+            "default": "refused, and why"
+        }
+        calls = paths.setdefault(_PARAMETER.sub(r"{\1}", one.path), {})
+        calls[one.method.lower()] = _described(one, schemas, _content(schemas, error), refused)
+    return {
+        "openapi": "3.1.0",
+        "info": dict(info),
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {**components, **{name: schemas[id(shape)] for name, shape in named.items()}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _described(
+    one: Operation, schemas: Mapping[int, Any], error: Any, refused: Mapping[str, str]
+) -> dict[str, Any]:
+    responses: dict[str, Any] = {
+        str(status): {"description": "the answer", "content": _content(schemas, *_alternatives(given))}
+        for status, given in one.gives.items()
+    }
+    for status, text in refused.items():
+        responses.setdefault(status, {"description": text, "content": error})
+    made: dict[str, Any] = {"summary": one.summary, "responses": responses}
+    named = [parameter.name for parameter in one.parameters]
+    in_path = (
+        RequestParameter(name, place="path") for name in _PARAMETER.findall(one.path) if name not in named
+    )
+    if parameters := [_parameter(each, schemas) for each in (*in_path, *one.parameters)]:
+        made["parameters"] = parameters
+    if one.takes is not None:
+        made["requestBody"] = {"required": one.needs_body, "content": _content(schemas, one.takes)}
+    if one.roles is None:
+        made["security"] = []
+    return made
+
+
+def _parameter(one: RequestParameter, schemas: Mapping[int, Any]) -> dict[str, Any]:
+    shape = schemas.get(id(one.shape), {"type": "string"})
+    made = {"name": one.name, "in": one.place, "required": one.place == "path", "schema": shape}
+    return {**made, "description": one.description} if one.description else made
+
+
+def _content(schemas: Mapping[int, Any], *given: Any) -> dict[str, Any]:
+    return {
+        each.content_type if isinstance(each, Media) else "application/json": {
+            "schema": {"type": "string"} if isinstance(each, Media) else schemas[id(each)]
+        }
+        for each in given
+    }
+
+
+def _types_of(one: Operation) -> Iterable[Any]:
+    given = (shape for status in one.gives.values() for shape in _alternatives(status))
+    parameters = (parameter.shape for parameter in one.parameters)
+    return (each for each in (one.takes, *given, *parameters) if each is not None and type(each) is not Media)
+
+
+def _alternatives(given: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)

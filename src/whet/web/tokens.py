@@ -1,0 +1,87 @@
+"""Bearer tokens and sign-ins as rows of a table, whichever database has it. Only hashes are stored.
+
+A token's secret is a prefix and 43 characters (256 random bits). Each request looks its hash up, so that a
+token made or revoked by any process holds from the next request on. Every function takes a connection inside
+a transaction. Knows no role.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Generic, TypeVar
+
+import apsw
+import msgspec
+
+from whet.web.sessions import LoginSession
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def hash_of(secret: str) -> bytes:
+    """Give what is stored of a token. Looking up a hash of 256 random bits leaks nothing by its timing."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+class TokenTable(Generic[R]):
+    """Tokens as rows of type `row`, whose fields are the table's columns but `hash`: id, name, role, when
+    it was made, and last when it was revoked. `in_use` is the condition on that one."""
+
+    def __init__(self, table: str, prefix: str, row: type[R], in_use: str) -> None:
+        self._row = row
+        self._prefix = prefix
+        names = row.__struct_fields__
+        columns = ", ".join(names)
+        marks = ", ".join("?" * len(names))
+        self._insert = f"INSERT INTO {table} ({columns}, hash) VALUES ({marks}, ?)"
+        self._revoke = f"UPDATE {table} SET {names[-1]} = ? WHERE id = ? AND {in_use}"
+        self._all = f"SELECT {columns} FROM {table} ORDER BY {names[3]}, id"
+        self.by_hash = f"SELECT {columns} FROM {table} WHERE hash = ? AND {in_use}"
+        self.by_id = f"SELECT {columns} FROM {table} WHERE id = ? AND {in_use}"
+        self.by_name = f"SELECT {columns} FROM {table} WHERE name = ? AND {in_use}"
+
+    def add(self, db: apsw.Connection, row: R) -> str:
+        """Keep a new token and give its secret, which is shown this once."""
+        secret = self._prefix + secrets.token_urlsafe(32)
+        db.execute(self._insert, (*msgspec.structs.astuple(row), hash_of(secret)))
+        return secret
+
+    def find(self, db: apsw.Connection, by: str, value: bytes | str) -> R | None:
+        """Give the token in use that `by_hash`, `by_id` or `by_name` finds."""
+        found = db.execute(by, (value,)).fetchone()
+        return self._row(*found) if found else None
+
+    def all(self, db: apsw.Connection) -> list[R]:
+        """Give every token ever made, oldest first."""
+        return [self._row(*row) for row in db.execute(self._all)]
+
+    def revoke(self, db: apsw.Connection, token_id: str, at: float | str) -> bool:
+        """Take a token back; False where none of this id is in use."""
+        db.execute(self._revoke, (at, token_id))
+        return db.changes() > 0
+
+
+class LoginTable:
+    """Sign-ins on a page, in a table with the columns of a `LoginSession` in their order; those whose time is
+    up go with the next one that is saved. `expires` is that column's name."""
+
+    def __init__(self, table: str, expires: str) -> None:
+        self._forget = f"DELETE FROM {table} WHERE {expires} < ?"
+        self._insert = f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)"
+        self._delete = f"DELETE FROM {table} WHERE id_hash = ?"
+        self.by_hash = f"SELECT * FROM {table} WHERE id_hash = ?"
+
+    def save(self, db: apsw.Connection, row: LoginSession) -> None:
+        """Keep a sign-in."""
+        db.execute(self._forget, (row.created_s,))
+        db.execute(self._insert, msgspec.structs.astuple(row))
+
+    def find(self, db: apsw.Connection, id_hash: str) -> LoginSession | None:
+        """Give a sign-in by the hash of its number."""
+        found = db.execute(self.by_hash, (id_hash,)).fetchone()
+        return LoginSession(*found) if found else None
+
+    def drop(self, db: apsw.Connection, id_hash: str) -> None:
+        """Forget a sign-in."""
+        db.execute(self._delete, (id_hash,))
