@@ -34,6 +34,7 @@ check: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tests/sizes.py
+	$(BIN)/python tests/typed.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)

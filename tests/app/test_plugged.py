@@ -49,8 +49,8 @@ def test_hooks_tools_and_an_engine_take_part(home: Path, tmp_path: Path, setting
     }
     with Agent(settings=settings, workspace=tmp_path) as agent:
         assert "finance/invoices" in agent.run("Where is the invoice?").text
-        assert "word_count" in agent.session.tools and "finance" not in agent.run("Hello").text
-        assert agent._app.contexts.host(agent.session.context).seat.name == "last-words"
+        assert "word_count" in agent._agent._session.tools and "finance" not in agent.run("Hello").text
+        assert agent._agent._opened[0].contexts.host(agent._agent._session.context).seat.name == "last-words"
 
 
 def test_a_plugin_may_ask_the_model_and_a_broken_one_is_told_of(

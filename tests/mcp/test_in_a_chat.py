@@ -148,10 +148,13 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
     servers = {"odd": {"command": sys.executable, "args": ["-S", ODD, "hints"]}}
     settings = {"model.provider": "practice", "mcp.servers": json.dumps(servers)}
     with Agent(settings=settings, workspace=folder) as agent:
-        tools = agent.session.tools
+        tools = agent._agent._session.tools
         assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
-        assert "read_file" in agent._app.learning.desk.judging.local_tools
-        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & agent._app.learning.desk.judging.local_tools
+        assert "read_file" in agent._agent._opened[0].learning.desk.judging.local_tools
+        assert (
+            not {"mcp__odd__wipe", "mcp__odd__echo"}
+            & agent._agent._opened[0].learning.desk.judging.local_tools
+        )
         assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
 
 
@@ -168,7 +171,7 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
     call = Call("mcp__odd__echo", json.dumps({"text": "hi"}))
     server.install([Reply(tool_calls=(call,)), Reply(text="One."), Reply(text="Two."), Reply(text="Three.")])
     with Agent(settings=settings, workspace=folder) as agent:
-        app = agent._app
+        app = agent._agent._opened[0]
         events = list(agent.stream("Go"))
         wait_for(lambda: app.mcp is not None and app.mcp.is_stale)
         assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
@@ -180,7 +183,7 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
         ]
         tools = [json.loads(one.body)["tools"] for one in server.requests]
         assert tools[0] == tools[1] == tools[2]
-        assert "mcp__odd__added" not in agent.session.tools
+        assert "mcp__odd__added" not in agent._agent._session.tools
         later = agent._wait(app.new_session())
         assert (
             "mcp__odd__added" in later.tools and later.tools["mcp__odd__echo"].spec.description == "Changed."
