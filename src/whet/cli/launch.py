@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -68,7 +67,8 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
 
 def _say_what_takes_long(home: Home, settings: Settings) -> None:
     """Name the MCP servers that must be asked before the first session."""
-    read_kept = pkgutil.resolve_name("whet.mcp.kept:read_kept")
+    from whet.mcp.kept import read_kept  # noqa: PLC0415 - only homes with MCP servers pay for it
+
     servers = settings.mcp.servers.items()
     unknown = [name for name, server in servers if server.enabled and read_kept(home, name, server) is None]
     if unknown:
@@ -85,8 +85,9 @@ def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Se
     for warning in loaded.warnings:
         sys.stderr.write(f"note: {warning}\n")
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
-        # Found on demand: a first run comes once, and what it needs is not cheap to import.
-        choose = pkgutil.resolve_name("whet.app.discover:choose")
+        # A first run comes once, and what it needs is not cheap to import.
+        from whet.app.discover import choose  # noqa: PLC0415
+
         choose(options.home, load_secrets(options.home, os.environ), _say, read)
         loaded = load(options.home, options.flags, environ=os.environ)
     return loaded.settings
