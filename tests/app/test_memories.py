@@ -29,7 +29,7 @@ def lines(home: Path) -> list[dict[str, object]]:
 
 
 def remember(agent: Agent, text: str) -> None:
-    desk = agent._agent._opened[0].learning.desk
+    desk = agent._agent._parts[0].learning.desk
     origin = Origin("user", platform="api", tool_name="memory")
     agent._wait(desk.memory(MemoryRequest("add", content=text), origin))
 
@@ -42,7 +42,7 @@ def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> No
         agent.run("How do I fix the build?")
         notes = [message.note for message in agent._agent._session.log.messages if message.role == "user"]
         assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
-        assert "release-notes" in agent._wait(agent._agent._opened[0].learning.desk.skills_list("release"))
+        assert "release-notes" in agent._wait(agent._agent._parts[0].learning.desk.skills_list("release"))
     written, turn, end = lines(home)
     assert (written["event"], written["target"], written["content"]) == (
         "add",
@@ -59,15 +59,15 @@ def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_path: 
     with Agent(settings={**PRACTICE, "plugins.enabled": ["bad"]}, workspace=tmp_path) as agent:
         remember(agent, "The build needs node 22")
         assert agent.run("Hello").reason == "answered"
-        assert any(
-            "its memory bad failed" in problem.line for problem in agent._agent._opened[0].plugins.problems
-        )  # type: ignore[union-attr]
+        plugins = agent._agent._parts[0].plugins
+        assert plugins is not None
+        assert any("its memory bad failed" in problem.line for problem in plugins.problems)
 
 
 def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(home: Path, tmp_path: Path) -> None:
     with Agent(settings=PRACTICE, workspace=tmp_path) as agent:
         remember(agent, "The build needs node 22")
-        app = agent._agent._opened[0]
+        app = agent._agent._parts[0]
 
         async def prompts() -> tuple[str, str]:
             second = await app.new_session()
@@ -84,5 +84,5 @@ def test_a_private_session_teaches_nothing(home: Path, tmp_path: Path) -> None:
         agent.run("Remember that staging is qa.acme.lan")
         origin = Origin("foreground", session_id=agent._agent._session.id, tool_call_id="c")
         request = MemoryRequest("add", content="Staging is qa.acme.lan.")
-        outcome = agent._wait(agent._agent._opened[0].learning.desk.memory(request, origin))
+        outcome = agent._wait(agent._agent._parts[0].learning.desk.memory(request, origin))
     assert not outcome.ok and "private" in outcome.text

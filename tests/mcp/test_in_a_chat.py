@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
 
 
 def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
-    servers = {
+    servers: dict[str, dict[str, Any]] = {
         "gone": {"command": "/no/such/program"},
         "odd": {"command": sys.executable},
         "new": {"url": "x"},
@@ -150,11 +151,10 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
     with Agent(settings=settings, workspace=folder) as agent:
         tools = agent._agent._session.tools
         assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
-        assert "read_file" in agent._agent._opened[0].learning.desk.judging.local_tools
-        assert (
-            not {"mcp__odd__wipe", "mcp__odd__echo"}
-            & agent._agent._opened[0].learning.desk.judging.local_tools
-        )
+        assert "read_file" in agent._agent._parts[0].learning.desk.judging.local_tools
+        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & {
+            *agent._agent._parts[0].learning.desk.judging.local_tools
+        }
         assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
 
 
@@ -171,7 +171,7 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
     call = Call("mcp__odd__echo", json.dumps({"text": "hi"}))
     server.install([Reply(tool_calls=(call,)), Reply(text="One."), Reply(text="Two."), Reply(text="Three.")])
     with Agent(settings=settings, workspace=folder) as agent:
-        app = agent._agent._opened[0]
+        app = agent._agent._parts[0]
         events = list(agent.stream("Go"))
         wait_for(lambda: app.mcp is not None and app.mcp.is_stale)
         assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]

@@ -57,6 +57,7 @@ class Api:
         )
         self._pace = Pace(answer_wait_s, beat_s=0.3)
         self._web = web
+        self.url = ""
         self._ready = threading.Event()
         self._problem: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def database(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
     opened.close()
 
 
-def build(desk: WarmDesk, **options: str) -> None:
+def build(desk: WarmDesk, **options: Any) -> None:
     desk.build(BuildOptions(name="t", **options), Choice(min_messages=1))
 
 

@@ -148,10 +148,14 @@ class AsyncAgent:
         await self.aclose()
 
     @property
-    def _session(self) -> Session:
+    def _parts(self) -> tuple[App, Session]:
         if self._opened is None:
             raise WhetError("the agent is not open", hint="async with whet.AsyncAgent(...) as agent")
-        return self._opened[1]
+        return self._opened
+
+    @property
+    def _session(self) -> Session:
+        return self._parts[1]
 
     async def _run(self, text: str, images: Sequence[ImagePart], emit: Emit) -> TurnEnd:
         async with self._one_turn:

@@ -6,7 +6,7 @@ applies `timeout_s` and `output_cap_chars`. This module does not know about any 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -72,7 +72,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     buffers: Buffers | None = None
 
 
-Handler = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolOutput]]
+Handler = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput]]
 
 
 class Tool(msgspec.Struct, frozen=True):
