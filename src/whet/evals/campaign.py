@@ -46,7 +46,7 @@ class Campaign:
         self, folder: Path, arms: Sequence[Arm], seeds: int, settings: Settings | None = None
     ) -> None:
         self.folder = folder
-        self.settings = settings or Settings()
+        self.settings: Settings = settings or Settings()
         self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         self._claim()

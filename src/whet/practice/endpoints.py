@@ -58,7 +58,7 @@ class Practice:
         self.arrived = threading.Condition()
         self.count = 0
         self.stalls = 0
-        self.gate = Gate(self._stalled)
+        self.gate: Gate = Gate(self._stalled)
         self._seed = seed
         self._script = None if script is None else Script(script)
         self._cache = PrefixCache()
