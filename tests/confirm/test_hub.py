@@ -19,7 +19,7 @@ def test_the_watch_rests_until_somebody_outside_waits() -> None:
             resting = asyncio.create_task(hub.pause(0.0, 3600.0))
             await asyncio.sleep(0)
             assert not resting.done()
-            future = wait()
+            future: asyncio.Future[Any] = wait()
             await asyncio.wait_for(resting, 20)
             assert hub.is_attended
             await asyncio.wait_for(hub.pause(0.0, 3600.0), 20)

@@ -55,9 +55,9 @@ class Practice:
     ) -> None:
         self.options = options
         self._mind = mind
-        self.arrived = threading.Condition()
-        self.count = 0
-        self.stalls = 0
+        self.arrived: threading.Condition = threading.Condition()
+        self.count: int = 0
+        self.stalls: int = 0
         self.gate: Gate = Gate(self._stalled)
         self._seed = seed
         self._script = None if script is None else Script(script)
