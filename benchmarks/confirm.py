@@ -311,11 +311,11 @@ def _verify() -> Row:
     """The audit log's check on its own, as events a second."""
     from whet.confirm.ledger import Tx
     from whet.confirm.open import Places, open_service
-    from whet.confirm.service import Limits
+    from whet.confirm.service import CallerLimits
 
     with tempfile.TemporaryDirectory() as name:
         where = Places(Path(name) / "c.db", Path(name) / "confirm")
-        service = open_service(where, policy=None, limits=Limits())
+        service = open_service(where, policy=None, limits=CallerLimits())
 
         def fill(db: Any) -> None:
             tx = Tx(db, service.timeline.now_s(), service.key)

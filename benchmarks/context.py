@@ -25,10 +25,10 @@ from whet.context.compressor import Compressor
 from whet.contract.messages import Message, ToolCall, Usage, from_dict, to_dict
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import rows, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import find_now
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog, Turn
+from whet.store.transcript import Transcript, TurnRecord
 from whet.tools.recall import recall_tools
 
 WINDOW = 128_000
@@ -45,7 +45,7 @@ async def _nobody(_question: str, _choices: Sequence[str]) -> str | None:
     return None
 
 
-async def step(log: SessionLog, turn: Turn, number: int) -> None:
+async def step(log: Transcript, turn: TurnRecord, number: int) -> None:
     """One call whose result holds one fact, and a line about it."""
     arguments = json.dumps({"path": f"batches/part{number // 50}/b{number}.csv"})
     call = ToolCall(f"call{number}", "read_file", arguments)
@@ -59,7 +59,7 @@ async def step(log: SessionLog, turn: Turn, number: int) -> None:
     log.settle(turn)
 
 
-async def compact(log: SessionLog, turn: Turn, engine: Compressor) -> tuple[int, int, float]:
+async def compact(log: Transcript, turn: TurnRecord, engine: Compressor) -> tuple[int, int, float]:
     """Compact as the host does; gives tokens before and after, and seconds of the engine."""
     dicts = [
         {**to_dict(message), **({"_seq": seq} if seq else {})}
@@ -77,12 +77,12 @@ async def compact(log: SessionLog, turn: Turn, engine: Compressor) -> tuple[int,
     return before, after, took
 
 
-async def story(database: Database) -> tuple[list[tuple[int, int, float]], int, int, int]:
+async def story(database: StateDatabase) -> tuple[list[tuple[int, int, float]], int, int, int]:
     """Ten compactions; gives their sizes, and how many facts and paths came back of how many."""
     clock = SystemClock()
     engine = Compressor(summarise, clock)
     engine.update_model("m", WINDOW)
-    log = await SessionLog.create(database, NewSession(id="s"), clock)
+    log = await Transcript.create(database, NewSession(id="s"), clock)
     turn = await log.begin_turn(Message("user", "Go through all batches and keep their sums."))
     sizes: list[tuple[int, int, float]] = []
     number = 0
@@ -109,10 +109,10 @@ async def story(database: Database) -> tuple[list[tuple[int, int, float]], int, 
     return sizes, facts, len(paths), number
 
 
-async def recall_times(database: Database, count: int) -> list[float]:
+async def recall_times(database: StateDatabase, count: int) -> list[float]:
     """Milliseconds of recalls in one session of `count` messages: rare words, common ones, ranges."""
     clock = SystemClock()
-    log = await SessionLog.create(database, NewSession(id="long"), clock)
+    log = await Transcript.create(database, NewSession(id="long"), clock)
     turn = await log.begin_turn(Message("user", "begin"))
 
     def fill(connection: apsw.Connection) -> None:
@@ -144,7 +144,7 @@ async def recall_times(database: Database, count: int) -> list[float]:
 def run(runs: int, full: bool) -> list[Row]:
     """Savings and recovery over ten compactions, and recall at 100,000 messages of one session."""
     with tempfile.TemporaryDirectory() as name:
-        database = Database.open(Path(name) / "state.db", SystemClock())
+        database = StateDatabase.open(Path(name) / "state.db", SystemClock())
         sizes, facts, paths, number = asyncio.run(story(database))
         times = asyncio.run(recall_times(database, 100_000))
         database.close()

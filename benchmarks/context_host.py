@@ -23,17 +23,17 @@ from whet.config.schema import ModelSettings, PluginSettings, Settings
 from whet.context import chat_dicts as chat
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, HostFacts, Seat
+from whet.context.seat import Deadlines, EngineRunner, HostFacts
 from whet.contract.errors import AuthRejected, QuotaExhausted, RateLimited, Unavailable, WireError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo
 from whet.evals import context_story
-from whet.evals.context_replay import EngineResult, Replay
+from whet.evals.context_replay import EngineResult, ReplaySetup
 from whet.evals.context_replay import run as replay
 from whet.practice.server import PracticeServer
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 WINDOW = 128_000
 COMMAND = "python -m benchmarks context-host"
@@ -98,10 +98,12 @@ async def cpu_ms_at(count: int, turns: int) -> float:
     """Milliseconds of CPU that the host and the default engine take for a turn at that many messages."""
     clock, info = SystemClock(), ModelInfo("m", "m", 10_000_000, 8_000)
     with tempfile.TemporaryDirectory() as folder:
-        database = Database.open(Path(folder) / "state.db", clock)
-        log = await SessionLog.create(database, NewSession(id="s"), clock)
+        database = StateDatabase.open(Path(folder) / "state.db", clock)
+        log = await Transcript.create(database, NewSession(id="s"), clock)
         engine = Compressor(lambda messages, **given: "", clock)
-        host = EngineHost(log, Seat.of(engine, Deadlines()), HostFacts(lambda: info, fixed_tokens=2_000))
+        host = EngineHost(
+            log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: info, fixed_tokens=2_000)
+        )
         await host.begin()
         for number in range(count):
             log.messages.append(
@@ -133,7 +135,7 @@ def session(messages: int) -> EngineResult:
         )
         settings = Settings(model=model, plugins=PluginSettings())
         story = context_story.synthetic(messages)
-        return asyncio.run(replay(Replay(settings, {}, Home(Path(folder))), "compressor", story))
+        return asyncio.run(replay(ReplaySetup(settings, {}, Home(Path(folder))), "compressor", story))
 
 
 def fuzzed(count: int) -> int:

@@ -28,8 +28,8 @@ import msgspec
 from benchmarks.measure import ROOT, clean_environment, median
 from benchmarks.recorder import cpu_of
 from benchmarks.table import Row
-from whet.practice.ask import Ask
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeRequest
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.vendors.signing import signed
 
@@ -274,9 +274,9 @@ def _at_rest(driver: Driver) -> float:
     return driver.rss_mb()
 
 
-def _mind(ask: Ask) -> Reply:
+def _mind(ask: PracticeRequest) -> ScriptedReply:
     held = "hold on" in ask.last_user
-    return Reply(text="All right.", fault=Fault(stall_after=0) if held else Fault())
+    return ScriptedReply(text="All right.", fault=Fault(stall_after=0) if held else Fault())
 
 
 @contextmanager

@@ -40,9 +40,9 @@ import asyncio, os, sys, time
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.config.schema import McpServer, McpSettings
+from whet.config.schema import McpServerSettings, McpSettings
 from whet.contract.tools import ToolContext
-from whet.mcp.remote import Reach
+from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import Servers
 from whet.tools.guardian import Guardian
 
@@ -50,8 +50,8 @@ async def nobody(question, choices):
     return None
 
 async def main():
-    server = McpServer(command=sys.executable, args=("-S", "-c", SERVER))
-    reach = Reach(Home(Path(os.environ["WHET_HOME"])), {}, SystemClock(), Guardian())
+    server = McpServerSettings(command=sys.executable, args=("-S", "-c", SERVER))
+    reach = RemoteParts(Home(Path(os.environ["WHET_HOME"])), {}, SystemClock(), Guardian())
     servers = Servers(McpSettings(servers={"s": server}), reach)
     await servers.learn()
     tool = servers.tools()[0]

@@ -28,8 +28,8 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.events import Event, ReviewQueued
 from whet.contract.messages import Usage
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import reviews, rows, sessions
 
@@ -40,25 +40,25 @@ RESULT = "src/orders/lines.py:120: total += line.price * line.count  # checked a
 TITLE = "Self-improvement review"
 
 
-def _call(name: str, **arguments: object) -> Call:
-    return Call(name, json.dumps(arguments))
+def _call(name: str, **arguments: object) -> PracticeCall:
+    return PracticeCall(name, json.dumps(arguments))
 
 
-def _work(turns: int) -> list[Reply]:
+def _work(turns: int) -> list[ScriptedReply]:
     """What the model says in `turns` turns of tool work, and in the reviews that may come in between."""
     review = [
-        Reply("Nothing more to save.", when='"name":"memory","arguments"'),
-        Reply(tool_calls=(_remember(),), when='"name":"skills_list","arguments"'),
-        Reply(tool_calls=(_call("skills_list"),), when=f"{TITLE}\\n"),
+        ScriptedReply("Nothing more to save.", when='"name":"memory","arguments"'),
+        ScriptedReply(tool_calls=(_remember(),), when='"name":"skills_list","arguments"'),
+        ScriptedReply(tool_calls=(_call("skills_list"),), when=f"{TITLE}\\n"),
     ]
-    steps = [Reply(tool_calls=(_call("read_file", path="lines.py"),)) for _ in range(STEPS_PER_TURN)]
+    steps = [ScriptedReply(tool_calls=(_call("read_file", path="lines.py"),)) for _ in range(STEPS_PER_TURN)]
     return [
         *(reply for reply in review for _ in range(turns)),
-        *[*steps, Reply("Done, see lines.py.")] * turns,
+        *[*steps, ScriptedReply("Done, see lines.py.")] * turns,
     ]
 
 
-def _remember() -> Call:
+def _remember() -> PracticeCall:
     return _call(
         "memory",
         action="add",
@@ -181,7 +181,7 @@ async def _delays(folder: Path, runs: int) -> tuple[float, float]:
     medians: list[float] = []
     for name, settings in (("without", {"review.writes": "off"}), ("with", {"review.turns": "1"})):
         took: list[float] = []
-        with PracticeServer(script=[Reply("Done.")] * (runs + 5)) as server:
+        with PracticeServer(script=[ScriptedReply("Done.")] * (runs + 5)) as server:
             async with _program(
                 folder / name, server, {**settings, "review.free_tokens": "1000000000"}
             ) as app:

@@ -21,10 +21,10 @@ import apsw
 from benchmarks.table import Row
 from whet.clock import SystemClock
 from whet.contract.messages import Message, Usage
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import find_now, search
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 TEXT = "The build of the orders service failed at step 7: missing header in src/price.c, line 212. " * 4
 SECONDS = 2.0
@@ -46,18 +46,18 @@ def raw_rate(folder: Path) -> float:
 
 def own_rate(folder: Path, writers: int) -> float:
     """Messages a second that `writers` sessions append to a new store."""
-    database = Database.open(folder / f"state{writers}.db", SystemClock())
+    database = StateDatabase.open(folder / f"state{writers}.db", SystemClock())
     rate = asyncio.run(append_rate(database, writers))
     database.close()
     return rate
 
 
-async def append_rate(database: Database, writers: int) -> float:
+async def append_rate(database: StateDatabase, writers: int) -> float:
     """Messages a second that `writers` sessions append, each waiting for its own to be durable."""
     clock = SystemClock()
-    logs: list[SessionLog] = []
+    logs: list[Transcript] = []
     for _ in range(writers):
-        logs.append(await SessionLog.create(database, NewSession(id=clock.new_id()), clock))
+        logs.append(await Transcript.create(database, NewSession(id=clock.new_id()), clock))
     turns = [await log.begin_turn(Message(role="user", content="go")) for log in logs]
     began = time.perf_counter()
 
@@ -137,7 +137,7 @@ def messages(count: int, seed: int = 7) -> Iterator[Message]:
         yield Message(role="user" if number % 2 else "assistant", content=text)
 
 
-def fill(database: Database, count: int) -> int:
+def fill(database: StateDatabase, count: int) -> int:
     """Store `count` messages through the store's own door, in sessions of 200; gives the bytes of text."""
     size = 0
 
@@ -147,7 +147,7 @@ def fill(database: Database, count: int) -> int:
         batch: list[Message] = []
 
         async def session(rows: list[Message]) -> None:
-            log = await SessionLog.create(database, NewSession(id=clock.new_id()), clock)
+            log = await Transcript.create(database, NewSession(id=clock.new_id()), clock)
             turn = await log.begin_turn(rows[0])
             for row in rows[1:]:
                 if row.role == "user":
@@ -172,7 +172,7 @@ def fill(database: Database, count: int) -> int:
     return size
 
 
-def index_all(database: Database) -> None:
+def index_all(database: StateDatabase) -> None:
     """Let the index catch up with everything stored."""
     find_now(database, "nothing")
 
@@ -181,7 +181,7 @@ def disk_row() -> Row:
     """Bytes on disk per byte of text, index included, at 20,000 messages."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "state.db"
-        database = Database.open(path, SystemClock())
+        database = StateDatabase.open(path, SystemClock())
         text = fill(database, 20_000)
         index_all(database)
         database.close()
@@ -200,7 +200,7 @@ def disk_row() -> Row:
 def run_search(runs: int, full: bool) -> list[Row]:
     """Search at 1,000,000 messages: ordinary words, a word that is everywhere, two Chinese characters."""
     with tempfile.TemporaryDirectory() as name:
-        database = Database.open(Path(name) / "state.db", SystemClock())
+        database = StateDatabase.open(Path(name) / "state.db", SystemClock())
         fill(database, 1_000_000)
         index_all(database)
         words = vocabulary(random.Random(7))
@@ -229,7 +229,7 @@ def run_search(runs: int, full: bool) -> list[Row]:
     ]
 
 
-def slowest_95(database: Database, queries: list[str]) -> float:
+def slowest_95(database: StateDatabase, queries: list[str]) -> float:
     """Milliseconds that 95 of 100 of these queries stay below; each run once before."""
     times: list[float] = []
     for query in queries * 2:

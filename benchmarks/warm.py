@@ -34,7 +34,7 @@ from whet.evals.warm_trials import report
 from whet.evals.warm_world import run_seeds
 from whet.practice.server import PracticeServer
 from whet.store import rows, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.warm.template import Example, Template, save
 
@@ -44,7 +44,7 @@ _NOISE = "the order lines of the batch are in the expected state\n" * 8
 
 def fill(folder: Path, count: int, messages: int) -> None:
     """Write `count` sessions with `messages` messages in all."""
-    database = Database.open(folder / "state.db", SystemClock())
+    database = StateDatabase.open(folder / "state.db", SystemClock())
     each, rng = messages // count, random.Random(1)
     tools = msgspec.json.encode(SPECS).decode()
 
@@ -117,12 +117,12 @@ _MINE = """
 import sys, time
 from pathlib import Path
 from whet.clock import SystemClock
-from whet.store.database import Database
-from whet.warm.mine import Choice, mine
+from whet.store.database import StateDatabase
+from whet.warm.mine import MiningScope, mine
 from benchmarks.loops.peak import peak_mb
-database = Database.open(Path(sys.argv[1]) / "state.db", SystemClock())
+database = StateDatabase.open(Path(sys.argv[1]) / "state.db", SystemClock())
 began, cpu = time.perf_counter(), time.process_time()
-found = database.read_now(lambda db: mine(db, Choice(), lambda done, total: None))
+found = database.read_now(lambda db: mine(db, MiningScope(), lambda done, total: None))
 print(found.messages, time.perf_counter() - began, time.process_time() - cpu,
       peak_mb())
 """

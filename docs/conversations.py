@@ -35,7 +35,7 @@ from tests.gateway.running import GatewayProcess, running, served
 from tests.gateway.test_channels import Receiver
 from tests.support import quiet_port
 
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.vendors.signing import signed
 
@@ -106,7 +106,7 @@ def telegram(page: str, play: Callable[..., Any]) -> Record:
             ]
 
         seen = Seen(vendor, shown, record)
-        with play(file, [Reply(text="Hello! What can I do for you?")]) as gateway:
+        with play(file, [ScriptedReply(text="Hello! What can I do for you?")]) as gateway:
             vendor.write("hello")
             record.say("ann", "hello")
             seen.wait("whet gateway pair accept")
@@ -218,9 +218,9 @@ def webhook(page: str, play: Callable[..., Any]) -> Record:
     return record
 
 
-def script() -> list[Reply]:
+def script() -> list[ScriptedReply]:
     """What the model does: one risky command, then its answer."""
-    return [calls(("terminal", '{"command": "rm -rf build"}')), Reply(text=ANSWER)]
+    return [calls(("terminal", '{"command": "rm -rf build"}')), ScriptedReply(text=ANSWER)]
 
 
 def _allow(
@@ -270,7 +270,7 @@ def page(kind: str, *, inside: bool) -> str:
     with tempfile.TemporaryDirectory() as folder:
 
         @contextmanager
-        def play(file: str, replies: list[Reply]) -> Iterator[GatewayProcess]:
+        def play(file: str, replies: list[ScriptedReply]) -> Iterator[GatewayProcess]:
             with PracticeServer(script=replies) as model:
                 gateway = GatewayProcess(Path(folder) / "home", file, model, mode="ask")
                 (gateway.home / "work" / "build").mkdir(parents=True, exist_ok=True)

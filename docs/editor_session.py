@@ -31,8 +31,8 @@ from acp.schema import (
     RequestPermissionResponse,
 )
 
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 PAGE = Path(__file__).with_name("editors-session.md")
@@ -126,8 +126,8 @@ def _short(value: Any) -> Any:
     return value
 
 
-def _does(tool: str, **arguments: Any) -> Reply:
-    return Reply(tool_calls=(Call(tool, json.dumps(arguments)),))
+def _does(tool: str, **arguments: Any) -> ScriptedReply:
+    return ScriptedReply(tool_calls=(PracticeCall(tool, json.dumps(arguments)),))
 
 
 async def _record(root: Path, server: PracticeServer) -> list[str]:
@@ -168,7 +168,7 @@ async def _record(root: Path, server: PracticeServer) -> list[str]:
                 _does("read_file", path="notes.txt"),
                 _does("clarify", question="What else do you need?"),
                 _does("patch", path="notes.txt", old_string="bread", new_string="bread\nbutter"),
-                Reply("Butter is on the list."),
+                ScriptedReply("Butter is on the list."),
             ]
         )
         await whet.prompt(session_id=made.session_id, prompt=[text_block("What is missing? Add it.")])

@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
-from whet.lanes import Lane, LaneTimeout, attempt
+from whet.lanes import LaneTimeout, PluginLane, attempt
 
 
 def test_calls_run_in_order_on_one_thread_off_the_loop() -> None:
     async def main() -> None:
-        lane, order, threads = Lane("x"), list[int](), set[str]()
+        lane, order, threads = PluginLane("x"), list[int](), set[str]()
 
         def work(number: int) -> None:
             order.append(number)
@@ -32,7 +32,7 @@ def test_calls_run_in_order_on_one_thread_off_the_loop() -> None:
 
 def test_a_late_call_closes_the_lane_until_it_returns_and_what_waited_behind_it_never_runs() -> None:
     async def main() -> None:
-        lane, release, ran = Lane("x"), threading.Event(), list[str]()
+        lane, release, ran = PluginLane("x"), threading.Event(), list[str]()
         lane.submit(lambda: release.wait(20))
         with pytest.raises(LaneTimeout):
             await lane.run(lambda: ran.append("late"), 0.05)
@@ -56,7 +56,7 @@ def test_whatever_is_raised_is_an_outcome(error: BaseException) -> None:
         raise error
 
     async def main() -> None:
-        lane = Lane("x")
+        lane = PluginLane("x")
         assert (await lane.run(work, 30)).error is error
         assert (await lane.run(lambda: 7, 30)).value == 7
         lane.close()
@@ -68,9 +68,9 @@ def test_whatever_is_raised_is_an_outcome(error: BaseException) -> None:
 def test_a_hanging_call_does_not_keep_the_process_alive() -> None:
     code = (
         "import asyncio, threading\n"
-        "from whet.lanes import Lane, LaneTimeout\n"
+        "from whet.lanes import PluginLane, LaneTimeout\n"
         "async def main():\n"
-        "    try: await Lane('x').run(threading.Event().wait, 0.05)\n"
+        "    try: await PluginLane('x').run(threading.Event().wait, 0.05)\n"
         "    except LaneTimeout: print('on')\n"
         "asyncio.run(main())\n"
     )
@@ -89,7 +89,7 @@ def test_a_lane_is_idle_once_all_that_was_given_to_it_has_run_also_behind_a_call
     None
 ):
     async def main() -> None:
-        lane, begun, release = Lane("x"), threading.Event(), threading.Event()
+        lane, begun, release = PluginLane("x"), threading.Event(), threading.Event()
         assert lane.idle
 
         def work() -> None:

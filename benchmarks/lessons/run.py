@@ -12,7 +12,7 @@ from benchmarks.lessons import attacks, fabricated, genuine
 from benchmarks.lessons.world import Case, World
 from whet.config.schema import MemorySettings
 from whet.contract.origin import Origin
-from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 
 _USER = Origin("user")
 
@@ -152,7 +152,7 @@ def small_world(folder: Path) -> World:
     return World(folder, MemorySettings())
 
 
-async def _take_back(world: World, results: Sequence[tuple[Outcome, str]]) -> None:
+async def _take_back(world: World, results: Sequence[tuple[WriteOutcome, str]]) -> None:
     for outcome, state in reversed(results):
         if state in ("active", "quarantined", "inbox"):
             await world.desk.undo(outcome.ledger_id, _USER)

@@ -15,12 +15,12 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin
 from whet.contract.tools import ToolOutput
-from whet.memory.desk import Desk
-from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.memory.desk import LearningService
+from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 Request = MemoryRequest | SkillRequest
 
@@ -83,8 +83,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.database = Database.open(self.folder / "state.db", self.clock)
-        self.desk = Desk(self.database, self.clock, self.folder, (self.limits, ReviewSettings()))
+        self.database = StateDatabase.open(self.folder / "state.db", self.clock)
+        self.desk = LearningService(self.database, self.clock, self.folder, (self.limits, ReviewSettings()))
 
     def close(self) -> None:
         """Close the store."""
@@ -93,7 +93,7 @@ class World:
     async def session(self, steps: Sequence[Step]) -> str:
         """Store a session that went as `steps` say and give its id."""
         new = NewSession(id=f"s{next(self._count)}-{self.clock.new_id()}")
-        log = await SessionLog.create(self.database, new, self.clock)
+        log = await Transcript.create(self.database, new, self.clock)
         turn = None
         for step in steps:
             if isinstance(step, User):
@@ -119,12 +119,12 @@ class World:
             await log.end_turn(turn, "answered", "")
         return new.id
 
-    async def review(self, session_id: str, requests: Sequence[Request]) -> list[tuple[Outcome, str]]:
+    async def review(self, session_id: str, requests: Sequence[Request]) -> list[tuple[WriteOutcome, str]]:
         """Try requests as one review of a session would; gives each outcome and its final state."""
         child = f"r{next(self._count)}-{self.clock.new_id()}"
         new = NewSession(id=child, parent_session_id=session_id, kind="review")
         await self.database.write(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
-        outcomes: list[Outcome] = []
+        outcomes: list[WriteOutcome] = []
         for number, request in enumerate(requests):
             origin = Origin(
                 "review",
@@ -139,9 +139,11 @@ class World:
         states = {row.id: row.state for row in rows}
         return [(one, states.get(one.ledger_id, "refused")) for one in outcomes]
 
-    async def foreground(self, session_id: str, requests: Sequence[Request]) -> list[tuple[Outcome, str]]:
+    async def foreground(
+        self, session_id: str, requests: Sequence[Request]
+    ) -> list[tuple[WriteOutcome, str]]:
         """Try requests as the session's own model would."""
-        found: list[tuple[Outcome, str]] = []
+        found: list[tuple[WriteOutcome, str]] = []
         for number, request in enumerate(requests):
             origin = Origin("foreground", session_id=session_id, tool_call_id=f"f{number}")
             outcome = await self._hand_in(request, origin)
@@ -156,7 +158,7 @@ class World:
             texts += [path.read_text("utf-8") for path in info.folder.rglob("*") if path.is_file()]
         return "\n".join(texts)
 
-    async def _hand_in(self, request: Request, origin: Origin) -> Outcome:
+    async def _hand_in(self, request: Request, origin: Origin) -> WriteOutcome:
         if isinstance(request, MemoryRequest):
             return await self.desk.memory(request, origin)
         return await self.desk.skill(request, origin)

@@ -41,29 +41,29 @@ class ToolPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class LaneOutcome(Generic[T]):
     """What foreign code came to: `value`, or the `error` that it raised."""
 
     value: T | None = None
     error: BaseException | None = None
 
 
-def attempt(function: Callable[[], T]) -> Outcome[T]:
+def attempt(function: Callable[[], T]) -> LaneOutcome[T]:
     """Call foreign code; whatever it raises is part of the outcome and goes no further.
 
     This is the boundary to plugins: also SystemExit and a CancelledError of theirs stop here.
     """
     try:
-        return Outcome(function())
+        return LaneOutcome(function())
     except BaseException as error:  # noqa: BLE001 the plugin-hook boundary; the caller shows it
-        return Outcome(error=error)
+        return LaneOutcome(error=error)
 
 
 class LaneTimeout(Exception):
     """A call passed its deadline, or an earlier one still occupies the lane."""
 
 
-class Lane:
+class PluginLane:
     """One thread for one instance of foreign code: its calls run one at a time, in order.
 
     The thread is made at the first call and does not keep the process alive. A call that passes its
@@ -90,18 +90,18 @@ class Lane:
         """Whether a call that was given up on still runs."""
         return self._given_up is not None and not self._given_up.done()
 
-    def submit(self, function: Callable[[], T]) -> Future[Outcome[T]]:
+    def submit(self, function: Callable[[], T]) -> Future[LaneOutcome[T]]:
         """Queue a call; its outcome need not be waited for."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
-        future: Future[Outcome[T]] = Future()
+        future: Future[LaneOutcome[T]] = Future()
         self._forget_done()
         self._pending.append(future)
         self._jobs.put((future, function))
         return future
 
-    async def run(self, function: Callable[[], T], deadline_s: float) -> Outcome[T]:
+    async def run(self, function: Callable[[], T], deadline_s: float) -> LaneOutcome[T]:
         """Run `function` after what is queued and give its outcome.
 
         Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck. A cancel leaves a call

@@ -44,7 +44,7 @@ Notify = Callable[[str, dict[str, Any]], None]
 """Sends the client a notification while a call runs."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class RpcCall(msgspec.Struct, frozen=True):
     """One call of a client."""
 
     method: str
@@ -60,7 +60,7 @@ class Call(msgspec.Struct, frozen=True):
         return str(self.params.get("name")), cast("dict[str, Any]", arguments)
 
 
-Answer = Callable[[Call], Awaitable[dict[str, Any]]]
+Answer = Callable[[RpcCall], Awaitable[dict[str, Any]]]
 """Gives the result of a call. Raises BadCall, and WhetError for what failed here."""
 
 
@@ -151,7 +151,7 @@ async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> d
     try:
         if not method:
             raise BadCall(INVALID_REQUEST, "this is no JSON-RPC call")
-        reply["result"] = {} if method == "ping" else await answer(Call(method, params, notify))
+        reply["result"] = {} if method == "ping" else await answer(RpcCall(method, params, notify))
     except BadCall as error:
         reply["error"] = {"code": error.code, "message": error.message}
     except WhetError as error:

@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whet.agent.loop import run_turn
-from whet.agent.session import Limits, Session
+from whet.agent.session import Session, TurnLimits
 from whet.clock import Clock, SystemClock
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.context.engine_tools import engine_tools
 from whet.context.engines import NoEngine
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, HostFacts, Seat
+from whet.context.seat import Deadlines, EngineRunner, HostFacts
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import BadInput
 from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.providers.connect import connect
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 from whet.tools.signature import tool
 
 
@@ -132,7 +132,7 @@ class Rig:
 
     session: Session
     server: PracticeServer
-    database: Database
+    database: StateDatabase
     gate: ListGate
     folder: Path
     events: list[Event] = field(default_factory=list)
@@ -152,14 +152,14 @@ class Rig:
 @asynccontextmanager
 async def rig(
     folder: Path,
-    script: Iterable[Reply] | None = None,
+    script: Iterable[ScriptedReply] | None = None,
     *,
     server: PracticeServer | None = None,
     session_id: str = "",
-    limits: Limits | None = None,
+    limits: TurnLimits | None = None,
     clock: Clock | None = None,
     wire: str = "chat_completions",
-    database: Database | None = None,
+    database: StateDatabase | None = None,
     engine: ContextEngine | None = None,
     deadlines: Deadlines = Deadlines(),  # noqa: B008 frozen
     spare: ContextEngine | None = None,
@@ -169,7 +169,7 @@ async def rig(
     clock = clock or SystemClock()
     own_server = server is None
     server = server or PracticeServer(script=script).start()
-    store = database or Database.open(folder / "state.db", clock)
+    store = database or StateDatabase.open(folder / "state.db", clock)
     settings = ModelSettings(
         provider="practice",
         base_url=server.base_url,
@@ -180,16 +180,16 @@ async def rig(
     provider = connect(settings, FallbackSettings(), {})
     tools = traced_tools(folder)
     if session_id:
-        log = await SessionLog.open(store, session_id, clock)
+        log = await Transcript.open(store, session_id, clock)
     else:
-        log = await SessionLog.create(store, NewSession(id=clock.new_id(), workspace=str(folder)), clock)
+        log = await Transcript.create(store, NewSession(id=clock.new_id(), workspace=str(folder)), clock)
     gate = ListGate()
-    seat = Seat.of(engine or NoEngine(), deadlines)
+    seat = EngineRunner.of(engine or NoEngine(), deadlines)
     await seat.follow(provider.info, provider.info.window_tokens, HostFacts(lambda: provider.info))
     tools += await engine_tools(seat, [one.name for one in tools])
 
-    async def make_spare() -> Seat | None:
-        return Seat.of(spare, deadlines) if spare else None
+    async def make_spare() -> EngineRunner | None:
+        return EngineRunner.of(spare, deadlines) if spare else None
 
     facts = HostFacts(lambda: session.link.info, str(folder), "cli", fixed_tokens=100)
     host = EngineHost(log, seat, facts, make_spare)
@@ -200,7 +200,7 @@ async def rig(
         tools={one.name: one for one in tools},
         gate=gate,
         person=Nobody(),
-        limits=limits or Limits(steps=90, turn_s=60),
+        limits=limits or TurnLimits(steps=90, turn_s=60),
         clock=clock,
         workspace=folder,
     )
@@ -215,6 +215,8 @@ async def rig(
             server.stop()
 
 
-def calls(*wanted: tuple[str, str], text: str = "") -> Reply:
+def calls(*wanted: tuple[str, str], text: str = "") -> ScriptedReply:
     """A reply that asks for tools: (name, arguments JSON) each."""
-    return Reply(text=text, tool_calls=tuple(Call(name, arguments) for name, arguments in wanted))
+    return ScriptedReply(
+        text=text, tool_calls=tuple(PracticeCall(name, arguments) for name, arguments in wanted)
+    )

@@ -13,7 +13,7 @@ import pytest
 from tests.agent.rig import Rig, calls, rig
 from tests.support import let_pass
 from whet.agent.loop import run_turn
-from whet.agent.session import Limits
+from whet.agent.session import TurnLimits
 from whet.contract.errors import NotFound
 from whet.contract.events import (
     Notice,
@@ -25,11 +25,11 @@ from whet.contract.events import (
     ToolStarted,
 )
 from whet.contract.messages import Message
-from whet.practice.script import Fault, Reply, html_page, rate_limited
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited
 from whet.practice.server import PracticeServer
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
-ANSWER = Reply(text="All done.")
+ANSWER = ScriptedReply(text="All done.")
 
 
 def roles(messages: list[Message]) -> str:
@@ -150,7 +150,7 @@ def test_step_budget_ends_the_turn_and_the_next_message_goes_on(tmp_path: Path) 
     script = [calls(("look", f'{{"at":"{n}"}}')) for n in range(3)] + [ANSWER]
 
     async def main() -> None:
-        async with rig(tmp_path, script, limits=Limits(steps=3, turn_s=60)) as r:
+        async with rig(tmp_path, script, limits=TurnLimits(steps=3, turn_s=60)) as r:
             end = await r.turn("go")
             assert (end.reason, end.steps) == ("budget", 3)
             assert "3 steps" in end.error
@@ -162,7 +162,7 @@ def test_step_budget_ends_the_turn_and_the_next_message_goes_on(tmp_path: Path) 
 
 def test_time_budget_ends_a_turn_that_waits_on_a_tool(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [calls(("wait", "{}")), ANSWER], limits=Limits(steps=9, turn_s=60)) as r:
+        async with rig(tmp_path, [calls(("wait", "{}")), ANSWER], limits=TurnLimits(steps=9, turn_s=60)) as r:
 
             def emit(event: object) -> None:
                 if isinstance(event, ToolProgress):
@@ -229,7 +229,7 @@ def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path
 
 
 def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) -> None:
-    slow = Reply(text="one two three four", pieces=4, fault=Fault(stall_after=3))
+    slow = ScriptedReply(text="one two three four", pieces=4, fault=Fault(stall_after=3))
 
     async def main() -> None:
         async with rig(tmp_path, [slow, ANSWER]) as r:
@@ -244,7 +244,7 @@ def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) -> None:
 
 def test_text_typed_during_a_turn_is_in_the_next_request(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [calls(("look", "{}")), ANSWER, Reply(text="Noted.")]) as r:
+        async with rig(tmp_path, [calls(("look", "{}")), ANSWER, ScriptedReply(text="Noted.")]) as r:
 
             def emit(event: object) -> None:
                 r.events.append(event)  # type: ignore[arg-type]
@@ -265,7 +265,7 @@ def test_text_typed_during_a_turn_is_in_the_next_request(tmp_path: Path) -> None
 
 def test_a_server_that_stays_down_fails_the_turn_and_loses_nothing(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [Reply(fault=Fault(status=401, message="bad key")), ANSWER]) as r:
+        async with rig(tmp_path, [ScriptedReply(fault=Fault(status=401, message="bad key")), ANSWER]) as r:
             end = await r.turn("go")
             assert end.reason == "failed" and end.error and end.hint
             assert roles(r.session.log.messages) == "u"
@@ -275,9 +275,9 @@ def test_a_server_that_stays_down_fails_the_turn_and_loses_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "fault", [rate_limited(), html_page(502), Reply(text="abc", fault=Fault(cut_after=1))]
+    "fault", [rate_limited(), html_page(502), ScriptedReply(text="abc", fault=Fault(cut_after=1))]
 )
-def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: Reply) -> None:
+def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: ScriptedReply) -> None:
     async def main() -> None:
         async with rig(tmp_path, [fault, ANSWER]) as r:
             end = await r.turn("go")
@@ -289,7 +289,9 @@ def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: Reply) -> None:
 
 def test_a_refusal_and_a_cut_answer_are_named(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [Reply(stop="refusal"), Reply(text="half", stop="length")]) as r:
+        async with rig(
+            tmp_path, [ScriptedReply(stop="refusal"), ScriptedReply(text="half", stop="length")]
+        ) as r:
             assert (await r.turn("go")).reason == "refused"
             assert (await r.turn("again")).text == "half"
             assert "output limit" in r.seen(Notice)[0].text  # type: ignore[union-attr]
@@ -311,7 +313,9 @@ def test_resume_without_an_unfinished_turn_says_so(tmp_path: Path) -> None:
 
 def test_a_stored_session_goes_on_with_the_same_bytes(tmp_path: Path) -> None:
     async def main() -> None:
-        with PracticeServer(script=[calls(("look", '{"at" : "x"}')), ANSWER, Reply(text="Again.")]) as server:
+        with PracticeServer(
+            script=[calls(("look", '{"at" : "x"}')), ANSWER, ScriptedReply(text="Again.")]
+        ) as server:
             async with rig(tmp_path, server=server) as r:
                 await r.turn("go")
                 session_id = r.session.id
@@ -325,9 +329,11 @@ def test_a_stored_session_goes_on_with_the_same_bytes(tmp_path: Path) -> None:
 
 def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [calls(("look", '{"at" :  "ü"}')), Reply(text="Grüße 数据 🙂")]) as r:
+        async with rig(
+            tmp_path, [calls(("look", '{"at" :  "ü"}')), ScriptedReply(text="Grüße 数据 🙂")]
+        ) as r:
             await r.turn("Wo? \x00 \ud83d")
-            stored = await SessionLog.open(r.database, r.session.id, r.session.clock)
+            stored = await Transcript.open(r.database, r.session.id, r.session.clock)
             assert [m.text for m in stored.messages] == [m.text for m in r.session.log.messages]
             assert stored.messages[1].tool_calls[0].arguments == '{"at" :  "ü"}'
 

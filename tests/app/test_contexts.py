@@ -22,7 +22,7 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ContextSettings, ModelSettings, Settings
 from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.events import Compaction, Event, Notice
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 
@@ -116,12 +116,12 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
 
     script = [
         calls(("rec_find", '{"q": "x"}')),
-        Reply(text="Found."),
-        Reply(text="Smaller."),
-        Reply(text="", tool_calls=calls(("delegate_task", '{"task": "dig"}')).tool_calls),
-        Reply(text="Dug."),
-        Reply(text="Handed on."),
-        Reply(text="New."),
+        ScriptedReply(text="Found."),
+        ScriptedReply(text="Smaller."),
+        ScriptedReply(text="", tool_calls=calls(("delegate_task", '{"task": "dig"}')).tool_calls),
+        ScriptedReply(text="Dug."),
+        ScriptedReply(text="Handed on."),
+        ScriptedReply(text="New."),
     ]
     ids: dict[str, str] = {}
 
@@ -176,7 +176,9 @@ def test_resume_in_a_new_process_has_the_same_conversation_and_list(tmp_path: Pa
             again = await app.open_session(session.id)
             await turn(again, "still there?")
 
-    with PracticeServer(script=[Reply(text="One."), Reply(text="Two."), Reply(text="Yes.")]) as server:
+    with PracticeServer(
+        script=[ScriptedReply(text="One."), ScriptedReply(text="Two."), ScriptedReply(text="Yes.")]
+    ) as server:
         asyncio.run(main(server))
     started = [line for line in [*first, *second] if "on_session_start" in line]
     assert len(started) == 2 and started[0] == started[1]
@@ -230,14 +232,14 @@ def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
             seat = await app.contexts.seat(app.models.provider.info, foreground=False)
             assert seat.name == "compressor" and "recording is not used" in seat.notices[0]
 
-    with PracticeServer(script=[Reply(text="Hi.") for _ in range(4)]) as server:
+    with PracticeServer(script=[ScriptedReply(text="Hi.") for _ in range(4)]) as server:
         asyncio.run(main(server))
     assert copy.copy(plain) is not plain
 
 
 def test_an_unknown_engine_is_said_at_once(tmp_path: Path) -> None:
     """Failure 31: the person is told in the first turn."""
-    with PracticeServer(script=[Reply(text="Hi.")]) as server:
+    with PracticeServer(script=[ScriptedReply(text="Hi.")]) as server:
         offer = recording(lambda: RecordingEngine([]))
         engine, _, notices = asyncio.run(seats(server, tmp_path, offer, "recordin"))
     assert engine.name == "compressor"
@@ -262,7 +264,7 @@ def test_status_tells_no_engine_of_a_session(tmp_path: Path) -> None:
         assert (seen.threshold_tokens, seen.messages, seen.counted) == (37_500, 2, False)
         assert abs(seen.used_tokens - live.used_tokens) < live.used_tokens / 3
 
-    with PracticeServer(script=[Reply(text="Hi.")]) as server:
+    with PracticeServer(script=[ScriptedReply(text="Hi.")]) as server:
         asyncio.run(main(server))
     assert [line.split()[0] for line in trace] == ["update_model", "shutdown"]
 
@@ -282,7 +284,9 @@ def test_engine_tools_are_part_of_the_frozen_prefix(tmp_path: Path) -> None:
         async with opened(server, tmp_path, recording(lambda: RecordingEngine([]))) as app:
             await turn(await app.open_session(session.id), "again")
 
-    with PracticeServer(script=[Reply(text="One."), Reply(text="Two."), Reply(text="Three.")]) as server:
+    with PracticeServer(
+        script=[ScriptedReply(text="One."), ScriptedReply(text="Two."), ScriptedReply(text="Three.")]
+    ) as server:
         asyncio.run(main(server))
         bodies = [json.loads(bytes(request.body)) for request in server.requests]
     prefixes = {msgspec.json.encode((body["tools"], body["messages"][0])) for body in bodies}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import let_pass
-from whet.app.discover import Choice, ask, by_keys, by_servers, choose, is_needed, practice, save
+from whet.app.discover import ModelChoice, ask, by_keys, by_servers, choose, is_needed, practice, save
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
@@ -56,7 +56,7 @@ def body(text: str, status: str = "200 OK") -> bytes:
     return f"{head}\r\n\r\n{text}".encode()
 
 
-def probe(name: str, url: str, limit_s: float = 5.0) -> list[Choice]:
+def probe(name: str, url: str, limit_s: float = 5.0) -> list[ModelChoice]:
     return asyncio.run(by_servers({name: url}, limit_s=limit_s))
 
 
@@ -102,7 +102,7 @@ def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
     with answering(None) as silent, answering(body('{"data": [{"id": "m"}]}')) as good:
         servers = {"ollama": silent, "llamacpp": "http://127.0.0.1:1/v1", "vllm": good}
 
-        async def main() -> list[Choice]:
+        async def main() -> list[ModelChoice]:
             asking = asyncio.create_task(by_servers(servers, limit_s=300))
             await asyncio.sleep(0)
             while len(asyncio.all_tasks()) > 3:  # this one, the asking, and the probe of the silent one
@@ -114,7 +114,7 @@ def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
     assert [choice.provider for choice in found] == ["vllm"]
 
 
-OFFERS = [Choice("openai", "gpt", "OPENAI_API_KEY is set"), practice()]
+OFFERS = [ModelChoice("openai", "gpt", "OPENAI_API_KEY is set"), practice()]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 import whet
 from tests.agent.rig import calls
 from whet.contract.events import ToolFinished, TurnEnd
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 
@@ -22,7 +22,11 @@ def settings(server: PracticeServer) -> dict[str, object]:
 
 
 def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
-    script = [calls(("read_file", '{"path":"a.txt"}')), Reply(text="It says hello."), Reply(text="Bye.")]
+    script = [
+        calls(("read_file", '{"path":"a.txt"}')),
+        ScriptedReply(text="It says hello."),
+        ScriptedReply(text="Bye."),
+    ]
     (tmp_path / "a.txt").write_text("hello")
     with (
         PracticeServer(script=script) as server,
@@ -34,7 +38,7 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
         assert agent.run("bye").text == "Bye."
         session_id = agent.session_id
     with (
-        PracticeServer(script=[Reply(text="Yes.")]) as server,
+        PracticeServer(script=[ScriptedReply(text="Yes.")]) as server,
         whet.Agent(settings=settings(server), workspace=tmp_path, session_id=session_id) as agent,
     ):
         assert agent.run("still there?").text == "Yes."
@@ -42,9 +46,9 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
 
 
 def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:
-    slow = Reply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
+    slow = ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
     with (
-        PracticeServer(script=[slow, Reply(text="Again.")]) as server,
+        PracticeServer(script=[slow, ScriptedReply(text="Again.")]) as server,
         whet.Agent(settings=settings(server), workspace=tmp_path) as agent,
     ):
         for _ in agent.stream("go"):
@@ -67,12 +71,12 @@ def test_turns_of_one_agent_run_one_after_another(tmp_path: Path) -> None:
             first, second = await asyncio.gather(agent.run("one"), agent.run("two"))
             return [first.text, second.text, *(m.text for m in agent.messages if m.role == "user")]
 
-    with PracticeServer(script=[Reply(text="1"), Reply(text="2")]) as server:
+    with PracticeServer(script=[ScriptedReply(text="1"), ScriptedReply(text="2")]) as server:
         assert asyncio.run(main(server)) == ["1", "2", "one", "two"]
 
 
 def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path: Path) -> None:
-    slow = Reply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
+    slow = ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
 
     async def main(server: PracticeServer) -> None:
         async with whet.AsyncAgent(settings=settings(server), workspace=tmp_path) as agent:
@@ -93,12 +97,12 @@ def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path:
             await agent.run("closed")
         await agent.aclose()
 
-    with PracticeServer(script=[slow, slow, slow, Reply(text="Again.")]) as server:
+    with PracticeServer(script=[slow, slow, slow, ScriptedReply(text="Again.")]) as server:
         asyncio.run(main(server))
 
 
 def test_a_turn_is_steered_from_another_thread_and_what_is_read_is_told(tmp_path: Path) -> None:
-    script = [calls(("wait", "{}")), Reply(text="Brief.")]
+    script = [calls(("wait", "{}")), ScriptedReply(text="Brief.")]
     with PracticeServer(script=script) as server:
 
         def wait() -> str:
@@ -120,7 +124,7 @@ def test_a_programs_tools_are_there_when_its_session_is_opened_again(tmp_path: P
     use = calls(("double", '{"number":"21"}'))
     texts: list[str] = []
     session_id = ""
-    for script in ([use, Reply(text="42.")], [use, Reply(text="42 again.")]):
+    for script in ([use, ScriptedReply(text="42.")], [use, ScriptedReply(text="42 again.")]):
         with (
             PracticeServer(script=script) as server,
             whet.Agent(
@@ -143,7 +147,7 @@ def test_a_programs_tool_can_be_denied_by_rule_and_must_have_a_name_of_its_own(t
         """Read."""
         return ""
 
-    with PracticeServer(script=[calls(("wipe", "{}")), Reply(text="No.")]) as server:
+    with PracticeServer(script=[calls(("wipe", "{}")), ScriptedReply(text="No.")]) as server:
         given = settings(server) | {"approval.deny": ["wipe"]}
         with whet.Agent(settings=given, workspace=tmp_path, tools=[wipe]) as agent:
             events = list(agent.stream("wipe"))

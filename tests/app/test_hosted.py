@@ -17,7 +17,7 @@ import pytest
 from tests.agent.rig import calls
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.hosted import Hosted, Receipt
+from whet.app.hosted import Receipt, SessionHost
 from whet.app.people import Switchboard
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, Settings
@@ -27,11 +27,11 @@ from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.memory.requests import MemoryRequest
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import sessions
 from whet.store.jobs import Queued
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 
 class Asked:
@@ -61,14 +61,14 @@ async def hosted(
     idle_after_s: float = 60.0,
     max_open: int = 200,
     max_turns: int = 200,
-) -> AsyncIterator[Hosted]:
+) -> AsyncIterator[SessionHost]:
     settings = Settings(
         model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
         approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
     )
     people = Switchboard()
     app = await App.start(Home(folder / "home"), settings, {}, people, folder, source="api")
-    many = Hosted(app, people, idle_after_s=idle_after_s, max_open=max_open, max_turns=max_turns)
+    many = SessionHost(app, people, idle_after_s=idle_after_s, max_open=max_open, max_turns=max_turns)
     try:
         yield many
     finally:
@@ -105,8 +105,8 @@ STALLED = Fault(stall_after=0)
 def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
     server = PracticeServer(
         script=[
-            Reply(text="One.", when="first thing", fault=STALLED),
-            Reply(text="Two.", when="second thing", fault=STALLED),
+            ScriptedReply(text="One.", when="first thing", fault=STALLED),
+            ScriptedReply(text="Two.", when="second thing", fault=STALLED),
         ]
     )
 
@@ -131,8 +131,8 @@ def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path
     server = PracticeServer(
         script=[
             calls(("todo", '{"items": []}')),
-            Reply(text="With both.", fault=STALLED),
-            Reply(text="Later."),
+            ScriptedReply(text="With both.", fault=STALLED),
+            ScriptedReply(text="Later."),
         ]
     )
 
@@ -155,8 +155,8 @@ def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path
 def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Path) -> None:
     server = PracticeServer(
         script=[
-            Reply(text="Too late for more.", fault=STALLED),
-            Reply(text="Then this."),
+            ScriptedReply(text="Too late for more.", fault=STALLED),
+            ScriptedReply(text="Then this."),
         ]
     )
     stored: list[str] = []
@@ -166,7 +166,7 @@ def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Pat
             stored.append(name)
             return ()
 
-        def ended(turn: Turn, reason: str, text: str) -> Callable[[apsw.Connection], Sequence[Queued]]:
+        def ended(turn: TurnRecord, reason: str, text: str) -> Callable[[apsw.Connection], Sequence[Queued]]:
             return lambda connection: stored.append(f"end {text}") or ()
 
         return Receipt(store, ended)
@@ -187,7 +187,7 @@ def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Pat
 
 
 def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> None:
-    server = PracticeServer(script=[Reply(text="never", fault=STALLED), Reply(text="Fresh.")])
+    server = PracticeServer(script=[ScriptedReply(text="never", fault=STALLED), ScriptedReply(text="Fresh.")])
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:
@@ -207,7 +207,7 @@ def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> 
 
 
 def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
-    server = PracticeServer(script=[Reply(text="never", fault=STALLED), Reply(text="Fresh.")])
+    server = PracticeServer(script=[ScriptedReply(text="never", fault=STALLED), ScriptedReply(text="Fresh.")])
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:
@@ -225,7 +225,7 @@ def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
 
 
 def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path) -> None:
-    server = PracticeServer(script=[Reply(text="Noted."), Reply(text="Again.")])
+    server = PracticeServer(script=[ScriptedReply(text="Noted."), ScriptedReply(text="Again.")])
 
     def kept(id_: str) -> list[object]:
         """What is still there of the conversation, among all objects."""
@@ -273,7 +273,7 @@ def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
 
 def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
     """Its timer would close the conversation under a turn that has begun since."""
-    server = PracticeServer(script=[Reply(text="Slow.", fault=STALLED)])
+    server = PracticeServer(script=[ScriptedReply(text="Slow.", fault=STALLED)])
 
     async def main() -> None:
         async with hosted(server, tmp_path, idle_after_s=0.2, max_open=1, max_turns=1) as many:
@@ -296,10 +296,10 @@ def test_a_question_goes_to_the_person_of_its_own_session(tmp_path: Path) -> Non
     """Also one that waits for hours holds up nobody else."""
     server = PracticeServer(
         script=[
-            Reply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ann"),
-            Reply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ben"),
-            Reply(text="Ben's is done.", when="for ben"),
-            Reply(text="Ann's is done.", when="for ann"),
+            ScriptedReply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ann"),
+            ScriptedReply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ben"),
+            ScriptedReply(text="Ben's is done.", when="for ben"),
+            ScriptedReply(text="Ann's is done.", when="for ann"),
         ]
     )
 
@@ -325,11 +325,11 @@ def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path:
     server = PracticeServer(
         script=[
             calls(("delegate_task", task)),
-            Reply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
-            Reply(text="Dug."),
-            Reply(text="Handed on."),
+            ScriptedReply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
+            ScriptedReply(text="Dug."),
+            ScriptedReply(text="Handed on."),
             calls(("terminal", RISKY)),
-            Reply(text="Not allowed."),
+            ScriptedReply(text="Not allowed."),
         ]
     )
 
@@ -355,8 +355,8 @@ def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
     server = PracticeServer(
         script=[
             calls(("delegate_task", '{"task": "look"}')),
-            Reply(text="Seen by the xylotheque."),
-            Reply(text="Handed on."),
+            ScriptedReply(text="Seen by the xylotheque."),
+            ScriptedReply(text="Handed on."),
         ]
     )
 
@@ -379,7 +379,9 @@ def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
 
 
 def test_the_model_asks_the_person_of_its_session(tmp_path: Path) -> None:
-    server = PracticeServer(script=[calls(("clarify", '{"question": "Which?"}')), Reply(text="Thanks.")])
+    server = PracticeServer(
+        script=[calls(("clarify", '{"question": "Which?"}')), ScriptedReply(text="Thanks.")]
+    )
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:
@@ -395,11 +397,11 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
     server = PracticeServer(
         script=[
             calls(("memory", '{"action": "add", "target": "user", "content": "Anna likes kumquats"}')),
-            Reply(text="Saved."),
+            ScriptedReply(text="Saved."),
             calls(("session_search", '{"query": "kumquats"}')),
-            Reply(text="Nothing."),
+            ScriptedReply(text="Nothing."),
             calls(("session_search", '{"query": "kumquats"}')),
-            Reply(text="Found."),
+            ScriptedReply(text="Found."),
         ]
     )
 
@@ -436,7 +438,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
 
 def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
     """Over the end of the process, into what follows in the conversation, and back to the configured one."""
-    server = PracticeServer(mind=lambda ask: Reply(text="Here."))
+    server = PracticeServer(mind=lambda ask: ScriptedReply(text="Here."))
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:
@@ -464,7 +466,7 @@ def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="only Linux lists connections there")
 def test_connections_to_chosen_models_are_closed_when_nobody_uses_them(tmp_path: Path) -> None:
-    server = PracticeServer(mind=lambda ask: Reply(text="Here."))
+    server = PracticeServer(mind=lambda ask: ScriptedReply(text="Here."))
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:
@@ -486,7 +488,7 @@ def connections_to(server: PracticeServer) -> int:
 
 
 def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:
-    server = PracticeServer(script=[Reply(text="In time.", fault=STALLED)])
+    server = PracticeServer(script=[ScriptedReply(text="In time.", fault=STALLED)])
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:

@@ -8,26 +8,32 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 ORDER = calls(("order_parts", '{"item":"nut"}'))
 SCRIPTS = {
-    "From Python": ([Reply(text="A file.")], "A file.\n"),
-    "In an event loop": ([Reply(text="Hello."), Reply(text="1 2 3")], "answered Hello.\n1 2 3"),
+    "From Python": ([ScriptedReply(text="A file.")], "A file.\n"),
+    "In an event loop": (
+        [ScriptedReply(text="Hello."), ScriptedReply(text="1 2 3")],
+        "answered Hello.\n1 2 3",
+    ),
     "Events": (
-        [calls(("read_file", '{"path":"notes.txt"}')), Reply(text="It says hi.")],
+        [calls(("read_file", '{"path":"notes.txt"}')), ScriptedReply(text="It says hi.")],
         'runs read_file {"path":"notes.txt"}\ndone\nIt says hi.\n',
     ),
     "Your functions as tools": (
-        [calls(("stock", '{"item":"nut"}')), ORDER, Reply(text="I could not order.")],
+        [calls(("stock", '{"item":"nut"}')), ORDER, ScriptedReply(text="I could not order.")],
         "I could not order.\n['0', \"Nobody was there to ask",
     ),
-    "Answer the gate": ([ORDER, Reply(text="Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
-    "Go on with a session": ([Reply(text="Noted."), Reply(text="Heron.")], "Heron.\n4 True\n"),
+    "Answer the gate": ([ORDER, ScriptedReply(text="Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
+    "Go on with a session": (
+        [ScriptedReply(text="Noted."), ScriptedReply(text="Heron.")],
+        "Heron.\n4 True\n",
+    ),
     "Images, steering, cancelling": (
-        [Reply(text="A plan."), Reply(text="a b c d", pieces=4, fault=Fault(stall_after=2))],
+        [ScriptedReply(text="A plan."), ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))],
         "A plan.\ncancelled\n",
     ),
     "What goes wrong": ([], "there is no session no-such-session"),

@@ -20,7 +20,7 @@ from whet.config.schema import ApprovalSettings, ModelSettings, NotifySettings, 
 from whet.contract.errors import PluginError
 from whet.contract.events import TurnEnd
 from whet.contract.protocols import Answer, ApprovalRequest
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
@@ -101,9 +101,9 @@ def test_hooks_of_a_life_and_which_session_is_served(home: Path, tmp_path: Path)
     write(home, "life", LIFE)
     script = [
         calls(("who", "{}"), ("delegate_task", '{"task": "dig"}')),
-        Reply(text="Dug."),
-        Reply(text="One."),
-        Reply(text="Two."),
+        ScriptedReply(text="Dug."),
+        ScriptedReply(text="One."),
+        ScriptedReply(text="Two."),
     ]
 
     async def main(server: PracticeServer) -> tuple[str, str, str]:
@@ -207,7 +207,7 @@ def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
             await app.aclose()
         return app.plugins.take_news()  # type: ignore[union-attr] (plugins are loaded)
 
-    script = [calls(("terminal", '{"command": "touch a"}')), Reply(text="Touched.")]
+    script = [calls(("terminal", '{"command": "touch a"}')), ScriptedReply(text="Touched.")]
     with PracticeServer(script=script) as server:
         news = asyncio.run(main(server))
     lines = (home / "notifications.txt").read_text().splitlines()

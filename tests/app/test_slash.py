@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from whet.app.slash import Command, Commands, parse, unescaped
+from whet.app.slash import Commands, SlashCommand, parse, unescaped
 from whet.cli.commands import builtin_commands
 from whet.contract.errors import NotFound, WhetError
 
@@ -17,8 +17,8 @@ async def note(chat: list[str], rest: str) -> None:
 
 def registry() -> Commands[list[str]]:
     commands: Commands[list[str]] = Commands()
-    commands.add(Command("help", "Show this.", note, aliases=("h",)))
-    commands.add(Command("usage", "Show usage.", note))
+    commands.add(SlashCommand("help", "Show this.", note, aliases=("h",)))
+    commands.add(SlashCommand("usage", "Show usage.", note))
     return commands
 
 
@@ -43,7 +43,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
 def test_a_taken_name_can_not_be_replaced(name: str) -> None:
     commands = registry()
     with pytest.raises(WhetError, match="taken by /help"):
-        commands.add(Command("mine", "Mine.", note, aliases=(name,)))
+        commands.add(SlashCommand("mine", "Mine.", note, aliases=(name,)))
     with pytest.raises(NotFound):
         commands.get("mine")
 
@@ -51,7 +51,7 @@ def test_a_taken_name_can_not_be_replaced(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "Big", "a b", "1x", "x" * 40])
 def test_an_unusable_name_is_refused(name: str) -> None:
     with pytest.raises(WhetError):
-        registry().add(Command(name, "x", note))
+        registry().add(SlashCommand(name, "x", note))
 
 
 def test_what_is_a_command_and_what_a_message() -> None:

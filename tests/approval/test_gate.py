@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from whet.approval.gate import PolicyGate
-from whet.approval.policy import Grant
-from whet.approval.risk import Place, ShellRisk
+from whet.approval.policy import PolicyGrant
+from whet.approval.risk import RiskScope, ShellRisk
 from whet.config.schema import ApprovalSettings
 from whet.contract.errors import ConfigError, StoreFull
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Event, Notice
@@ -38,16 +38,16 @@ class Someone:
 class Kept:
     """Grants in a list; full on request."""
 
-    def __init__(self, *grants: Grant, full: bool = False) -> None:
+    def __init__(self, *grants: PolicyGrant, full: bool = False) -> None:
         self.grants = list(grants)
         self.full = full
 
     async def add(self, tool: str, pattern: str, workspace: str) -> None:
         if self.full:
             raise StoreFull("no space is left")
-        self.grants.append(Grant(tool, pattern, workspace))
+        self.grants.append(PolicyGrant(tool, pattern, workspace))
 
-    async def all(self) -> Sequence[Grant]:
+    async def all(self) -> Sequence[PolicyGrant]:
         return self.grants
 
 
@@ -187,7 +187,7 @@ def test_a_session_grant_covers_its_children(tmp_path: Path) -> None:
 def test_always_is_kept_for_the_workspace(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone("always"))
     assert bench.sh("pytest -q").verdict == "allow"
-    assert bench.kept.grants == [Grant("terminal", "pytest *", str(bench.workspace))]
+    assert bench.kept.grants == [PolicyGrant("terminal", "pytest *", str(bench.workspace))]
     later = Bench(tmp_path, Someone(), bench.kept)
     assert later.sh("pytest tests").verdict == "allow"
     (tmp_path / "other").mkdir()
@@ -389,7 +389,7 @@ def test_arguments_of_the_wrong_type_are_denied(tmp_path: Path) -> None:
 
 
 def test_a_failing_analysis_is_a_denial(tmp_path: Path) -> None:
-    def broken(command: str, cwd: str, place: Place, stdin: str) -> ShellRisk:
+    def broken(command: str, cwd: str, place: RiskScope, stdin: str) -> ShellRisk:
         raise RecursionError("too deep")
 
     bench = Bench(tmp_path, Someone("once"))

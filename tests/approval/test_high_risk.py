@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.approval.actions import Action, describe
+from whet.approval.actions import ActionView, describe
 from whet.approval.high_risk import HighRisk
-from whet.approval.risk import Place
+from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.contract.errors import ConfigError
 from whet.contract.messages import ToolCall
@@ -20,10 +20,10 @@ async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
     raise AssertionError("nothing runs here")
 
 
-def action(tmp_path: Path, tool: str, **arguments: object) -> Action:
+def action(tmp_path: Path, tool: str, **arguments: object) -> ActionView:
     made = Tool(ToolSpec(tool, "", {}), "t", frozenset({"execute"}), _never)
     call = GateCall("s1", ToolCall("c1", tool, "{}"), made, arguments, str(tmp_path))
-    return describe(call, Place(str(tmp_path), "/home/u", "/home/u/.whet"), analyse)
+    return describe(call, RiskScope(str(tmp_path), "/home/u", "/home/u/.whet"), analyse)
 
 
 def name_of(tmp_path: Path, command: str, *rules: str) -> str:

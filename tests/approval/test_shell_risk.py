@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.approval.corpus import EXPECTED
-from whet.approval.risk import Place, ShellRisk, rank
+from whet.approval.risk import RiskScope, ShellRisk, rank
 from whet.approval.shell_risk import analyse
 
-PLACE = Place("/code/proj", "/home/u", "/home/u/.whet")
+PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
 
 
 def judge(command: str, stdin: str = "") -> ShellRisk:
@@ -71,7 +71,7 @@ def test_input_given_to_a_shell_is_looked_at() -> None:
 def test_a_pattern_or_a_link_that_leads_to_secrets_is_seen_through(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1")
     (tmp_path / "notes").symlink_to(tmp_path / ".env")
-    place = Place(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
+    place = RiskScope(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
 
     def level(command: str) -> str:
         return analyse(command, str(tmp_path), place).level
@@ -89,13 +89,13 @@ def test_a_link_out_of_the_workspace_is_seen_through(tmp_path: Path) -> None:
     workspace.mkdir()
     outside.mkdir()
     (workspace / "link").symlink_to(outside)
-    place = Place(str(workspace), "/home/u", "/home/u/.whet", temp=())
+    place = RiskScope(str(workspace), "/home/u", "/home/u/.whet", temp=())
     assert analyse("echo x > link/a", str(workspace), place).level == "dangerous"
     assert analyse("echo x > sub/a", str(workspace), place).level == "normal"
 
 
 def test_a_home_inside_the_workspace_is_not_up_for_deletion() -> None:
-    place = Place("/home/u", "/home/u", "/home/u/.whet")
+    place = RiskScope("/home/u", "/home/u", "/home/u/.whet")
     assert analyse("rm -rf ~", "/home/u", place).level == "forbidden"
     assert analyse("echo x > .bashrc", "/home/u", place).level == "dangerous"
 

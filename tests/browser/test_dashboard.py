@@ -9,8 +9,8 @@ import pytest
 from tests.browser.chromium import Page
 from tests.serve.conftest import Api
 from tests.serve.test_board import HOSTILE, PAGES, remember
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -33,7 +33,7 @@ def enter(page: Page, board: Api, path: str = "/") -> None:
         page.key("Enter")
 
 
-def converse(board: Api, text: str, *replies: Reply) -> str:
+def converse(board: Api, text: str, *replies: ScriptedReply) -> str:
     """Have a session with one turn; gives its id."""
     board.say(*replies)
     with board.http() as http:
@@ -46,8 +46,8 @@ def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
     session_id = converse(
         board,
         f"{HOSTILE} quokkas",
-        Reply(HOSTILE, tool_calls=(Call("read_file", '{"path":"evil.txt"}', HOSTILE[:40]),)),
-        Reply(HOSTILE, reasoning=HOSTILE),
+        ScriptedReply(HOSTILE, tool_calls=(PracticeCall("read_file", '{"path":"evil.txt"}', HOSTILE[:40]),)),
+        ScriptedReply(HOSTILE, reasoning=HOSTILE),
     )
     row = remember(board, f"Quokkas say {HOSTILE[:45]}.")
     enter(page, board)
@@ -67,7 +67,10 @@ def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
 def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None:
     long = "a-name-without-any-space-" * 12
     session_id = converse(
-        board, long, Reply(tool_calls=(Call("terminal", '{"command":"true"}', "c1"),)), Reply(long)
+        board,
+        long,
+        ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command":"true"}', "c1"),)),
+        ScriptedReply(long),
     )
     enter(page, board)
     talk = f"/sessions/{session_id}"
@@ -92,7 +95,10 @@ def test_a_change_is_undone_with_a_press(page: Page, board: Api) -> None:
 def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: Api) -> None:
     enter(page, board)
     page.until("!document.querySelector('#live').hidden")
-    board.say(Reply(tool_calls=(Call("terminal", '{"command":"echo z > z.txt"}', "c1"),)), Reply("Made."))
+    board.say(
+        ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command":"echo z > z.txt"}', "c1"),)),
+        ScriptedReply("Made."),
+    )
     with board.http() as http:
         session_id = http.post("/api/sessions", json={"title": "from a program"}).json()["id"]
         http.post(f"/api/sessions/{session_id}/turns", json={"text": "make it"})
@@ -108,7 +114,10 @@ def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: 
 
 def test_a_session_is_played_back_with_keys_and_with_play(page: Page, board: Api) -> None:
     session_id = converse(
-        board, "two steps", Reply(tool_calls=(Call("terminal", '{"command":"true"}', "c1"),)), Reply("End.")
+        board,
+        "two steps",
+        ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command":"true"}', "c1"),)),
+        ScriptedReply("End."),
     )
     enter(page, board, f"/sessions/{session_id}?at=1")
     assert page.eval("document.querySelectorAll('.said').length") == 1

@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.support import FixedClock
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 USAGE = Usage(
     prompt_tokens=900, completion_tokens=100, total_tokens=1000, input_tokens=900, output_tokens=100
@@ -34,7 +34,7 @@ def store(
 ) -> str:
     """Store a session and give its id."""
     home.mkdir(exist_ok=True, mode=0o700)
-    database = Database.open(home / "state.db", clock)
+    database = StateDatabase.open(home / "state.db", clock)
     try:
         new = NewSession(
             id=clock.new_id(),
@@ -50,8 +50,10 @@ def store(
         database.close()
 
 
-async def _store(database: Database, clock: FixedClock, new: NewSession, turns: tuple[Said, ...]) -> None:
-    log = await SessionLog.create(database, new, clock)
+async def _store(
+    database: StateDatabase, clock: FixedClock, new: NewSession, turns: tuple[Said, ...]
+) -> None:
+    log = await Transcript.create(database, new, clock)
     for said in turns:
         clock.advance(60)
         turn = await log.begin_turn(Message(role="user", content=said.question))

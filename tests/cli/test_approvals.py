@@ -11,7 +11,7 @@ from tests.support import FixedClock
 from whet.cli.approvals import approvals
 from whet.config.paths import Home
 from whet.store import grants
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 
 def test_a_grant_is_listed_and_revoked(tmp_path: Path, clock: FixedClock) -> None:
@@ -19,7 +19,7 @@ def test_a_grant_is_listed_and_revoked(tmp_path: Path, clock: FixedClock) -> Non
     assert "Nothing was allowed" in runner.invoke(approvals, ["list"], obj=home).output
     assert not home.database.exists()
     home.ensure()
-    database = Database.open(home.database, clock)
+    database = StateDatabase.open(home.database, clock)
     database.write_now(lambda db: grants.add(db, "terminal", "git commit *", "/w", "2026-11-21T09:00:00Z"))
     database.close()
     assert "git commit *" in runner.invoke(approvals, ["list"], obj=home).output

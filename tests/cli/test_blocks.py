@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from whet.cli.blocks import Block, Blocks
+from whet.cli.blocks import Blocks, MarkdownBlock
 
 ANSWER = """# Title
 para one
@@ -40,9 +40,9 @@ after
 """
 
 
-def cut(text: str, size: int) -> list[Block]:
+def cut(text: str, size: int) -> list[MarkdownBlock]:
     blocks = Blocks()
-    found: list[Block] = []
+    found: list[MarkdownBlock] = []
     for start in range(0, len(text), size):
         found += blocks.feed(text[start : start + size])
     return found + blocks.finish()
@@ -74,17 +74,17 @@ def test_no_line_is_lost_or_said_twice() -> None:
 
 def test_the_tail_is_what_no_block_holds_yet() -> None:
     blocks = Blocks()
-    assert blocks.feed("one\n\ntwo\nthr") == [Block("one")]
+    assert blocks.feed("one\n\ntwo\nthr") == [MarkdownBlock("one")]
     assert blocks.tail == "two\nthr"
     assert blocks.tail_end(1, 100) == "two\nthr"
     assert blocks.tail_end(5, 2) == "hr"
-    assert blocks.finish() == [Block("two\nthr")]
+    assert blocks.finish() == [MarkdownBlock("two\nthr")]
     assert blocks.tail == ""
 
 
 def test_an_open_fence_is_finished_at_the_end() -> None:
     assert cut("```\na\n\n# not a heading\n- not an item", 4) == [
-        Block("```\na\n\n# not a heading\n- not an item")
+        MarkdownBlock("```\na\n\n# not a heading\n- not an item")
     ]
 
 

@@ -11,7 +11,7 @@ from tests.cli.running import Tty, flags, run
 from whet.cli.context_report import bar, report
 from whet.contract.messages import Usage
 from whet.contract.protocols import ContextStatus
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store.compactions import CompactionSums
 
@@ -37,7 +37,7 @@ def test_the_report_names_the_numbers_and_why_compaction_stopped() -> None:
 
 
 def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
-    with PracticeServer(script=[Reply("Hello.")]) as server:
+    with PracticeServer(script=[ScriptedReply("Hello.")]) as server:
         for key, value in (
             ("provider", "practice"),
             ("base_url", server.base_url),
@@ -64,7 +64,7 @@ def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
 
 
 def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
-    script = [Reply("One."), Reply("Two.")]
+    script = [ScriptedReply("One."), ScriptedReply("Two.")]
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
         tty.wait_for("Ctrl-D")
         tty.type("hello\r")
@@ -93,8 +93,8 @@ SUMMARY = "## 2. Goal\nTalk.\n## 4. Completed actions\n1. Talked about many thin
 def test_compress_leaves_the_input_free_and_ctrl_c_ends_the_wait(tmp_path: Path, cancelled: bool) -> None:
     """What is typed meanwhile waits; after Ctrl-C it is back in the input, and the work is not lost."""
     story = "a long story about the orders service and its many parts " * 40
-    talk = [Reply(f"Answer {number}. " + story) for number in range(4)]
-    script = [*talk, Reply(SUMMARY, fault=Fault(stall_after=0)), Reply("Heard.")]
+    talk = [ScriptedReply(f"Answer {number}. " + story) for number in range(4)]
+    script = [*talk, ScriptedReply(SUMMARY, fault=Fault(stall_after=0)), ScriptedReply("Heard.")]
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
         tty.wait_for("Ctrl-D")
         for number in range(4):

@@ -19,8 +19,8 @@ from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, WhetError
 from whet.store import chats, claims, schedules
 from whet.store import sessions as store_sessions
-from whet.store.chats import Place
-from whet.store.database import Database
+from whet.store.chats import ChatPlace
+from whet.store.database import StateDatabase
 from whet.store.jobs import NewJob, enqueue
 from whet.store.search import find_now
 from whet.store.sessions import NewSession
@@ -56,14 +56,14 @@ def session(home: Path, clock: FixedClock) -> str:
 @pytest.fixture
 def database(home: Path, clock: FixedClock, session: str) -> Any:
     """Another process of the home: the log is not taken in when the command ends."""
-    opened = Database.open(home / "state.db", clock)
+    opened = StateDatabase.open(home / "state.db", clock)
     assert find_now(opened, "qzquestion")
     yield opened
     opened.close()
 
 
 def test_no_word_is_left_though_others_have_the_file_open(
-    home: Path, database: Database, session: str
+    home: Path, database: StateDatabase, session: str
 ) -> None:
     index = sqlite3.connect(home / "state.db")
     pages = b"".join(row[0] for row in index.execute("SELECT block FROM messages_fts_data"))
@@ -81,10 +81,10 @@ def test_no_word_is_left_though_others_have_the_file_open(
 
 
 def test_the_traces_that_it_left_elsewhere_go_too(
-    home: Path, database: Database, session: str, clock: FixedClock
+    home: Path, database: StateDatabase, session: str, clock: FixedClock
 ) -> None:
     def work(db: apsw.Connection) -> None:
-        chat = chats.chat_at(db, Place("telegram", "1", "", "1"))
+        chat = chats.chat_at(db, ChatPlace("telegram", "1", "", "1"))
         chats.set_session(db, chat.id, session)
         chats.receive(db, chat.place, "7", '{"text": "wztold"}', 1)
         db.execute("UPDATE gateway_inbox SET state = 'done'")
@@ -105,7 +105,7 @@ def test_the_traces_that_it_left_elsewhere_go_too(
 
 
 def test_a_session_named_twice_or_with_its_child_goes_once(
-    home: Path, database: Database, session: str
+    home: Path, database: StateDatabase, session: str
 ) -> None:
     child = NewSession(id="child", parent_session_id=session, kind="child")
     database.write_now(lambda db: store_sessions.create(db, child, "2026-11-21T09:00:00.000Z"))
@@ -114,7 +114,7 @@ def test_a_session_named_twice_or_with_its_child_goes_once(
     assert left(home) == []
 
 
-def test_where_one_can_not_go_none_goes(home: Path, database: Database, session: str) -> None:
+def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, session: str) -> None:
     busy = NewSession(id="busy")
 
     def work(db: apsw.Connection) -> None:
@@ -131,7 +131,7 @@ def test_where_one_can_not_go_none_goes(home: Path, database: Database, session:
 def test_a_file_that_others_keep_in_use_is_written_anew_later(
     home: Path, session: str, clock: FixedClock
 ) -> None:
-    database = Database.open(home / "state.db", clock, patience_s=0.05)
+    database = StateDatabase.open(home / "state.db", clock, patience_s=0.05)
     find_now(database, "qzquestion")
     database.write_now(lambda db: store_sessions.delete(db, session))
     reader = apsw.Connection(str(home / "state.db"))

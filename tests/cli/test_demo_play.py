@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from whet.cli.demo_facts import prefixes
-from whet.cli.demo_play import Play
-from whet.cli.demo_stage import Stage
-from whet.cli.demo_world import SeenRequest, World
+from whet.cli.demo_play import DemoRun
+from whet.cli.demo_stage import DemoStage
+from whet.cli.demo_world import DemoWorld, SeenRequest
 
 
 def test_a_conclusion_is_drawn_only_when_its_checks_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    world = World()
-    play = Play(Stage("fast"), world)
+    world = DemoWorld()
+    play = DemoRun(DemoStage("fast"), world)
     play.check("first", ok=True)
     play.conclude("All is well.")
     play.check("second", ok=False, detail="3 of 4")

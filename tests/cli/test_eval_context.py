@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from tests.cli.running import flags, run
 from whet.contract.messages import Message, ToolCall
 from whet.evals.context_story import of_messages, synthetic
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
@@ -38,7 +38,7 @@ def test_engines_side_by_side_as_a_table_a_chart_and_json(home: Path, tmp_path: 
 
 def test_a_stored_session_is_replayed_with_its_own_facts_and_judged(tmp_path: Path) -> None:
     told = "The gateway of the harbour listens on port 48213 and its report is reports/harbour/latest.txt."
-    with PracticeServer(script=[Reply(told), *[Reply("5")] * 9]) as server:
+    with PracticeServer(script=[ScriptedReply(told), *[ScriptedReply("5")] * 9]) as server:
         for key, value in zip(("provider", "base_url", "model"), flags(server)[1::2], strict=False):
             assert run(["config", "set", f"model.{key}", value], tmp_path)[0] == 0
         assert run(["chat", *flags(server), "-q", "Where does the gateway listen?"], tmp_path)[0] == 0

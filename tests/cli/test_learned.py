@@ -18,11 +18,11 @@ from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.prompt_part import entry_id
 from whet.memory.requests import MemoryRequest
 from whet.store import ledger, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 GROUPS = {"memory": memory, "skills": skills, "undo": undo, "forget": forget}
 
@@ -106,9 +106,9 @@ def test_folders_that_lead_out_or_hold_too_much(whet: Any, tmp_path: Path) -> No
 
 def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Path) -> None:
     home.mkdir()
-    database = Database.open(home / "state.db", SystemClock())
+    database = StateDatabase.open(home / "state.db", SystemClock())
     database.write_now(lambda db: sessions.create(db, sessions.NewSession(id="talk"), "2026-11-21T00:00:00Z"))
-    desk = Desk(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    desk = LearningService(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
     origin = Origin("user", session_id="talk")
     asyncio.run(desk.memory(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
     database.close()
@@ -135,8 +135,8 @@ def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Pat
 
 def test_forget_reaches_what_a_guest_taught(whet: Any, home: Path) -> None:
     whet("memory add We deploy on Tuesdays")
-    database = Database.open(home / "state.db", SystemClock())
-    owner = Desk(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    database = StateDatabase.open(home / "state.db", SystemClock())
+    owner = LearningService(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
     guest = owner.for_person("ann", home / "people" / "ann")
     change = MemoryRequest("add", "user", "Ann's door code is in zebra street")
     asyncio.run(guest.memory(change, Origin("user", session_id="anns")))
@@ -144,7 +144,7 @@ def test_forget_reaches_what_a_guest_taught(whet: Any, home: Path) -> None:
     assert "would take back change 2" in whet("forget --session anns --dry-run").output
     assert "took back change 2" in whet("forget --session anns --purge --yes").output
     assert "zebra" not in (home / "people/ann/memories/USER.md").read_text("utf-8")
-    database = Database.open(home / "state.db", SystemClock())
+    database = StateDatabase.open(home / "state.db", SystemClock())
     rows = database.read_now(lambda db: ledger.select(db))
     database.close()
     assert not any("zebra" in f"{row.before}{row.after}" for row in rows)

@@ -16,10 +16,10 @@ from whet.cli.skills import skills
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.origin import Origin
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import outcomes
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.outcomes import ContextItem
 
 _USER = Origin("user", platform="test")
@@ -33,7 +33,7 @@ def run(home: Home, command, *arguments: str) -> str:
 def filled(home: Home, clock: FixedClock) -> None:
     """A note that chance left out of half of 24 sessions; those with it were corrected."""
 
-    async def learn(desk: Desk) -> list[ContextItem]:
+    async def learn(desk: LearningService) -> list[ContextItem]:
         await desk.memory(MemoryRequest("add", content="The tests need X=1."), _USER)
         await desk.skill(SkillRequest("create", "deploy", content=_SKILL), _USER)
         part = await desk.prompt_part(("memory", "skill_view"))
@@ -50,7 +50,7 @@ def filled(home: Home, clock: FixedClock) -> None:
 
 
 async def _record(home: Home, session_id: str, shown: list[ContextItem], held: list[ContextItem]) -> None:
-    database = Database.open(home.database, SystemClock())
+    database = StateDatabase.open(home.database, SystemClock())
     await database.write(lambda db: outcomes.record_items(db, session_id, shown, held, randomised=True))
     database.close()
 

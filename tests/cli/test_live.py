@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.cli.live import Marks, Surface, TurnView, wrapped
+from whet.cli.live import Marks, Surface, TerminalTurnView, wrapped
 from whet.cli.render import Painter
 from whet.cli.wording import columns
 from whet.contract.events import (
@@ -31,7 +31,7 @@ class Paper:
         self.text = ""
         self.now_s = 0.0
         surface = Surface(self.write, lambda: None, lambda: width)
-        self.view = TurnView(
+        self.view = TerminalTurnView(
             surface, Painter({"TERM": "dumb"}), Marks(), show_reasoning=reasoning, now_s=lambda: self.now_s
         )
         self.width = width

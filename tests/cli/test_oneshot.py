@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.running import Tty, flags, run, start
 from tests.support import within
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 OBJECT = {
@@ -51,8 +51,8 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def write(path: str, content: str = "hello") -> Call:
-    return Call("write_file", json.dumps({"path": path, "content": content}))
+def write(path: str, content: str = "hello") -> PracticeCall:
+    return PracticeCall("write_file", json.dumps({"path": path, "content": content}))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def echo() -> Iterator[PracticeServer]:
 
 
 def test_the_answer_and_nothing_else_goes_to_standard_output(folder: Path) -> None:
-    script = [Reply("Looking.", tool_calls=(write("a.txt"),)), Reply("It is **done**.")]
+    script = [ScriptedReply("Looking.", tool_calls=(write("a.txt"),)), ScriptedReply("It is **done**.")]
     with PracticeServer(script=script) as server:
         code, out, err = run(["chat", "-q", "do it", "--yes", *flags(server)], folder)
     assert (code, out, err) == (0, "It is **done**.\n", "")
@@ -77,7 +77,10 @@ def test_the_answer_and_nothing_else_goes_to_standard_output(folder: Path) -> No
 
 
 def test_json_prints_the_one_object(folder: Path) -> None:
-    script = [Reply("", tool_calls=(write("a.txt"), Call("read_file", '{"path": "missing"}'))), Reply("ok")]
+    script = [
+        ScriptedReply("", tool_calls=(write("a.txt"), PracticeCall("read_file", '{"path": "missing"}'))),
+        ScriptedReply("ok"),
+    ]
     with PracticeServer(script=script) as server:
         code, out, err = run(["chat", "-q", "do it", "--json", "--yes", *flags(server)], folder)
     assert (code, err) == (0, "")
@@ -93,7 +96,7 @@ def test_json_prints_the_one_object(folder: Path) -> None:
 
 
 def test_stream_json_prints_each_event_and_the_object_last(folder: Path) -> None:
-    script = [Reply("hm", tool_calls=(write("a.txt"),)), Reply("all done", pieces=3)]
+    script = [ScriptedReply("hm", tool_calls=(write("a.txt"),)), ScriptedReply("all done", pieces=3)]
     with PracticeServer(script=script) as server:
         code, out, _ = run(["chat", "-q", "do it", "--stream-json", "--yes", *flags(server)], folder)
     rows = [json.loads(line) for line in out.splitlines()]
@@ -143,7 +146,7 @@ def test_an_image_goes_along(folder: Path, echo: PracticeServer) -> None:
 
 
 def test_a_failure_is_one_line_and_the_object_still_printed(folder: Path) -> None:
-    script = [Reply(fault=Fault(status=401, message="bad key"))] * 5
+    script = [ScriptedReply(fault=Fault(status=401, message="bad key"))] * 5
     with PracticeServer(script=script) as server:
         code, out, err = run(["chat", "-q", "x", "--json", *flags(server)], folder)
     assert code == 1
@@ -154,7 +157,7 @@ def test_a_failure_is_one_line_and_the_object_still_printed(folder: Path) -> Non
 
 
 def test_an_empty_budget_is_no_failure(folder: Path) -> None:
-    script = [Reply("", tool_calls=(Call("read_file", '{"path": "a"}'),))] * 3
+    script = [ScriptedReply("", tool_calls=(PracticeCall("read_file", '{"path": "a"}'),))] * 3
     with PracticeServer(script=script) as server:
         code, out, err = run(["chat", "-q", "x", "--json", "--max-steps", "2", *flags(server)], folder)
     assert (code, json.loads(out)["end_reason"], json.loads(out)["steps"]) == (0, "budget", 2)
@@ -162,7 +165,7 @@ def test_an_empty_budget_is_no_failure(folder: Path) -> None:
 
 
 def test_without_a_person_what_needs_one_is_denied(folder: Path) -> None:
-    script = [Reply("", tool_calls=(write("a.txt"),)), Reply("could not")]
+    script = [ScriptedReply("", tool_calls=(write("a.txt"),)), ScriptedReply("could not")]
     with PracticeServer(script=script) as server:
         code, out, _ = run(["chat", "-q", "x", "--json", "--approvals", "ask", *flags(server)], folder)
         told = json.loads(server.requests[-1].body)["messages"][-1]["content"]
@@ -209,7 +212,10 @@ def test_what_is_not_there_is_named(folder: Path, arguments: list[str], said: st
 def test_a_signal_ends_the_turn_durably_and_its_processes(folder: Path, number: int, expected: int) -> None:
     os.mkfifo(folder / "ready")
     command = "echo $$ > pid; sleep 60 & echo $! > child; echo up > ready; wait"
-    script = [Reply("", tool_calls=(Call("terminal", json.dumps({"command": command})),)), Reply("went on")]
+    script = [
+        ScriptedReply("", tool_calls=(PracticeCall("terminal", json.dumps({"command": command})),)),
+        ScriptedReply("went on"),
+    ]
     with PracticeServer(script=script) as server:
         process = start(["chat", "-q", "x", "--json", "--yes", *flags(server)], folder)
         assert within((folder / "ready").read_text, "the command's word on its pipe") == "up\n"
@@ -224,7 +230,7 @@ def test_a_signal_ends_the_turn_durably_and_its_processes(folder: Path, number: 
 
 
 def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) -> None:
-    script = [Reply("Writing.", tool_calls=(write("a.txt"),)), Reply("Finished.", pieces=4)]
+    script = [ScriptedReply("Writing.", tool_calls=(write("a.txt"),)), ScriptedReply("Finished.", pieces=4)]
     with (
         PracticeServer(script=script) as server,
         Tty(["chat", "-q", "x", "--approvals", "ask", *flags(server)], folder) as tty,

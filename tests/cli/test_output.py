@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support import FixedClock
-from whet.cli.output import Column, Progress, age, cost, size, table, wrapped
+from whet.cli.output import Column, ProgressLine, age, cost, size, table, wrapped
 from whet.cli.wording import columns
 from whet.clock import iso
 
@@ -72,7 +72,7 @@ def test_wrapping_counts_columns() -> None:
 
 
 def test_progress_is_silent_without_a_terminal(clock: FixedClock, capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress("export", clock)
+    progress = ProgressLine("export", clock)
     clock.advance(5)
     progress.update("half")
     progress.finish()

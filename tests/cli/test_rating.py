@@ -15,11 +15,11 @@ from whet.config.paths import Home
 from whet.memory.correction import is_correction
 from whet.practice.server import PracticeServer
 from whet.store import outcomes
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 
 def signals(home: Path, clock: FixedClock) -> list[list[str]]:
-    database = Database.open(home / "state.db", clock)
+    database = StateDatabase.open(home / "state.db", clock)
     try:
         found = database.read_now(lambda db: outcomes.turn_outcomes(db, is_correction))
     finally:

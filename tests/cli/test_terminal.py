@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, flags, run, start
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 
-def terminal(command: str) -> Call:
-    return Call("terminal", json.dumps({"command": command}))
+def terminal(command: str) -> PracticeCall:
+    return PracticeCall("terminal", json.dumps({"command": command}))
 
 
 @pytest.fixture
@@ -30,11 +30,12 @@ def folder(tmp_path: Path) -> Path:
 def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     """First screen, a turn with an approval, a refusal, a command, and out again."""
     script = [
-        Reply(
-            "# Plan\n\nI *write* it.", tool_calls=(Call("write_file", '{"path": "a.txt", "content": "x"}'),)
+        ScriptedReply(
+            "# Plan\n\nI *write* it.",
+            tool_calls=(PracticeCall("write_file", '{"path": "a.txt", "content": "x"}'),),
         ),
-        Reply("Removing.", tool_calls=(terminal("rm -rf a.txt"),)),
-        Reply("Done, **mostly**.", pieces=3),
+        ScriptedReply("Removing.", tool_calls=(terminal("rm -rf a.txt"),)),
+        ScriptedReply("Done, **mostly**.", pieces=3),
     ]
     with (
         PracticeServer(script=script) as server,
@@ -72,9 +73,9 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
 
 def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
     script = [
-        Reply("", tool_calls=(terminal("echo up; sleep 60"),)),
-        Reply("words " * 50, pieces=50, fault=Fault(stall_after=5)),
-        Reply("Still here."),
+        ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),)),
+        ScriptedReply("words " * 50, pieces=50, fault=Fault(stall_after=5)),
+        ScriptedReply("Still here."),
     ]
     with (
         PracticeServer(script=script) as server,
@@ -101,7 +102,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
 def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
     shell = ["bash", "-c", 'set -m; "$@"; echo "shell has it"; read line; fg; echo "ended with $?"', "bash"]
     with (
-        PracticeServer(script=[Reply("Back.")]) as server,
+        PracticeServer(script=[ScriptedReply("Back.")]) as server,
         Tty(["chat", *flags(server)], folder, under=shell) as tty,
     ):
         tty.wait_for("Ctrl-D")
@@ -121,7 +122,7 @@ def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
 
 def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) -> None:
     with (
-        PracticeServer(script=[Reply("One."), Reply("Two.")]) as server,
+        PracticeServer(script=[ScriptedReply("One."), ScriptedReply("Two.")]) as server,
         Tty(["chat", *flags(server)], folder) as tty,
     ):
         tty.wait_for("Ctrl-D")
@@ -139,14 +140,20 @@ def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) ->
 
 
 def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
-    with PracticeServer(script=[Reply("Seen.")]) as server, Tty(["chat", *flags(server)], folder) as tty:
+    with (
+        PracticeServer(script=[ScriptedReply("Seen.")]) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
         tty.wait_for("Ctrl-D")
         tty.type("a \x1b[31mred\x1b[0m word\r")
         assert "Unhandled" not in tty.wait_for("Seen.")
 
 
 def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
-    script = [Reply("", tool_calls=(terminal("echo up; read line < go"),)), Reply("Turned left.")]
+    script = [
+        ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),)),
+        ScriptedReply("Turned left."),
+    ]
     os.mkfifo(folder / "go")
     with (
         PracticeServer(script=script) as server,
@@ -167,7 +174,10 @@ def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
 
 def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
     text = "\r".join(f"line {number}" for number in range(1234))
-    with PracticeServer(script=[Reply("Got it.")]) as server, Tty(["chat", *flags(server)], folder) as tty:
+    with (
+        PracticeServer(script=[ScriptedReply("Got it.")]) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
         tty.wait_for("Ctrl-D")
         tty.type(f"look: \x1b[200~{text}\x1b[201~")
         tty.wait_for("[pasted 1,234 lines]")
@@ -181,11 +191,11 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
 
 
 def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
-    call = Call("read_file", '{"path": "a"}')
+    call = PracticeCall("read_file", '{"path": "a"}')
     script = [
-        Reply("", tool_calls=(call,)),
-        Reply("never", fault=Fault(stall_after=-1)),
-        Reply("Back again."),
+        ScriptedReply("", tool_calls=(call,)),
+        ScriptedReply("never", fault=Fault(stall_after=-1)),
+        ScriptedReply("Back again."),
     ]
     with PracticeServer(script=script) as server:
         process = start(["chat", "-q", "begin", *flags(server)], folder)
@@ -207,7 +217,7 @@ def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
 
 
 def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
-    script = [Reply("", tool_calls=(terminal("echo up; sleep 60"),))]
+    script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),))]
     with (
         PracticeServer(script=script) as server,
         Tty(["chat", "--yes", *flags(server)], folder) as tty,

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from whet.config.load import Loaded, load
+from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 
 
-def loaded(home: Path, text: str | None = None, environ: Mapping[str, str] = {}, **flags: object) -> Loaded:
+def loaded(
+    home: Path, text: str | None = None, environ: Mapping[str, str] = {}, **flags: object
+) -> LoadedSettings:
     if text is not None:
         home.mkdir(exist_ok=True)
         (home / "config.yaml").write_text(text, "utf-8")

@@ -9,7 +9,7 @@ import pytest
 from whet.config.edit import put_part, remove_part, set_value
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.contract.errors import ConfigError
 
 KEY = "mcp.servers"
@@ -38,14 +38,14 @@ def mine(home: Path) -> Home:
     return Home(home)
 
 
-def servers(home: Home) -> dict[str, McpServer]:
+def servers(home: Home) -> dict[str, McpServerSettings]:
     return load(home, environ={}).settings.mcp.servers
 
 
 def test_a_table_is_read_with_its_types(mine: Home) -> None:
     assert servers(mine) == {
-        "one": McpServer(command="run", args=("a b", "12"), timeout_s=5),
-        "two": McpServer(url="http://x/y", enabled=False),
+        "one": McpServerSettings(command="run", args=("a b", "12"), timeout_s=5),
+        "two": McpServerSettings(url="http://x/y", enabled=False),
     }
     assert load(mine, environ={}).origins[KEY] == "config.yaml line 3"
 
@@ -53,13 +53,13 @@ def test_a_table_is_read_with_its_types(mine: Home) -> None:
 def test_an_entry_is_added_replaced_and_removed_and_the_rest_stays(mine: Home) -> None:
     part = {"command": "go", "env": {"A": "1", "B": "${C}"}, "timeout_s": 2.5, "enabled": False}
     assert not put_part(mine, KEY, "three", part)
-    assert servers(mine)["three"] == McpServer(
+    assert servers(mine)["three"] == McpServerSettings(
         command="go", env={"A": "1", "B": "${C}"}, timeout_s=2.5, enabled=False
     )
     added = mine.config.read_text()
     assert [line for line in MINE.splitlines() if line not in added] == []
     assert put_part(mine, KEY, "three", {"url": "https://z"})
-    assert servers(mine)["three"] == McpServer(url="https://z")
+    assert servers(mine)["three"] == McpServerSettings(url="https://z")
     assert remove_part(mine, KEY, "three") and mine.config.read_text() == MINE
     assert remove_part(mine, KEY, "one") and "# mine" in mine.config.read_text()
     assert list(servers(mine)) == ["two"] and not remove_part(mine, KEY, "one")
@@ -74,16 +74,18 @@ def test_an_entry_can_be_added_to_any_file(home: Path, text: str) -> None:
     home.mkdir()
     (home / "config.yaml").write_text(text)
     put_part(Home(home), KEY, "new", {"command": "x: y", "args": ["#1", "", "true", "é"]})
-    assert servers(Home(home))["new"] == McpServer(command="x: y", args=("#1", "", "true", "é"))
+    assert servers(Home(home))["new"] == McpServerSettings(command="x: y", args=("#1", "", "true", "é"))
     put_part(Home(home), KEY, "next", {"command": "z"})
     assert "next" in servers(Home(home)) and "new" in servers(Home(home))
 
 
 def test_the_environment_and_set_take_json(home: Path) -> None:
     given = {"WHET_MCP_SERVERS": '{"a": {"command": "b", "timeout_s": 3}}'}
-    assert load(Home(home), environ=given).settings.mcp.servers == {"a": McpServer(command="b", timeout_s=3)}
+    assert load(Home(home), environ=given).settings.mcp.servers == {
+        "a": McpServerSettings(command="b", timeout_s=3)
+    }
     set_value(Home(home), KEY, '{"a": {"url": "http://q"}}')
-    assert servers(Home(home)) == {"a": McpServer(url="http://q")}
+    assert servers(Home(home)) == {"a": McpServerSettings(url="http://q")}
 
 
 @pytest.mark.parametrize(

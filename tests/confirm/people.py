@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 import apsw
 
 from whet.confirm import tokens
-from whet.confirm.decide import Ballot
+from whet.confirm.decide import DecisionInput
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
-from whet.confirm.notify.deliveries import Delivery
-from whet.confirm.notify.notifier import Notifier
+from whet.confirm.notify.deliveries import NotifyDelivery
+from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places, open_service
-from whet.confirm.records import Outcome, Principal, Request, Verdict
-from whet.confirm.service import Limits, Service
+from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
+from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
 
 T = TypeVar("T")
-AGENT = Principal("agent", "submit")
+AGENT = Caller("agent", "submit")
 PAGE = "https://confirm.example.org"
 
 
@@ -36,8 +36,8 @@ class Desk:
             policy_path.write_text(policy)
         where = Places(folder / "c.db", folder / "confirm")
         self.folder = folder
-        self.service: Service = open_service(
-            where, policy=policy_path if policy else None, limits=Limits(rate=10_000)
+        self.service: ConfirmService = open_service(
+            where, policy=policy_path if policy else None, limits=CallerLimits(rate=10_000)
         )
 
     def token(self, name: str, role: str = "approve") -> str:
@@ -49,25 +49,27 @@ class Desk:
 
         return self.service.database.write_now(make)
 
-    def who(self, secret: str) -> Principal:
+    def who(self, secret: str) -> Caller:
         found = self.service.authenticate(secret)
         assert found is not None
         return found
 
-    async def submit(self, action: str = "deploy_production", **fields: Any) -> Request:
+    async def submit(self, action: str = "deploy_production", **fields: Any) -> ConfirmRequest:
         """Submit as the agent."""
         fields = {"description": "Release 2.4 to all regions", "details": {"version": "2.4"}, **fields}
         made = await self.service.submit(AGENT, Submission(action, **fields))
         assert made.request is not None, made
         return made.request
 
-    async def decide(self, request: Request, who: Principal, verdict: Verdict, reason: str = "") -> Outcome:
-        return await self.service.decide(Ballot(request.id, verdict, reason, request.digest), who)
+    async def decide(
+        self, request: ConfirmRequest, who: Caller, verdict: Verdict, reason: str = ""
+    ) -> RequestOutcome:
+        return await self.service.decide(DecisionInput(request.id, verdict, reason, request.digest), who)
 
-    def deliveries(self, request: Request) -> list[Delivery]:
+    def deliveries(self, request: ConfirmRequest) -> list[NotifyDelivery]:
         return self.service.database.read(lambda db: deliveries.of_request(db, request.id))
 
-    def events(self, request: Request) -> list[str]:
+    def events(self, request: ConfirmRequest) -> list[str]:
         return [event.kind for event in self.service.history(request_id=request.id)]
 
     async def until(self, condition: Callable[[], T], what: str = "it", timeout_s: float = 40.0) -> T:
@@ -86,11 +88,11 @@ class Desk:
     @contextlib.asynccontextmanager
     async def notifying(
         self, channels: str = "", secrets: dict[str, str] | None = None
-    ) -> AsyncIterator[Notifier]:
+    ) -> AsyncIterator[ConfirmNotifier]:
         """Run a notifier with this channels file."""
         path = self.folder / "channels.toml"
         path.write_text(channels)
-        notifier = Notifier(self.service, read_channels(path), secrets or {}, PAGE)
+        notifier = ConfirmNotifier(self.service, read_channels(path), secrets or {}, PAGE)
         task = asyncio.create_task(notifier.run())
         try:
             yield notifier

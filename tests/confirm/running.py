@@ -16,8 +16,8 @@ import httpx2
 from whet.confirm import tokens
 from whet.confirm.ledger import Tx
 from whet.confirm.open import Places, open_service
-from whet.confirm.serve import Settings, serve
-from whet.confirm.service import Limits
+from whet.confirm.serve import ListenSettings, serve
+from whet.confirm.service import CallerLimits
 from whet.confirm.timeline import Timeline
 
 SUBMIT = {"action": "deploy", "description": "Deploy 1.4.2", "details": {"version": "1.4.2"}}
@@ -54,10 +54,10 @@ class Running:
         pending: int = 0,
     ) -> None:
         self.places = Places(folder / "confirmations.db", folder / "confirm")
-        self.service = open_service(self.places, policy=policy, limits=Limits(rate, pending))
+        self.service = open_service(self.places, policy=policy, limits=CallerLimits(rate, pending))
         if hands is not None:
             self.service.timeline = hands.timeline(self.service.timeline.now_s() if hands.wall_s < 0 else 0.0)
-        self.settings = Settings(
+        self.settings = ListenSettings(
             port=0, web_port=0, is_open=is_open, allow_private_callbacks=private_callbacks
         )
         self._upkeep = upkeep

@@ -10,22 +10,22 @@ import pytest
 
 from tests.confirm.running import Hands
 from whet.confirm import audit, retention
-from whet.confirm.decide import Ballot, cancel, consume, decide
+from whet.confirm.decide import DecisionInput, cancel, consume, decide
 from whet.confirm.ledger import Tx
 from whet.confirm.open import Places, open_service
-from whet.confirm.policy import Policy
-from whet.confirm.records import Principal
-from whet.confirm.service import Limits
+from whet.confirm.policy import ConfirmPolicy
+from whet.confirm.records import Caller
+from whet.confirm.service import CallerLimits
 from whet.confirm.submit import Submission, draft, store
 
-AGENT, ALICE = Principal("agent", "submit"), Principal("alice", "approve")
-POLICY = Policy()
+AGENT, ALICE = Caller("agent", "submit"), Caller("alice", "approve")
+POLICY = ConfirmPolicy()
 
 
 def fill(folder: Path, count: int) -> Places:
     """A database with `count` requests: approved and used, denied, cancelled, pending."""
     places = Places(folder / "c.db", folder / "confirm")
-    service = open_service(places, policy=None, limits=Limits())
+    service = open_service(places, policy=None, limits=CallerLimits())
     hands = Hands()
     hands.wall_s = service.timeline.now_s()
     timeline = hands.timeline()
@@ -38,7 +38,7 @@ def fill(folder: Path, count: int) -> Places:
         assert request is not None
         if number % 4 < 2:
             verdict = "approve" if number % 4 == 0 else "deny"
-            decide(tx, Ballot(request.id, verdict, "why"), ALICE, POLICY)
+            decide(tx, DecisionInput(request.id, verdict, "why"), ALICE, POLICY)
         if number % 4 == 0:
             consume(tx, request.id, AGENT, (request.digest, ""), 100.0)
         if number % 4 == 2:
@@ -53,7 +53,7 @@ def fill(folder: Path, count: int) -> Places:
     return places
 
 
-def look(path: Path, places: Places, outside=()) -> audit.Report:
+def look(path: Path, places: Places, outside=()) -> audit.AuditReport:
     db = apsw.Connection(str(path))
     try:
         return audit.verify(db, audit.read_keys(places.public_key), outside)
@@ -192,7 +192,7 @@ def test_a_checkpoint_of_another_key_counts_for_nothing(places, tmp_path):
 
 def test_pruning_keeps_the_log_verifiable(tmp_path):
     places = fill(tmp_path, 120)
-    service = open_service(places, policy=None, limits=Limits())
+    service = open_service(places, policy=None, limits=CallerLimits())
     db = service.database
     ((before_s,),) = db.read(lambda c: c.execute("SELECT at FROM events WHERE id = 250").fetchall())
     cut = db.read(lambda c: retention.plan(c, before_s))

@@ -16,10 +16,10 @@ from tests.confirm.running import Running
 from tests.mcp.rig import text_of
 from tests.support import ended
 from whet.confirm.client import (
-    Ask,
     BlockingClient,
     ConfirmationRefused,
     ConfirmClient,
+    ConfirmOptions,
     requires_confirmation,
 )
 from whet.confirm.hook import run_hook
@@ -85,7 +85,7 @@ def test_a_denial_says_why(server, token, url):
 
 def test_the_same_key_finds_the_same_request(server, token, url):
     with BlockingClient(url, token) as client:
-        ask = Ask(idempotency_key="turn 9 call 1")
+        ask = ConfirmOptions(idempotency_key="turn 9 call 1")
         assert client.submit("deploy", "d", ask=ask).id == client.submit("deploy", "d", ask=ask).id
 
 

@@ -16,7 +16,7 @@ from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.grants import GrantRefused, check_grant
 from whet.confirm.keys import PublicKey, load_key
 from whet.confirm.open import Places, open_service
-from whet.confirm.service import Limits
+from whet.confirm.service import CallerLimits
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
 
 
@@ -111,7 +111,7 @@ def places(tmp_path):
 
 
 def start(where, **more):
-    service = open_service(where, policy=None, limits=Limits(), patience_s=0.2, **more)
+    service = open_service(where, policy=None, limits=CallerLimits(), patience_s=0.2, **more)
     service.database.close()
 
 
@@ -126,7 +126,7 @@ def test_a_key_that_others_can_read_stops_the_start(tmp_path):
 
 def test_a_missing_key_stops_the_start_once_something_was_signed(tmp_path):
     where = places(tmp_path)
-    service = open_service(where, policy=None, limits=Limits())
+    service = open_service(where, policy=None, limits=CallerLimits())
     service.database.write_now(
         lambda db: db.execute("INSERT INTO checkpoints VALUES (1, 'x', 1.0, 'k', 's')")
     )

@@ -15,7 +15,7 @@ import pytest
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
 from tests.support import ended, wait_until
 from whet.confirm import audit
-from whet.confirm.records import Principal
+from whet.confirm.records import Caller
 from whet.confirm.submit import WINDOW_S
 
 
@@ -479,4 +479,4 @@ def test_open_mode_is_for_this_machine_only(tmp_path):
 
 
 def test_a_principal_is_an_identity_not_a_token():
-    assert Principal("a", "admin").may("approve") and not Principal("a", "submit").may("approve")
+    assert Caller("a", "admin").may("approve") and not Caller("a", "submit").may("approve")

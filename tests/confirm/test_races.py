@@ -12,36 +12,36 @@ import pytest
 
 from tests.confirm.running import Hands
 from whet.confirm import decide
-from whet.confirm.decide import Ballot
+from whet.confirm.decide import DecisionInput
 from whet.confirm.open import Places, open_service
-from whet.confirm.records import Outcome, Principal, Request
-from whet.confirm.service import Limits, Service
+from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
+from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
 
-AGENT = Principal("agent", "submit")
-PEOPLE = [Principal(name, "approve") for name in ("ann", "bob", "carl")]
+AGENT = Caller("agent", "submit")
+PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]
 AT_ONCE = 50
 
 
-async def race(service: Service, hands: Hands, dice: random.Random) -> Counter[str]:
+async def race(service: ConfirmService, hands: Hands, dice: random.Random) -> Counter[str]:
     """Let everybody at a few requests while their time runs out; gives how they ended."""
-    requests: list[Request] = []
+    requests: list[ConfirmRequest] = []
     for number in range(AT_ONCE):
         made = await service.submit(AGENT, Submission(f"act{number}", "d", timeout_s=30))
         assert made.request is not None
         requests.append(made.request)
     deadline_s = requests[0].expires_at
     hands.pass_by(deadline_s - service.timeline.now_s() - 0.003)
-    outcomes: dict[str, list[Outcome]] = {one.id: [] for one in requests}
+    outcomes: dict[str, list[RequestOutcome]] = {one.id: [] for one in requests}
 
-    async def act(request: Request, who: Principal, verdict: Any) -> None:
+    async def act(request: ConfirmRequest, who: Caller, verdict: Any) -> None:
         for _ in range(dice.randrange(12)):
             await asyncio.sleep(0)
         hands.pass_by(0.001 * (dice.random() < 0.04))
         if verdict == "cancel":
             outcomes[request.id].append(await service.cancel(request.id, AGENT))
         else:
-            outcomes[request.id].append(await service.decide(Ballot(request.id, verdict), who))
+            outcomes[request.id].append(await service.decide(DecisionInput(request.id, verdict), who))
 
     async def sweep() -> None:
         for _ in range(10):
@@ -60,7 +60,9 @@ async def race(service: Service, hands: Hands, dice: random.Random) -> Counter[s
     return Counter(ended(service, one, outcomes[one.id], deadline_s) for one in requests)
 
 
-def ended(service: Service, request: Request, outcomes: list[Outcome], deadline_s: float) -> str:
+def ended(
+    service: ConfirmService, request: ConfirmRequest, outcomes: list[RequestOutcome], deadline_s: float
+) -> str:
     """Check one request: who was told that they ended it, the record, and the log agree."""
     record = service.get(request.id)
     assert record is not None and record.resolved_at is not None
@@ -83,7 +85,7 @@ def ended(service: Service, request: Request, outcomes: list[Outcome], deadline_
 
 def run(folder: Path, rounds: int, seed: int) -> None:
     service = open_service(
-        Places(folder / "c.db", folder / "confirm"), policy=None, limits=Limits(10**9, 10**9)
+        Places(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
     hands = Hands()
     service.timeline = hands.timeline(service.timeline.now_s() + 1)

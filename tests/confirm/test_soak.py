@@ -11,15 +11,15 @@ import pytest
 
 from tests.confirm.process import Served
 from whet.confirm import retention
-from whet.confirm.decide import Ballot
+from whet.confirm.decide import DecisionInput
 from whet.confirm.open import Places, make_first_tokens, open_service
-from whet.confirm.records import Principal
-from whet.confirm.requests import Filter
-from whet.confirm.service import Limits, Service
+from whet.confirm.records import Caller
+from whet.confirm.requests import RequestFilter
+from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
 from whet.confirm.timeline import Timeline
 
-AGENT, ALICE = Principal("agent", "submit"), Principal("alice", "approve")
+AGENT, ALICE = Caller("agent", "submit"), Caller("alice", "approve")
 
 
 def rss_mb() -> float:
@@ -27,7 +27,7 @@ def rss_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
-async def resolve(service: Service, count: int, *, leave: int = 0) -> None:
+async def resolve(service: ConfirmService, count: int, *, leave: int = 0) -> None:
     """Submit `count` requests, 50 at a time, and deny all but the last `leave`."""
 
     async def one(number: int) -> None:
@@ -36,7 +36,7 @@ async def resolve(service: Service, count: int, *, leave: int = 0) -> None:
         )
         assert made.request is not None
         if number < count - leave:
-            await service.decide(Ballot(made.request.id, "deny"), ALICE)
+            await service.decide(DecisionInput(made.request.id, "deny"), ALICE)
 
     for begin in range(0, count, 50):
         await asyncio.gather(*(one(number) for number in range(begin, min(begin + 50, count))))
@@ -45,7 +45,7 @@ async def resolve(service: Service, count: int, *, leave: int = 0) -> None:
 def grow(folder: Path, count: int, warm_up: int = 6_000) -> float:
     """Memory that `count` resolved requests cost, in MB, after a warm-up that fills caches."""
     service = open_service(
-        Places(folder / "c.db", folder / "confirm"), policy=None, limits=Limits(10**9, 10**9)
+        Places(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
 
     async def go() -> float:
@@ -69,13 +69,13 @@ def test_memory_stays_flat_over_a_million_and_old_ones_can_be_taken_away(tmp_pat
     print(f"{grown:.1f} MB more after a million requests")
     assert grown < 20
     service = open_service(
-        Places(tmp_path / "c.db", tmp_path / "confirm"), policy=None, limits=Limits(10**9, 10**9)
+        Places(tmp_path / "c.db", tmp_path / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
     cut = service.database.read(lambda db: retention.plan(db, service.timeline.now_s()))
     assert cut.requests >= 1_000_000
     while service.database.write_now(lambda db: retention.take(db, cut)):
         pass
-    assert service.list(Filter(status="denied", limit=5)) == []
+    assert service.list(RequestFilter(status="denied", limit=5)) == []
     service.database.close()
 
 
@@ -84,7 +84,7 @@ def test_ready_within_a_second_with_a_hundred_thousand_requests(tmp_path):
     home = tmp_path / "home"
     where = Places(home / "confirmations.db", home / "confirm")
     home.mkdir()
-    service = open_service(where, policy=None, limits=Limits(10**9, 10**9))
+    service = open_service(where, policy=None, limits=CallerLimits(10**9, 10**9))
     service.timeline = Timeline()
     make_first_tokens(service, where)
     asyncio.run(resolve(service, 100_000, leave=10_000))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.context.talk import Talk
 from whet.context import artifacts
-from whet.context.artifacts import Entry
+from whet.context.artifacts import TrailEntry
 from whet.context.tokens import text_tokens
 
 
@@ -15,24 +15,24 @@ def test_the_trail_is_what_calls_touched_with_outcomes():
     talk.call("web_fetch", "a page", url="https://example.org/x")
     found = artifacts.merge([], artifacts.collect(talk.rows))
     assert found == [
-        Entry("changed", "src/a.py", "", 3),
-        Entry("command", "make test", "exit 1", 5),
-        Entry("command", "true", "exit 0", 7),
-        Entry("url", "https://example.org/x", "", 9),
+        TrailEntry("changed", "src/a.py", "", 3),
+        TrailEntry("command", "make test", "exit 1", 5),
+        TrailEntry("command", "true", "exit 0", 7),
+        TrailEntry("url", "https://example.org/x", "", 9),
     ]
     assert artifacts.parse(artifacts.render(found, 1_000)) == found
 
 
 def test_a_file_that_was_changed_stays_so_when_it_is_read_again():
     merged = artifacts.merge(
-        [Entry("changed", "a", "", 1)], [Entry("read", "a", "", 9), Entry("read", "b", "", 8)]
+        [TrailEntry("changed", "a", "", 1)], [TrailEntry("read", "a", "", 9), TrailEntry("read", "b", "", 8)]
     )
-    assert merged == [Entry("changed", "a", "", 9), Entry("read", "b", "", 8)]
+    assert merged == [TrailEntry("changed", "a", "", 9), TrailEntry("read", "b", "", 8)]
 
 
 def test_the_block_is_bounded_prefers_changes_and_says_where_the_rest_is():
-    entries = [Entry("changed", "src/old.py", "", 1)]
-    entries += [Entry("read", f"src/file{number}.py", "", number) for number in range(2, 400)]
+    entries = [TrailEntry("changed", "src/old.py", "", 1)]
+    entries += [TrailEntry("read", f"src/file{number}.py", "", number) for number in range(2, 400)]
     block = artifacts.render(entries, 200)
     assert text_tokens(block) <= 200
     assert "src/old.py" in block

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whet.context.brake import Brake
+from whet.context.brake import CircuitBreaker
 
 
 def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:
     """Failures 8, 9."""
-    brake = Brake()
+    brake = CircuitBreaker()
     assert not brake.idle(10_000, 100_000) and brake.allows(10_000)
     assert brake.idle(10_000, 100_000)
     assert brake.stopped and not brake.allows(14_999)
@@ -17,7 +17,7 @@ def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:
 
 def test_two_that_did_not_get_below_the_threshold_stop_it_for_good() -> None:
     """Failure 11."""
-    brake = Brake()
+    brake = CircuitBreaker()
     for expected in (False, True):
         brake.compacted()
         assert not brake.allows(90_000)  # the server's count comes first (failure 7)
@@ -28,7 +28,7 @@ def test_two_that_did_not_get_below_the_threshold_stop_it_for_good() -> None:
 
 
 def test_one_that_helped_forgets_the_strike_before() -> None:
-    brake = Brake()
+    brake = CircuitBreaker()
     brake.idle(10_000, 100_000)
     brake.compacted()
     assert not brake.measured(20_000, 75_000)
@@ -37,7 +37,7 @@ def test_one_that_helped_forgets_the_strike_before() -> None:
 
 def test_three_poor_ones_in_a_turn_are_enough_and_good_ones_are_not_counted() -> None:
     """Failure 7; a turn of a thousand steps needs dozens."""
-    brake = Brake()
+    brake = CircuitBreaker()
     for left in (1, 60_000, 50_000, 1, 60_000, 60_000):
         assert brake.allows(1)
         brake.compacted()

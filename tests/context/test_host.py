@@ -20,14 +20,14 @@ from tests.context.engines import Puppet, RecordingEngine, shape
 from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, Seat
+from whet.context.seat import Deadlines, EngineRunner
 from whet.contract.context_engine import ChatRows
 from whet.contract.errors import StoreBusy
 from whet.contract.events import Compaction, Notice
 from whet.contract.messages import ImagePart, Message, TextPart
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 LONG = "a long story " * 40
 
@@ -47,7 +47,7 @@ def host_of(one: Rig) -> EngineHost:
 
 async def stored_roles(one: Rig) -> str:
     """What another process would see as the live list."""
-    log = await SessionLog.open(one.database, one.session.id, one.session.clock)
+    log = await Transcript.open(one.database, one.session.id, one.session.clock)
     assert [(m.role, m.text) for m in log.messages] == [(m.role, m.text) for m in one.session.log.messages]
     return "".join(message.role[0] for message in log.messages)
 
@@ -106,8 +106,8 @@ ACCEPTED: dict[str, tuple[Callable[[ChatRows], Any], str]] = {
 }
 
 
-def script() -> list[Reply]:
-    return [calls(("look", '{"at": "a"}')), Reply(text=LONG), Reply(text="Still here.")]
+def script() -> list[ScriptedReply]:
+    return [calls(("look", '{"at": "a"}')), ScriptedReply(text=LONG), ScriptedReply(text="Still here.")]
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -178,7 +178,7 @@ def test_a_no_op_is_recognised_and_two_stop_automatic_compaction(
     async def main() -> None:
         engine = Puppet(act)
         replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(5)]
-        async with rig(tmp_path, [*replies, Reply(text="Done.")], engine=engine) as one:
+        async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=engine) as one:
             await one.turn(LONG)
             assert not compactions(one)
             assert engine.calls == 2
@@ -195,7 +195,9 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
     async def main() -> None:
         engine = Puppet(lambda rows: [{"role": "user", "content": "Sum."}, *rows[-2:]])
         engine.threshold_percent = 0.0005
-        async with rig(tmp_path, [Reply(text=LONG), *replies, Reply(text="Done.")], engine=engine) as one:
+        async with rig(
+            tmp_path, [ScriptedReply(text=LONG), *replies, ScriptedReply(text="Done.")], engine=engine
+        ) as one:
             host = host_of(one)
             await one.turn(LONG)
             host._brake.reset()  # pyright: ignore[reportPrivateUsage]
@@ -206,10 +208,10 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
             assert len(stopped) == 1 and "still above the threshold" in stopped[0]
             assert (await host.status()).stopped
             # Another process goes on where this one ended, and says so.
-            log = await SessionLog.open(one.database, one.session.id, one.session.clock)
+            log = await Transcript.open(one.database, one.session.id, one.session.clock)
             fresh = Puppet(engine.act)
             fresh.threshold_percent = 0.0005
-            again = EngineHost(log, Seat.of(fresh, Deadlines()), host._facts)  # pyright: ignore[reportPrivateUsage]
+            again = EngineHost(log, EngineRunner.of(fresh, Deadlines()), host._facts)  # pyright: ignore[reportPrivateUsage]
             await again.begin()
             said: list[Any] = []
             await again.view(log.messages, said.append)
@@ -229,7 +231,9 @@ def test_kept_rows_are_the_same_messages_and_images_survive(tmp_path: Path) -> N
 
     async def main() -> None:
         engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, [Reply(text=LONG), Reply(text="Seen.")], engine=engine) as one:
+        async with rig(
+            tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Seen.")], engine=engine
+        ) as one:
             await one.turn("hello")
             picture = Message("user", (TextPart("what is it?"), ImagePart("image/png", "aGk=")))
             await run_turn(one.session, picture, one.events.append)
@@ -254,7 +258,7 @@ def test_an_engine_that_prunes_in_place_is_not_a_no_op(tmp_path: Path) -> None:
 
     async def main() -> None:
         engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, [calls(("shout", "{}")), Reply(text="Ok.")], engine=engine) as one:
+        async with rig(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], engine=engine) as one:
             await one.turn("shout")
             engine.act = prune
             assert await one.session.context.compact("", one.events.append) == "compacted"
@@ -283,7 +287,7 @@ def test_arguments_are_filtered_and_a_type_error_is_not_tried_again(tmp_path: Pa
     async def main() -> None:
         engine = Fussy()
         engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
-        async with rig(tmp_path, [Reply(text=LONG)], engine=engine) as one:
+        async with rig(tmp_path, [ScriptedReply(text=LONG)], engine=engine) as one:
             await one.turn(LONG)
             one.events.clear()
             assert await one.session.context.compact("the plan", one.events.append) == "unchanged"
@@ -298,7 +302,7 @@ def test_nothing_to_compress_asks_no_engine_to_compress(tmp_path: Path) -> None:
     trace: list[str] = []
 
     async def main() -> None:
-        async with rig(tmp_path, [Reply(text="Hi.")], engine=RecordingEngine(trace)) as one:
+        async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=RecordingEngine(trace)) as one:
             assert await one.session.context.compact("", one.events.append) == "nothing"
             await one.turn("hello")
             assert await one.session.context.compact("x", one.events.append) == "nothing"
@@ -311,7 +315,7 @@ def test_nothing_to_compress_asks_no_engine_to_compress(tmp_path: Path) -> None:
 def test_attributes_after_a_compaction(tmp_path: Path) -> None:
     async def main() -> None:
         engine = RecordingEngine([])
-        async with rig(tmp_path, [Reply(text=LONG), Reply(text="Ok.")], engine=engine) as one:
+        async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
             await one.turn(LONG)
             await one.turn("go on")
             assert engine.last_prompt_tokens > 0
@@ -324,9 +328,9 @@ def test_attributes_after_a_compaction(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def overflow(limit: int) -> Reply:
+def overflow(limit: int) -> ScriptedReply:
     message = f"This model's maximum context length is {limit} tokens. You requested 99999."
-    return Reply(fault=Fault(status=400, message=message, code="context_length_exceeded"))
+    return ScriptedReply(fault=Fault(status=400, message=message, code="context_length_exceeded"))
 
 
 def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path: Path) -> None:
@@ -335,8 +339,14 @@ def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path:
 
     async def main() -> None:
         engine = RecordingEngine(trace)
-        replies = [Reply(text=LONG), overflow(8192), Reply(text="Fits."), overflow(8192), overflow(8192)]
-        async with rig(tmp_path, [*replies, Reply(text="Alive.")], engine=engine) as one:
+        replies = [
+            ScriptedReply(text=LONG),
+            overflow(8192),
+            ScriptedReply(text="Fits."),
+            overflow(8192),
+            overflow(8192),
+        ]
+        async with rig(tmp_path, [*replies, ScriptedReply(text="Alive.")], engine=engine) as one:
             await one.turn(LONG)
             end = await one.turn("go on")
             assert (end.reason, end.text) == ("answered", "Fits.")
@@ -351,7 +361,7 @@ def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path:
 
 def test_an_overflow_that_nothing_can_shrink_is_reported_as_it_came(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [overflow(0), Reply(text="never")]) as one:
+        async with rig(tmp_path, [overflow(0), ScriptedReply(text="never")]) as one:
             end = await one.turn("hello")
             assert end.reason == "failed" and "context" in end.error
             assert one.server.count == 1
@@ -373,7 +383,12 @@ def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: 
 
         engine = Puppet(lambda rows: rows, "slow")
         deadlines = Deadlines(compress_s=30, hook_s=30)
-        replies = [Reply(text=LONG), Reply(text="On."), Reply(text="And on."), Reply(text="Back.")]
+        replies = [
+            ScriptedReply(text=LONG),
+            ScriptedReply(text="On."),
+            ScriptedReply(text="And on."),
+            ScriptedReply(text="Back."),
+        ]
         async with rig(tmp_path, replies, engine=engine, spare=spare, deadlines=deadlines) as one:
             host = host_of(one)
             await one.turn(LONG)
@@ -406,7 +421,9 @@ def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> None:
 
     async def main() -> None:
         engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, [Reply(text=LONG), Reply(text="Done.")], engine=engine) as one:
+        async with rig(
+            tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Done.")], engine=engine
+        ) as one:
             await one.turn(LONG)
             engine.act = wait
             task = asyncio.ensure_future(one.turn("go on"))
@@ -452,7 +469,7 @@ def test_every_hook_may_fail_and_each_failure_is_shown_once(tmp_path: Path) -> N
     """Failures 31, 36."""
 
     async def main() -> None:
-        replies = [calls(("rec_find", "{}")), Reply(text="One."), Reply(text="Two.")]
+        replies = [calls(("rec_find", "{}")), ScriptedReply(text="One."), ScriptedReply(text="Two.")]
         async with rig(tmp_path, replies, engine=Broken([])) as one:
             assert (await one.turn("find")).text == "One."
             assert (await one.turn("go on")).text == "Two."
@@ -487,7 +504,7 @@ def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
     """Failure 5: one bad schema must not kill every tool."""
 
     async def main() -> None:
-        async with rig(tmp_path, [Reply(text="Hi.")], engine=BadTools([])) as one:
+        async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
             assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "listy"]
             assert (await one.turn("hello")).reason == "answered"
             assert len([text for text in notices(one) if "is left out" in text]) == 4
@@ -507,7 +524,7 @@ def test_lists_are_append_only_until_a_compaction_and_the_wire_is_a_prefix(tmp_p
     async def main() -> None:
         engine = Watching([])
         engine.keep = 2
-        replies = [Reply(text=f"Answer {n} {LONG}") for n in range(6)]
+        replies = [ScriptedReply(text=f"Answer {n} {LONG}") for n in range(6)]
         async with rig(tmp_path, replies, engine=engine) as one:
             for number in range(6):
                 engine.wants = number == 3
@@ -523,7 +540,7 @@ def test_lists_are_append_only_until_a_compaction_and_the_wire_is_a_prefix(tmp_p
 def test_undo_takes_a_compaction_back(tmp_path: Path) -> None:
     async def main() -> None:
         engine = RecordingEngine([])
-        replies = [Reply(text=LONG), Reply(text="Two."), Reply(text="Three.")]
+        replies = [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")]
         async with rig(tmp_path, replies, engine=engine) as one:
             await one.turn(LONG)
             engine.wants = True
@@ -540,7 +557,9 @@ def test_undo_takes_a_compaction_back(tmp_path: Path) -> None:
 def test_a_compaction_by_hand_respects_another_process(tmp_path: Path) -> None:
     async def main() -> None:
         engine = RecordingEngine([])
-        with PracticeServer(script=[Reply(text=LONG), Reply(text="Mine."), Reply(text="Ok.")]) as server:
+        with PracticeServer(
+            script=[ScriptedReply(text=LONG), ScriptedReply(text="Mine."), ScriptedReply(text="Ok.")]
+        ) as server:
             async with rig(tmp_path, server=server, engine=engine) as one:
                 await one.turn(LONG)
                 await one.turn("more")
@@ -558,7 +577,7 @@ def test_host_time_at_a_thousand_messages(tmp_path: Path, capsys: pytest.Capture
     """Printed, not asserted: a machine under load would make it flaky."""
 
     async def main() -> None:
-        async with rig(tmp_path, [Reply(text="Hi.")]) as one:
+        async with rig(tmp_path, [ScriptedReply(text="Hi.")]) as one:
             host = host_of(one)
             messages = one.session.log.messages
             for number in range(500):

@@ -27,7 +27,7 @@ from whet.context import summary
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import ChatRows
 from whet.contract.protocols import Provider
-from whet.practice.script import Fault, Reply, html_page, rate_limited, server_error
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited, server_error
 from whet.practice.server import PracticeServer
 from whet.providers.connect import connect_one
 from whet.providers.retry import Backoff
@@ -205,17 +205,17 @@ class Patience:
         return self._ask(messages, max_tokens=max_tokens, timeout_s=min(timeout_s, self.limit_s))
 
 
-FAILURES: dict[str, list[Reply]] = {
+FAILURES: dict[str, list[ScriptedReply]] = {
     "401": [server_error(401, "bad key")],
     "402": [server_error(402, "no credit")],
     "429": [rate_limited()] * 9,
     "500": [server_error(500)] * 9,
-    "empty": [Reply()] * 2,
-    "think-only": [Reply(text="<think>Let me see what to keep.</think>")] * 2,
-    "HTML": [Reply(text="<html><body>Sign in</body></html>")] * 2,
+    "empty": [ScriptedReply()] * 2,
+    "think-only": [ScriptedReply(text="<think>Let me see what to keep.</think>")] * 2,
+    "HTML": [ScriptedReply(text="<html><body>Sign in</body></html>")] * 2,
     "HTML status": [html_page(502)] * 9,
-    "cut stream": [Reply(text="## 2. Goal\nHalf a sum", pieces=6, fault=Fault(cut_after=2))] * 9,
-    "timeout": [Reply(text="late", fault=Fault(stall_after=-1))],
+    "cut stream": [ScriptedReply(text="## 2. Goal\nHalf a sum", pieces=6, fault=Fault(cut_after=2))] * 9,
+    "timeout": [ScriptedReply(text="late", fault=Fault(stall_after=-1))],
 }
 
 
@@ -223,7 +223,7 @@ FAILURES: dict[str, list[Reply]] = {
 def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: Path, kind: str) -> None:
     """Failures 13, 16, 17: the real provider and a server that fails; the list stays as it was, the person
     reads why, the turn goes on, and the next try works."""
-    story = [Reply(text=f"Answer {number}. {LONG * 3}") for number in range(4)]
+    story = [ScriptedReply(text=f"Answer {number}. {LONG * 3}") for number in range(4)]
 
     async def main(server: PracticeServer) -> None:
         settings = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
@@ -240,7 +240,7 @@ def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: P
             assert [text for text in notices(one) if "context engine compressor: " in text]
             ask.limit_s = 40.0
             server.release()
-            server.install([Reply(text=BODY), Reply(text="On it.")])
+            server.install([ScriptedReply(text=BODY), ScriptedReply(text="On it.")])
             assert await one.session.context.compact("", one.events.append) == "compacted"
             assert (await one.turn("go on")).text == "On it."
             assert len(compactions(one)) == 1
@@ -257,7 +257,9 @@ def test_40_the_cache_holds_over_a_session_with_compactions(tmp_path: Path) -> N
     async def main() -> None:
         model = Model()
         one_engine = Compressor(model, FixedClock())
-        async with rig(tmp_path, [*steps, Reply(text="Done.")], engine=one_engine, window=5_000) as one:
+        async with rig(
+            tmp_path, [*steps, ScriptedReply(text="Done.")], engine=one_engine, window=5_000
+        ) as one:
             assert (await one.turn("Look at everything.")).text == "Done."
             bodies = [bytes(request.body) for request in one.server.requests]
             heads = {body[: body.index(b'"role":"user"')] for body in bodies}

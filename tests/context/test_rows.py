@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.context.repair import Growing, repair
-from whet.context.rows import EngineRows, Unreadable, engine_row, read_back
+from whet.context.repair import RepairedList, repair
+from whet.context.rows import BadEngineRows, EngineRows, engine_row, read_back
 from whet.context.tokens import IMAGE_TOKENS, message_tokens, text_tokens
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
 
@@ -79,7 +79,7 @@ def test_garbage_is_refused_or_repaired(data: st.DataObject) -> None:
     picked = data.draw(st.lists(st.sampled_from(rows.rows) | ROWS | JUNK, max_size=12))
     try:
         found = read_back(rows.rows, rows.sources, prints, picked)
-    except Unreadable:
+    except BadEngineRows:
         return
     if found is not None:
         assert is_valid(list(repair(found[1])))
@@ -99,7 +99,7 @@ def test_equal_copies_are_the_messages_they_were_copied_from() -> None:
 
 @pytest.mark.parametrize("returned", [None, (), "x", [], [[]], {"role": "user"}])
 def test_what_is_no_list_of_rows_is_unreadable(returned: object) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(BadEngineRows):
         read_back([], [], [], returned)
 
 
@@ -119,7 +119,7 @@ def test_the_note_and_images_are_in_the_view_as_text() -> None:
 
 
 def test_the_repaired_list_grows_in_place_and_begins_anew_after_a_change() -> None:
-    messages, wire = conversation(2), Growing()
+    messages, wire = conversation(2), RepairedList()
     first = list(wire.of(messages))
     messages.append(Message("user", "more"))
     grown = wire.of(messages)

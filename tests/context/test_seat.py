@@ -6,19 +6,19 @@ import asyncio
 import threading
 
 from whet.context.engines import NoEngine
-from whet.context.seat import Deadlines, Seat
+from whet.context.seat import Deadlines, EngineRunner
 from whet.contract.context_engine import EngineOffer
 
 
-async def seat_of(*, is_quick: bool) -> Seat:
-    seat = await Seat.take(
+async def seat_of(*, is_quick: bool) -> EngineRunner:
+    seat = await EngineRunner.take(
         EngineOffer("x", "", fresh=NoEngine, is_quick=is_quick), Deadlines(), foreground=True
     )
-    assert isinstance(seat, Seat)
+    assert isinstance(seat, EngineRunner)
     return seat
 
 
-async def where(seat: Seat, deadline_s: float = 0.0) -> str:
+async def where(seat: EngineRunner, deadline_s: float = 0.0) -> str:
     outcome = await seat.run("a hook", lambda: threading.current_thread().name, deadline_s)
     return outcome.value or ""
 

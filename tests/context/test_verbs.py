@@ -15,7 +15,7 @@ from tests.context.engines import Puppet, RecordingEngine, shape
 from tests.context.test_host import LONG, compactions, host_of, last_two, notices, stored_roles
 from whet.contract.context_engine import ChatRows
 from whet.contract.messages import Usage
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 
 class Newer(RecordingEngine):
@@ -60,7 +60,9 @@ class Newer(RecordingEngine):
         messages.clear()
 
 
-def run(tmp_path: Path, script: list[Reply], act: Callable[[Rig, Newer], Any], window: int = 0) -> list[str]:
+def run(
+    tmp_path: Path, script: list[ScriptedReply], act: Callable[[Rig, Newer], Any], window: int = 0
+) -> list[str]:
     trace: list[str] = []
 
     async def main() -> None:
@@ -79,7 +81,7 @@ def test_the_order_of_every_verb_in_a_turn_with_a_tool(tmp_path: Path) -> None:
         await one.turn("hello")
         assert await stored_roles(one) == "uata"
 
-    trace = run(tmp_path, [calls(("look", "{}")), Reply(text="Hi.")], act)
+    trace = run(tmp_path, [calls(("look", "{}")), ScriptedReply(text="Hi.")], act)
     lines = [line for line in trace if "update_from" not in line]
     assert lines[: lines.index("on_turn_complete uata 8 conversation_id reason session_id turn_id") + 1] == [
         "should_compress_preflight u",
@@ -107,7 +109,7 @@ def test_a_rough_size_is_left_to_the_servers_count_where_the_engine_says_so(tmp_
         await one.turn("now it was counted")
         assert not engine.wants and len(compactions(one)) == 1
 
-    run(tmp_path, [Reply(text=LONG), Reply(text="b")], act)
+    run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
 
 
 def test_a_pending_operation_asks_for_compress_whatever_the_size(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_a_pending_operation_asks_for_compress_whatever_the_size(tmp_path: Path)
         await one.turn("go on")
         assert len(compactions(one)) == 1 and "tidying up" in notices(one)
 
-    trace = run(tmp_path, [Reply(text=LONG), Reply(text="b")], act)
+    trace = run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
     assert any("status_message sanitize context_length threshold_tokens tokens" in line for line in trace)
 
 
@@ -145,7 +147,7 @@ def test_the_engine_words_the_line_before_a_compaction_or_leaves_it_out(
         lines = notices(one)
         assert len(lines) == bool(shown) and (not shown or lines[0].startswith(shown))
 
-    run(tmp_path, [Reply(text=LONG), Reply(text="b")], act)
+    run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
 
 
 def test_why_it_can_not_compact_is_said_once(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_why_it_can_not_compact_is_said_once(tmp_path: Path) -> None:
             "context engine recording should compact and can't now: cooldown:30"
         ]
 
-    run(tmp_path, [Reply(text="1"), Reply(text="2"), Reply(text="3")], act)
+    run(tmp_path, [ScriptedReply(text="1"), ScriptedReply(text="2"), ScriptedReply(text="3")], act)
 
 
 def test_results_pruned_without_a_model_are_recorded(tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_results_pruned_without_a_model_are_recorded(tmp_path: Path) -> None:
         assert one.session.log.messages[2].text == "(cut)"
         assert await stored_roles(one) == "uata"
 
-    run(tmp_path, [calls(("shout", "{}")), Reply(text="Ok.")], act)
+    run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], act)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_a_hostile_pruning_changes_nothing(tmp_path: Path, prune: Callable[[Chat
         assert not compactions(one) and one.session.log.messages[2].text.startswith("xxx")
         assert engine.trace[-1].startswith("on_turn_complete uata")
 
-    run(tmp_path, [calls(("shout", "{}")), Reply(text="Ok.")], act)
+    run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], act)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_what_one_request_shows_can_be_chosen_and_is_valid_and_not_recorded(
         assert await stored_roles(one) == "uataua" and not compactions(one)
         assert one.session.log.messages[0].text == "look"
 
-    run(tmp_path, [calls(("look", "{}")), Reply(text="Ok."), Reply(text="Later.")], act)
+    run(tmp_path, [calls(("look", "{}")), ScriptedReply(text="Ok."), ScriptedReply(text="Later.")], act)
 
 
 class Failing(Puppet):
@@ -234,7 +236,7 @@ def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path: Path
 
     async def main() -> None:
         engine = Failing(lambda rows: rows)
-        async with rig(tmp_path, [Reply(text=LONG)] * 3, engine=engine) as one:
+        async with rig(tmp_path, [ScriptedReply(text=LONG)] * 3, engine=engine) as one:
             await one.turn(LONG)
             one.events.clear()
             shown: list[list[str]] = []
@@ -264,7 +266,9 @@ def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp_path:
         engine = Puppet(lambda rows: rows)
         engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
         async with rig(
-            tmp_path, [Reply(text=LONG), Reply(text="Two."), Reply(text="Three.")], engine=engine
+            tmp_path,
+            [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")],
+            engine=engine,
         ) as one:
             for text in (LONG, "more"):
                 await one.turn(text)
@@ -295,7 +299,7 @@ def test_engines_are_told_of_the_session_anew_where_the_list_was_cut_without_the
         assert engine.trace[0].startswith("on_session_start") and "old_session_id" not in engine.trace[0]
         assert engine.trace[1] == "should_compress_preflight uau"
 
-    run(tmp_path, [Reply(text="1"), Reply(text="2"), Reply(text="3")], act)
+    run(tmp_path, [ScriptedReply(text="1"), ScriptedReply(text="2"), ScriptedReply(text="3")], act)
 
 
 def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_help(tmp_path: Path) -> None:
@@ -303,7 +307,7 @@ def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_
 
     async def main() -> None:
         engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, [Reply(text="ok")] * 6, engine=engine) as one:
+        async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
             for text in ("a", "b"):
                 await one.turn(text)
             host_of(one)._brake.reset()  # pyright: ignore[reportPrivateUsage]

@@ -26,14 +26,14 @@ from whet.contract.errors import NotFound
 from whet.contract.events import EndReason
 from whet.contract.messages import Message
 from whet.store import jobs
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, NewJob, Queued
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 WHEN = ("before", "inside", "after")
 
 
-class KillingDatabase(Database):
+class KillingDatabase(StateDatabase):
     """Kills its process with SIGKILL before, inside or after the n-th write."""
 
     at = 0
@@ -67,7 +67,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def one_job(turn: Turn, reason: EndReason) -> AtEnd:
+def one_job(turn: TurnRecord, reason: EndReason) -> AtEnd:
     job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
     return lambda connection: [Queued(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
 
@@ -117,7 +117,7 @@ def in_child(work: Callable[[], dict[str, Any]], report: Path) -> bool:
 
 def main(root: Path, base_url: str) -> None:
     template = root / "template.db"
-    Database.open(template, SystemClock()).close()
+    StateDatabase.open(template, SystemClock()).close()
     # A child's collector would copy every page of what all of them share.
     gc.collect()
     gc.freeze()

@@ -21,13 +21,13 @@ from whet.clock import SystemClock
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import learned, ledger, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.ledger import digest
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 SAID = "We run make check before each commit, and we deploy on Tuesdays only."
 SKILL = "---\nname: commit\ndescription: How we commit.\n---\nRun make check before each commit.\n"
@@ -49,7 +49,7 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class KillingDatabase(Database):
+class KillingDatabase(StateDatabase):
     """Dies before, inside or after a write."""
 
     killer: Killer
@@ -70,9 +70,9 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     database = KillingDatabase.open(folder / "state.db", SystemClock())
     assert isinstance(database, KillingDatabase)
     database.killer = Killer(0)
-    desk = Desk(database, SystemClock(), folder, (MemorySettings(), ReviewSettings()))
+    desk = LearningService(database, SystemClock(), folder, (MemorySettings(), ReviewSettings()))
     if not database.read_now(lambda db: sessions.count(db)):
-        log = await SessionLog.create(database, NewSession(id="s"), SystemClock())
+        log = await Transcript.create(database, NewSession(id="s"), SystemClock())
         await log.end_turn(await log.begin_turn(Message("user", SAID)), "answered", "")
         new = NewSession(id="r", parent_session_id="s", kind="review")
         database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
@@ -107,7 +107,7 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     return {"steps": killer.count, **state(database, folder)}
 
 
-def state(database: Database, folder: Path) -> dict[str, Any]:
+def state(database: StateDatabase, folder: Path) -> dict[str, Any]:
     files = database.read_now(lambda db: learned.states(db, ""))
     rows = database.read_now(lambda db: ledger.select(db))[::-1]
     disagree = [

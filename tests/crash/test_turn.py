@@ -8,25 +8,28 @@ import sys
 from pathlib import Path
 
 from tests.agent.rig import calls
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
 
 
-def script() -> list[Reply]:
+def script() -> list[ScriptedReply]:
     """Stateless in effect: what is answered depends on what the transcript shows."""
-    answered = [Reply(text="I will check.", when="Interrupted:"), Reply(text="Done.", when="put b")]
+    answered = [
+        ScriptedReply(text="I will check.", when="Interrupted:"),
+        ScriptedReply(text="Done.", when="put b"),
+    ]
     first = calls(("put", '{"what":"a"}'), ("look", '{"at":"x"}'), ("look", '{"at":"y"}'))
     second = calls(("put", '{"what":"b"}'), ("look", '{"at":"z"}'))
-    replies: list[Reply] = []
+    replies: list[ScriptedReply] = []
     for reply, when in (
         (answered[0], answered[0].when),
         (answered[1], "put b"),
         (second, "put a"),
         (first, ""),
     ):
-        replies += [Reply(text=reply.text, tool_calls=reply.tool_calls, when=when)] * 200
+        replies += [ScriptedReply(text=reply.text, tool_calls=reply.tool_calls, when=when)] * 200
     return replies
 
 

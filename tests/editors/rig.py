@@ -38,8 +38,8 @@ from acp.schema import (
     WriteTextFileResponse,
 )
 
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 T = TypeVar("T")
@@ -242,8 +242,8 @@ class Desk:
         self._loop.close()
 
 
-def does(tool: str, **arguments: Any) -> Reply:
-    return Reply(tool_calls=(Call(tool, json.dumps(arguments)),))
+def does(tool: str, **arguments: Any) -> ScriptedReply:
+    return ScriptedReply(tool_calls=(PracticeCall(tool, json.dumps(arguments)),))
 
 
 def pick(kind: str) -> Any:

@@ -30,12 +30,12 @@ from acp.schema import (
 from tests.cli.running import run as whet
 from tests.editors.rig import Desk, does, editing, pick
 from tests.support import within
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 
 def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
-    desk.server.install([Reply("Hello from the editor.", reasoning="They greet.", pieces=6)])
+    desk.server.install([ScriptedReply("Hello from the editor.", reasoning="They greet.", pieces=6)])
 
     async def story() -> None:
         made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
@@ -56,7 +56,7 @@ def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
             does("read_file", path="a.txt", offset=2),
             does("patch", path="a.txt", old_string="two", new_string="three"),
             does("write_file", path="b.txt", content="new\n"),
-            Reply("Done."),
+            ScriptedReply("Done."),
         ]
     )
     editor = desk.editor
@@ -86,7 +86,7 @@ def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
 
 @pytest.mark.parametrize("answer", ["reject_once", "closed", "made up"])
 def test_what_is_not_allowed_does_not_run(desk: Desk, answer: str) -> None:
-    desk.server.install([does("write_file", path="no.txt", content="x"), Reply("Then not.")])
+    desk.server.install([does("write_file", path="no.txt", content="x"), ScriptedReply("Then not.")])
 
     async def story() -> None:
         if answer == "reject_once":
@@ -103,23 +103,25 @@ def test_what_is_not_allowed_does_not_run(desk: Desk, answer: str) -> None:
 
 
 def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: Desk) -> None:
-    def write(name: str) -> Reply:
+    def write(name: str) -> ScriptedReply:
         return does("write_file", path=name, content="x")
 
     async def story() -> None:
         session_id = await desk.session()
         desk.editor.answer = pick("allow_always")
-        desk.server.install([write("m1"), write("m1"), Reply("ok")])
+        desk.server.install([write("m1"), write("m1"), ScriptedReply("ok")])
         await desk.ask(session_id, "write")
         assert len(desk.editor.asked) == 1
         await desk.connection.set_session_mode(session_id=session_id, mode_id="auto")
-        desk.server.install([write("m2"), does("terminal", command="rm -rf /tmp/x-not-there"), Reply("ok")])
+        desk.server.install(
+            [write("m2"), does("terminal", command="rm -rf /tmp/x-not-there"), ScriptedReply("ok")]
+        )
         desk.editor.answer = pick("reject_once")
         await desk.ask(session_id, "write")
         assert [(call.title or "").split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
         assert "always" not in [one.option_id for one in desk.editor.asked[-1][1]]
         await desk.connection.set_session_mode(session_id=session_id, mode_id="deny")
-        desk.server.install([does("terminal", command="touch m3"), Reply("ok")])
+        desk.server.install([does("terminal", command="touch m3"), ScriptedReply("ok")])
         await desk.ask(session_id, "write")
         assert len(desk.editor.asked) == 2
         with pytest.raises(RequestError):
@@ -132,20 +134,20 @@ def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: Desk) 
 def test_a_cancel_ends_a_turn_that_streams_and_one_that_asks(desk: Desk) -> None:
     async def story() -> None:
         session_id = await desk.session()
-        desk.server.install([Reply("slow", fault=Fault(stall_after=1))])
+        desk.server.install([ScriptedReply("slow", fault=Fault(stall_after=1))])
         turn = asyncio.create_task(desk.ask(session_id, "go"))
         await asyncio.to_thread(desk.server.wait_for_stall)
         await desk.connection.cancel(session_id=session_id)
         assert await turn == "cancelled"
         desk.server.release()
-        desk.server.install([does("write_file", path="no.txt", content="x"), Reply("never")])
+        desk.server.install([does("write_file", path="no.txt", content="x"), ScriptedReply("never")])
         desk.editor.hold.clear()
         turn = asyncio.create_task(desk.ask(session_id, "write"))
         await desk.editor.until(lambda: bool(desk.editor.asked))
         await desk.connection.cancel(session_id=session_id)
         assert await turn == "cancelled"
         desk.editor.hold.set()
-        desk.server.install([Reply("here again")])
+        desk.server.install([ScriptedReply("here again")])
         assert await desk.ask(session_id, "still there?") == "end_turn"
 
     desk.run(story())
@@ -153,7 +155,9 @@ def test_a_cancel_ends_a_turn_that_streams_and_one_that_asks(desk: Desk) -> None
 
 
 def test_a_session_of_another_process_is_listed_loaded_and_gone_on_with(desk: Desk) -> None:
-    desk.server.install([does("terminal", command="echo hi"), Reply("It said hi."), Reply("As before.")])
+    desk.server.install(
+        [does("terminal", command="echo hi"), ScriptedReply("It said hi."), ScriptedReply("As before.")]
+    )
     other = desk.work / "other"
 
     async def first() -> str:
@@ -188,8 +192,8 @@ def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
         {"id": "1", "content": "look", "status": "completed"},
         {"id": "2", "content": "act", "status": "in_progress"},
     ]
-    slow = Reply("first", fault=Fault(stall_after=0), when="the slow one")
-    desk.server.install([slow, does("todo", items=items), Reply("second")])
+    slow = ScriptedReply("first", fault=Fault(stall_after=0), when="the slow one")
+    desk.server.install([slow, does("todo", items=items), ScriptedReply("second")])
 
     async def story() -> None:
         one, two = await desk.session(), await desk.session()
@@ -210,7 +214,7 @@ def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
 
 
 def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk: Desk) -> None:
-    desk.server.install([Reply("seen")])
+    desk.server.install([ScriptedReply("seen")])
     picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 40).decode()
     prompt = [
         text_block("look at "),
@@ -249,7 +253,7 @@ def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk:
 
 
 def test_slash_commands_need_no_model(desk: Desk) -> None:
-    desk.server.install([Reply("hello")])
+    desk.server.install([ScriptedReply("hello")])
     before = desk.server.count
 
     async def story() -> None:
@@ -266,7 +270,7 @@ def test_slash_commands_need_no_model(desk: Desk) -> None:
             desk.editor.updates.clear()
             assert await desk.ask(session_id, command) == "end_turn"
             assert word in desk.editor.text(), command
-        desk.server.install([Reply("once"), Reply("twice")])
+        desk.server.install([ScriptedReply("once"), ScriptedReply("twice")])
         await desk.ask(session_id, "say it")
         await desk.ask(session_id, "/retry")
         assert desk.editor.text().endswith("twice")
@@ -282,7 +286,7 @@ def test_slash_commands_need_no_model(desk: Desk) -> None:
 
 
 def test_a_failed_turn_is_an_error_in_a_line(desk: Desk) -> None:
-    desk.server.install([Reply(fault=Fault(status=401, message="bad key"))])
+    desk.server.install([ScriptedReply(fault=Fault(status=401, message="bad key"))])
 
     async def story() -> None:
         with pytest.raises(RequestError) as error:
@@ -293,7 +297,7 @@ def test_a_failed_turn_is_an_error_in_a_line(desk: Desk) -> None:
 
 
 def test_a_command_that_fails_shows_its_output_and_its_exit(desk: Desk) -> None:
-    desk.server.install([does("terminal", command="echo visible; exit 3"), Reply("It failed.")])
+    desk.server.install([does("terminal", command="echo visible; exit 3"), ScriptedReply("It failed.")])
 
     async def story() -> None:
         await desk.ask(await desk.session("auto"), "run it")
@@ -325,7 +329,7 @@ asyncio.run(main())
 def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
     home: Path, tmp_path: Path, server: PracticeServer
 ) -> None:
-    server.install([Reply("slow", fault=Fault(stall_after=0))])
+    server.install([ScriptedReply("slow", fault=Fault(stall_after=0))])
     (tmp_path / "work").mkdir()
     script = EDITOR.format(url=server.base_url, work=str(tmp_path / "work"), home=str(home))
     root = Path(__file__).parents[2]
@@ -346,7 +350,7 @@ def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
 def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: Desk) -> None:
     other = desk.work / "killed"
     call = does("terminal", command="echo ran >> log.txt")
-    desk.server.install([call, Reply("half", fault=Fault(stall_after=0)), Reply("And on.")])
+    desk.server.install([call, ScriptedReply("half", fault=Fault(stall_after=0)), ScriptedReply("And on.")])
 
     async def killed() -> str:
         async with editing(desk.home, desk.server, other, "--approvals", "auto") as (_, connection, process):
@@ -399,7 +403,7 @@ def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passe
         "import os\ndef register(ctx):\n    print('noise')\n    os.system('echo more')\n"
     )
     (home / "config.yaml").write_text("plugins: {enabled: [noisy]}\n")
-    server.install([does("terminal", command="echo noise; echo more >&2"), Reply("ok")])
+    server.install([does("terminal", command="echo noise; echo more >&2"), ScriptedReply("ok")])
     flags = ["--provider", "practice", "--base-url", server.base_url, "--model", "practice"]
     process = subprocess.Popen(
         [sys.executable, "-m", "whet", "acp", "--approvals", "auto", *flags],

@@ -18,7 +18,7 @@ from acp.schema import (
 
 from tests.editors.rig import Desk, does, pick
 from tests.editors.test_files import results
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 
 
 def chosen(config_options: list[Any]) -> dict[str, str]:
@@ -28,7 +28,7 @@ def chosen(config_options: list[Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("filled", ["Blue, please.", None])
 def test_an_open_question_is_a_form_in_the_editor(desk: Desk, filled: str | None) -> None:
-    desk.server.install([does("clarify", question="Which colour?"), Reply("I see.")])
+    desk.server.install([does("clarify", question="Which colour?"), ScriptedReply("I see.")])
     desk.editor.filled = lambda mode: filled
 
     async def story() -> None:
@@ -44,7 +44,7 @@ def test_an_open_question_is_a_form_in_the_editor(desk: Desk, filled: str | None
 
 @pytest.mark.parametrize(("picked", "said"), [("red", "red"), ("mauve", "Nobody is here")])
 def test_choices_are_a_list_in_the_form_and_nothing_else_counts(desk: Desk, picked: str, said: str) -> None:
-    desk.server.install([does("clarify", question="Which?", choices=["red", "blue"]), Reply("ok")])
+    desk.server.install([does("clarify", question="Which?", choices=["red", "blue"]), ScriptedReply("ok")])
     desk.editor.filled = lambda mode: picked
 
     async def story() -> None:
@@ -64,7 +64,7 @@ def test_mode_and_model_are_options_and_say_so_when_they_change(desk: Desk) -> N
         changed = await desk.connection.set_config_option(config_id="mode", session_id=at, value="deny")
         assert chosen(changed.config_options)["mode"] == "deny"
         await desk.editor.until(lambda: bool(desk.editor.of(CurrentModeUpdate, at)))
-        desk.server.install([does("write_file", path="no.txt", content="x"), Reply("Then not.")])
+        desk.server.install([does("write_file", path="no.txt", content="x"), ScriptedReply("Then not.")])
         await desk.ask(at, "write")
         assert desk.editor.asked == [] and "said no" in results(desk)[0]
         await desk.connection.set_session_mode(session_id=at, mode_id="auto")
@@ -86,7 +86,7 @@ def test_a_model_is_chosen_for_one_session_by_option_and_by_command(desk: Desk) 
             config_id="model", session_id=made.session_id, value=other
         )
         assert chosen(set_to.config_options)["model"] == other
-        desk.server.install([Reply("hello"), Reply("hello"), Reply("hello")])
+        desk.server.install([ScriptedReply("hello"), ScriptedReply("hello"), ScriptedReply("hello")])
         await desk.ask(made.session_id, "hello")
         assert desk.server.requests[-1].parsed["model"] == other
         loaded = await desk.connection.load_session(
@@ -105,7 +105,7 @@ def test_a_model_is_chosen_for_one_session_by_option_and_by_command(desk: Desk) 
 
 
 def test_usage_and_title_are_told(desk: Desk) -> None:
-    desk.server.install([Reply("hello")])
+    desk.server.install([ScriptedReply("hello")])
 
     async def story() -> None:
         session_id = await desk.session()
@@ -121,8 +121,8 @@ def test_usage_and_title_are_told(desk: Desk) -> None:
 def test_two_prompts_at_once_are_answered_in_order_and_a_cancel_ends_both(desk: Desk) -> None:
     async def story() -> None:
         session_id = await desk.session()
-        slow = Reply("first", fault=Fault(stall_after=0), when="one")
-        desk.server.install([slow, Reply("second", when="two")])
+        slow = ScriptedReply("first", fault=Fault(stall_after=0), when="one")
+        desk.server.install([slow, ScriptedReply("second", when="two")])
         one = asyncio.create_task(desk.ask(session_id, "one"))
         await asyncio.to_thread(desk.server.wait_for_stall)
         two = asyncio.create_task(desk.ask(session_id, "two"))
@@ -130,7 +130,7 @@ def test_two_prompts_at_once_are_answered_in_order_and_a_cancel_ends_both(desk: 
         assert (await one, await two) == ("end_turn", "end_turn")
         assert desk.editor.text(session_id=session_id) == "firstsecond"
         desk.server.reset()
-        desk.server.install([Reply("slow", fault=Fault(stall_after=0)), Reply("never")])
+        desk.server.install([ScriptedReply("slow", fault=Fault(stall_after=0)), ScriptedReply("never")])
         one = asyncio.create_task(desk.ask(session_id, "one"))
         await asyncio.to_thread(desk.server.wait_for_stall)
         two = asyncio.create_task(desk.ask(session_id, "/context"))
@@ -143,7 +143,7 @@ def test_two_prompts_at_once_are_answered_in_order_and_a_cancel_ends_both(desk: 
 
 
 def test_a_cancel_ends_a_question_in_a_form(desk: Desk) -> None:
-    desk.server.install([does("clarify", question="Which?"), Reply("never")])
+    desk.server.install([does("clarify", question="Which?"), ScriptedReply("never")])
 
     async def story() -> None:
         session_id = await desk.session()
@@ -160,7 +160,7 @@ def test_a_cancel_ends_a_question_in_a_form(desk: Desk) -> None:
 def test_a_cancel_ends_a_command_that_runs_with_its_children(desk: Desk) -> None:
     alive = desk.work / "alive"
     command = f"(sleep 600 & echo $! > {alive}; printf be%s gun; wait)"
-    desk.server.install([does("terminal", command=command), Reply("never")])
+    desk.server.install([does("terminal", command=command), ScriptedReply("never")])
 
     async def story() -> None:
         session_id = await desk.session("auto")

@@ -18,7 +18,7 @@ from acp import RequestError, text_block
 from tests.editors.rig import Desk, does, editing, pick
 from tests.editors.test_files import results
 from tests.support import within
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 
 
 class Wire:
@@ -79,7 +79,7 @@ def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_g
     desk: Desk, way: str
 ) -> None:
     write = does("write_file", path=f"{way}.txt", content="x")
-    desk.server.install([write, Reply("never")])
+    desk.server.install([write, ScriptedReply("never")])
     work = desk.work / way
     with by_hand(desk, work) as wire:
         session_id = wire.begin(work)
@@ -91,7 +91,7 @@ def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_g
     async def again() -> None:
         await desk.connection.load_session(cwd=str(work), session_id=session_id, mcp_servers=[])
         desk.editor.answer = pick("allow_once")
-        desk.server.install([write, Reply("And on.")])
+        desk.server.install([write, ScriptedReply("And on.")])
         assert await desk.ask(session_id, "go on") == "end_turn"
 
     desk.run(again())
@@ -102,8 +102,8 @@ def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_g
 
 def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused_until_then(desk: Desk) -> None:
     other = desk.work / "elsewhere"
-    slow = Reply("slow", fault=Fault(stall_after=0))
-    desk.server.install([slow, Reply("mine"), Reply("theirs"), Reply("mine again")])
+    slow = ScriptedReply("slow", fault=Fault(stall_after=0))
+    desk.server.install([slow, ScriptedReply("mine"), ScriptedReply("theirs"), ScriptedReply("mine again")])
 
     async def story() -> None:
         async with editing(desk.home, desk.server, other) as (_, connection, _):
@@ -132,7 +132,9 @@ def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused_unt
 def test_a_closed_session_takes_nothing_more_and_can_be_opened_again(desk: Desk) -> None:
     async def story() -> None:
         session_id = await desk.session("auto")
-        desk.server.install([Reply("slow", fault=Fault(stall_after=0)), Reply("here"), Reply("again")])
+        desk.server.install(
+            [ScriptedReply("slow", fault=Fault(stall_after=0)), ScriptedReply("here"), ScriptedReply("again")]
+        )
         turn = asyncio.create_task(desk.ask(session_id, "go"))
         await asyncio.to_thread(desk.server.wait_for_stall)
         await desk.connection.close_session(session_id=session_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.editors.rig import Desk, does
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 
 def results(desk: Desk) -> list[str]:
@@ -27,9 +27,9 @@ def page(desk: Desk) -> Path:
     return path
 
 
-def run(desk: Desk, *replies: Reply) -> list[str]:
+def run(desk: Desk, *replies: ScriptedReply) -> list[str]:
     """Run a turn in auto mode and give what its tools said."""
-    desk.server.install([*replies, Reply("Done.")])
+    desk.server.install([*replies, ScriptedReply("Done.")])
 
     async def story() -> None:
         assert await desk.ask(await desk.session("auto"), "go") == "end_turn"
@@ -53,7 +53,7 @@ def test_unsaved_text_is_read_and_a_change_of_it_goes_through_the_editor(desk: D
 
 
 def test_a_proposal_is_shown_against_the_unsaved_text(desk: Desk, page: Path) -> None:
-    desk.server.install([does("write_file", path="page.txt", content="new\n"), Reply("Then not.")])
+    desk.server.install([does("write_file", path="page.txt", content="new\n"), ScriptedReply("Then not.")])
 
     async def story() -> None:
         assert await desk.ask(await desk.session(), "go") == "end_turn"
@@ -148,7 +148,7 @@ def test_a_cancel_does_not_wait_for_an_editor_that_does_not_answer(desk: Desk, p
     async def story() -> None:
         session_id = await desk.session("auto")
         for _ in range(2):  # after two answers that came too late, the editor would be asked no more
-            desk.server.install([does("read_file", path="page.txt"), Reply("never")])
+            desk.server.install([does("read_file", path="page.txt"), ScriptedReply("never")])
             desk.editor.faulty = "hangs"
             desk.editor.thawed.clear()
             desk.editor.files.clear()
@@ -158,7 +158,7 @@ def test_a_cancel_does_not_wait_for_an_editor_that_does_not_answer(desk: Desk, p
             assert await turn == "cancelled"
             desk.editor.thawed.set()
         desk.editor.faulty = ""
-        desk.server.install([does("read_file", path="page.txt"), Reply("Done.")])
+        desk.server.install([does("read_file", path="page.txt"), ScriptedReply("Done.")])
         assert await desk.ask(session_id, "again") == "end_turn"
 
     desk.run(story())

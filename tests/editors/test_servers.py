@@ -14,7 +14,7 @@ from tests.editors.rig import Desk, does, pick
 from tests.editors.test_files import results
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Logins, sdk_over_http
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 HERE = Path(__file__).parents[1] / "mcp"
 SDK, ODD = HERE / "sdk_server.py", HERE / "odd_server.py"
@@ -40,7 +40,7 @@ def offered(desk: Desk) -> list[str]:
 
 def test_a_server_of_the_editor_is_used_under_the_gate_in_its_session_only(desk: Desk) -> None:
     async def story() -> None:
-        desk.server.install([does("mcp__editor-My-bench__add", a=2, b=3), Reply("Five.")])
+        desk.server.install([does("mcp__editor-My-bench__add", a=2, b=3), ScriptedReply("Five.")])
         session_id = await desk.session(servers=[bench("My bench")])
         desk.editor.answer = pick("allow_once")
         assert await desk.ask(session_id, "add") == "end_turn"
@@ -48,7 +48,7 @@ def test_a_server_of_the_editor_is_used_under_the_gate_in_its_session_only(desk:
         [(call, _)] = desk.editor.asked
         assert (call.title or "").startswith("mcp__editor-My-bench__add")
         assert "mcp__editor-My-bench__add" in offered(desk)
-        desk.server.install([Reply("hello")])
+        desk.server.install([ScriptedReply("hello")])
         await desk.ask(await desk.session(), "hello")
         assert offered(desk) == []
         await desk.connection.close_session(session_id=session_id)
@@ -56,7 +56,7 @@ def test_a_server_of_the_editor_is_used_under_the_gate_in_its_session_only(desk:
             cwd=str(desk.work), session_id=session_id, mcp_servers=[bench("My bench")]
         )
         desk.editor.answer = pick("reject_once")
-        desk.server.install([does("mcp__editor-My-bench__add", a=2, b=4), Reply("Not.")])
+        desk.server.install([does("mcp__editor-My-bench__add", a=2, b=4), ScriptedReply("Not.")])
         assert await desk.ask(session_id, "again") == "end_turn"
         assert "add" in "".join(offered(desk)) and "6" not in results(desk)[-1]
 
@@ -70,7 +70,7 @@ def test_a_server_over_http_gets_the_editors_headers(desk: Desk) -> None:
     token = "of-the-editor-1234"
     logins.tokens[token] = AccessToken(token=token, client_id="editor", scopes=["use"])
     with sdk_over_http(make, logins) as url:
-        desk.server.install([does("mcp__editor-web__weather", place="here"), Reply("Warm.")])
+        desk.server.install([does("mcp__editor-web__weather", place="here"), ScriptedReply("Warm.")])
 
         async def story() -> None:
             headers = [HttpHeader(name="Authorization", value=f"Bearer {token}")]
@@ -88,7 +88,9 @@ def test_a_server_is_started_by_its_first_call_and_ends_with_the_session(desk: D
     written = journal.with_suffix(".pid")
 
     async def story() -> int:
-        desk.server.install([Reply("hello"), does("mcp__editor-lazy__echo", text="hi"), Reply("Said.")])
+        desk.server.install(
+            [ScriptedReply("hello"), does("mcp__editor-lazy__echo", text="hi"), ScriptedReply("Said.")]
+        )
         await desk.connection.close_session(session_id=await desk.session(servers=[server]))
         written.unlink()  # its tools are known from here on
         session_id = await desk.session("auto", [server])
@@ -111,7 +113,7 @@ def test_what_cannot_be_used_is_said_and_the_session_begins(desk: Desk) -> None:
         SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/sse", headers=[]),
         bench("open", TOKEN="${OPENAI_API_KEY}"),
     ]
-    desk.server.install([Reply("hello")])
+    desk.server.install([ScriptedReply("hello")])
 
     async def story() -> None:
         session_id = await desk.session(servers=servers)
@@ -127,13 +129,13 @@ def test_what_cannot_be_used_is_said_and_the_session_begins(desk: Desk) -> None:
 
 def test_a_session_keeps_the_tools_that_it_began_with(desk: Desk) -> None:
     async def story() -> None:
-        desk.server.install([Reply("hello")])
+        desk.server.install([ScriptedReply("hello")])
         session_id = await desk.session()
         await desk.ask(session_id, "hello")
         await desk.connection.resume_session(
             cwd=str(desk.work), session_id=session_id, mcp_servers=[odd("late")]
         )
-        desk.server.install([Reply("hello")])
+        desk.server.install([ScriptedReply("hello")])
         await desk.ask(session_id, "again")
         assert "the editor brought them later; new sessions have them" in desk.editor.thoughts()
         assert offered(desk) == []

@@ -8,14 +8,14 @@ import pytest
 
 from whet.contract.errors import ConfigError, NotFound
 from whet.evals.arms import ARMS, pick
-from whet.evals.campaign import Campaign, Settings, run_path
+from whet.evals.campaign import CampaignSettings, EvalCampaign, run_path
 from whet.evals.world import Shape
 
-_SETTINGS = Settings(Shape(sessions=12, drifts=1, pages=1, private=1, guest_every=0))
+_SETTINGS = CampaignSettings(Shape(sessions=12, drifts=1, pages=1, private=1, guest_every=0))
 
 
 def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
-    campaign = Campaign(tmp_path, [ARMS["oracle"]], 2, _SETTINGS)
+    campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 2, _SETTINGS)
     told: list[int] = []
 
     def stop_after_one(there: int, last: str) -> None:
@@ -34,15 +34,15 @@ def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_runs_in_processes_are_stored_too(tmp_path: Path) -> None:
-    campaign = Campaign(tmp_path, [ARMS["oracle"]], 1, _SETTINGS)
+    campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 1, _SETTINGS)
     campaign.go(2, lambda there, last: None)
     assert len(campaign.runs()) == 1
 
 
 def test_other_settings_are_refused_in_the_same_folder(tmp_path: Path) -> None:
-    Campaign(tmp_path, [ARMS["off"]], 1, _SETTINGS)
+    EvalCampaign(tmp_path, [ARMS["off"]], 1, _SETTINGS)
     with pytest.raises(ConfigError, match="other settings"):
-        Campaign(tmp_path, [ARMS["off"]], 1, Settings())
+        EvalCampaign(tmp_path, [ARMS["off"]], 1, CampaignSettings())
 
 
 def test_an_unknown_arm_is_named() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from whet.contract.messages import Usage
 from whet.evals.measures import summarise, where_ours_loses
-from whet.evals.records import Funnel, Run, Spent, Stale, TaskRecord
+from whet.evals.records import Funnel, Stale, TaskRecord, TokenSpending, WorldResult
 from whet.evals.world_report import gain, goals
 
 
@@ -14,7 +14,7 @@ def task(number: int, first: bool, ok: bool = True) -> TaskRecord:
     return TaskRecord(number, "ana", False, first, ok, 1, ())
 
 
-def run(arm: str, seed: int, first: str, *, ok: str = "", tokens: int = 1000, **more: object) -> Run:
+def run(arm: str, seed: int, first: str, *, ok: str = "", tokens: int = 1000, **more: object) -> WorldResult:
     """One letter a session: y or n."""
     ok = ok or "y" * len(first)
     pairs = enumerate(zip(first, ok, strict=True), 1)
@@ -22,14 +22,14 @@ def run(arm: str, seed: int, first: str, *, ok: str = "", tokens: int = 1000, **
     used = Usage(prompt_tokens=tokens, input_tokens=tokens)
     fields: dict[str, object] = {
         "funnel": Funnel(10, 9, 9, 9),
-        "spent": Spent(used),
+        "spent": TokenSpending(used),
         "stale": (),
         "leaks": 0,
         "poisoned": 0,
         "false_kept": 0,
         **more,
     }
-    return Run(seed=seed, arm=arm, tasks=tasks, requests=1, planted=0, wall_s=1.0, **fields)  # type: ignore[arg-type]
+    return WorldResult(seed=seed, arm=arm, tasks=tasks, requests=1, planted=0, wall_s=1.0, **fields)  # type: ignore[arg-type]
 
 
 def test_arms_are_compared_in_pairs() -> None:

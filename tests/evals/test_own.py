@@ -14,9 +14,9 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.messages import Usage
 from whet.evals.own_report import results, uplift
-from whet.evals.own_run import Outcome
+from whet.evals.own_run import TaskOutcome
 from whet.evals.own_tasks import read_tasks
-from whet.memory.prompt_part import Item
+from whet.memory.prompt_part import PromptItem
 
 _TASKS = f"""\
 tasks:
@@ -77,9 +77,9 @@ def test_arms_are_run_and_compared_on_any_provider(tmp_path: Path, tasks: Path) 
     assert "| second | 0 of 3 | 3 of 3 |" in text and "What this allows to say" in text
 
 
-def outcome(arm: str, repeat: int, task: str, ok: bool) -> Outcome:
+def outcome(arm: str, repeat: int, task: str, ok: bool) -> TaskOutcome:
     used = Usage(prompt_tokens=10, input_tokens=10)
-    return Outcome(arm, repeat, task, ok, "answered", 1, 1, 0, used, Usage(), 1.0)
+    return TaskOutcome(arm, repeat, task, ok, "answered", 1, 1, 0, used, Usage(), 1.0)
 
 
 def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
@@ -95,7 +95,7 @@ def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
     assert everything.p_value is not None and everything.p_value < 0.001
     assert off.cost_per_success is None and everything.cost_per_success == 10.0
     without = [outcome("without-x", repeat, name, False) for name in names for repeat in (1, 2, 3)]
-    item = Item("memory", "x", "x")
+    item = PromptItem("memory", "x", "x")
     assert uplift(item, [row for row in rows if row.arm == "all"], without).finding == "helps"
     assert uplift(item, without, without).finding == "no evidence"
 

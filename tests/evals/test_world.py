@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from whet.evals.world import Plan, Shape, World
-from whet.practice.gated_facts import Statement, read_command, read_task
+from whet.evals.world import FactWorld, SessionPlan, Shape
+from whet.practice.gated_facts import FactStatement, read_command, read_task
 
 
-def right(world: World, plan: Plan) -> dict[str, str]:
+def right(world: FactWorld, plan: SessionPlan) -> dict[str, str]:
     """The settings that a plan's task needs."""
     return {
         key: world.truth(about, plan.number, plan.person)
@@ -18,14 +18,14 @@ def right(world: World, plan: Plan) -> dict[str, str]:
 
 
 def test_a_seed_gives_the_same_world_and_another_one_another() -> None:
-    first, again, other = World(3), World(3), World(4)
+    first, again, other = FactWorld(3), FactWorld(3), FactWorld(4)
     assert first.plans == again.plans and first.drifts == again.drifts
     assert first.plans != other.plans
 
 
 def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() -> None:
     for seed in range(5):
-        world = World(seed)
+        world = FactWorld(seed)
         for plan in world.plans:
             assert read_task(plan.task.text) == plan.task
             assert 1 <= len(plan.task.keys) <= 4
@@ -36,21 +36,21 @@ def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() 
 
 
 def test_a_wrong_setting_is_refused_and_usually_named() -> None:
-    world = World(0, Shape(reveal=1.0))
+    world = FactWorld(0, Shape(reveal=1.0))
     plan = next(plan for plan in world.plans if "flag" in plan.task.keys)
     settings = right(world, plan) | {"flag": "--none"}
     command = read_command(plan.task.command(settings))
     assert command is not None
     verdict = world.judge(command, plan)
-    truth = Statement(plan.task.tool, "flag", world.truth((plan.task.tool, "flag"), plan.number, "ana"))
+    truth = FactStatement(plan.task.tool, "flag", world.truth((plan.task.tool, "flag"), plan.number, "ana"))
     assert verdict.text == f"refused: {truth.text}"
     assert verdict.wrong == verdict.revealed == (truth.about,)
-    silent = World(0, Shape(reveal=0.0)).judge(command, plan)
+    silent = FactWorld(0, Shape(reveal=0.0)).judge(command, plan)
     assert silent.revealed == () and truth.value not in silent.text
 
 
 def test_a_wish_is_the_persons_own() -> None:
-    world = World(1)
+    world = FactWorld(1)
     plan = next(plan for plan in world.plans if "format" in plan.task.keys and plan.person == "ana")
     command = read_command(plan.task.command(right(world, plan) | {"format": "plain"}))
     assert command is not None
@@ -62,7 +62,7 @@ def test_a_wish_is_the_persons_own() -> None:
 
 
 def test_what_was_private_is_a_secret_everywhere_else() -> None:
-    world = World(2)
+    world = FactWorld(2)
     private = next(plan for plan in world.plans if plan.is_private)
     secret = right(world, private)["format"]
     assert secret not in world.secrets_from(private)
@@ -71,12 +71,12 @@ def test_what_was_private_is_a_secret_everywhere_else() -> None:
 
 
 def test_facts_drift_to_another_value_in_the_middle_third() -> None:
-    world = World(5)
+    world = FactWorld(5)
     assert len(world.drifts) == world.shape.drifts
     for about, since in world.drifts.items():
         assert 10 < since <= 20
         assert world.truth(about, since - 1, "ana") != world.truth(about, since, "ana")
-        assert world.was_true(Statement(*about, world.truth(about, 1, "ana")))
+        assert world.was_true(FactStatement(*about, world.truth(about, 1, "ana")))
 
 
 @pytest.mark.parametrize("text", ["", "shipit", "shipit billing x flag=1", "shipit billing 3 flag"])

@@ -14,13 +14,13 @@ from tests.agent.rig import calls, rig
 from whet.agent.loop import run_turn
 from whet.clock import SystemClock
 from whet.contract.messages import Message
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.store.database import Database
-from whet.store.transcript import SessionLog
+from whet.store.database import StateDatabase
+from whet.store.transcript import Transcript
 
 
-class CancellingDatabase(Database):
+class CancellingDatabase(StateDatabase):
     """Cancels the turn while its n-th write waits behind another one's."""
 
     turn: asyncio.Task[Any] | None = None
@@ -44,17 +44,17 @@ class CancellingDatabase(Database):
         return await super().append(work, after)
 
 
-def script() -> list[Reply]:
+def script() -> list[ScriptedReply]:
     return [
         calls(("put", '{"what":"a"}'), ("look", '{"at":"x"}'), ("look", '{"at":"y"}'), text="First."),
         calls(("put", '{"what":"b"}')),
-        Reply("done"),
+        ScriptedReply("done"),
     ]
 
 
 async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
     """Cancel at write `at`, go on, and check; gives whether the turn was still there to be cancelled."""
-    server.install([*script(), *[Reply("on again")] * 4])
+    server.install([*script(), *[ScriptedReply("on again")] * 4])
     database = CancellingDatabase.open(folder / "state.db", SystemClock())
     assert isinstance(database, CancellingDatabase)
     async with rig(folder, server=server, database=database) as r:
@@ -68,7 +68,7 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
         await r.session.log.settle_writes()
         open_turns = "SELECT count(*) FROM turns WHERE ended = ''"
         assert await database.read(lambda db: db.execute(open_turns).fetchone()) == (0,), f"write {at}"
-        server.install([Reply("on again")])
+        server.install([ScriptedReply("on again")])
         end = await r.turn("and now?")
         assert (end.reason, end.text) == ("answered", "on again"), (at, end)
         live = r.session.log.messages
@@ -77,7 +77,7 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
             at,
             said,
         )
-        stored = (await SessionLog.open(database, r.session.id, SystemClock())).messages
+        stored = (await Transcript.open(database, r.session.id, SystemClock())).messages
         assert [(m.role, m.text, m.tool_call_id) for m in live] == [
             (m.role, m.text, m.tool_call_id) for m in stored
         ], at

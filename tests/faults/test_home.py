@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.stories.program import Program, assert_requests_are_sound, does, said, use
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 NOBODY = 65534
@@ -21,7 +21,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def server() -> Iterator[PracticeServer]:
-    with PracticeServer(script=[Reply("fine")] * 20) as server:
+    with PracticeServer(script=[ScriptedReply("fine")] * 20) as server:
         yield server
 
 
@@ -37,7 +37,7 @@ def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
     done = program.ask("read the big file", "--continue")
     done.assert_error("no space is left", "free some disk space")
     program.limits = {}
-    server.install([Reply("here again")])
+    server.install([ScriptedReply("here again")])
     done = program.ask("what colour?", "--continue")
     assert (done.code, done.row["text"]) == (0, "here again"), done
     assert "remember the blue door" in said(server.requests[-1])[0][1]

@@ -20,14 +20,14 @@ from tests.stories.program import (
     together,
     use,
 )
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply, html_page, rate_limited
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited
 from whet.practice.server import PracticeServer
 
 PAGE = "<!doctype html><html><head><title>Log in to the Wi-Fi</title></head></html>"
 
 
-NEVER_SEEN = Reply("never seen")
+NEVER_SEEN = ScriptedReply("never seen")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Bad:
     fault: Fault
     says: tuple[str, ...]
     silence_s: str = "20"
-    reply: Reply = NEVER_SEEN
+    reply: ScriptedReply = NEVER_SEEN
 
 
 ENDS = {
@@ -64,13 +64,13 @@ ENDS = {
     "a connection that closes": Bad(Fault(drop=True), ()),
     "silence before the headers": Bad(Fault(stall_after=-1), ("0.7",), silence_s="0.7"),
     "silence within the answer": Bad(
-        Fault(stall_after=2), ("0.7",), silence_s="0.7", reply=Reply("one two three", pieces=3)
+        Fault(stall_after=2), ("0.7",), silence_s="0.7", reply=ScriptedReply("one two three", pieces=3)
     ),
     "an error within the answer": Bad(
-        Fault(error_after=2, message="gave up"), ("gave up",), reply=Reply("one two three", pieces=3)
+        Fault(error_after=2, message="gave up"), ("gave up",), reply=ScriptedReply("one two three", pieces=3)
     ),
-    "a cut stream": Bad(Fault(cut_after=2), (), reply=Reply("one two three", pieces=3)),
-    "a refusal": Bad(Fault(), ("declined",), reply=Reply("", stop="refusal")),
+    "a cut stream": Bad(Fault(cut_after=2), (), reply=ScriptedReply("one two three", pieces=3)),
+    "a refusal": Bad(Fault(), ("declined",), reply=ScriptedReply("", stop="refusal")),
 }
 
 
@@ -94,7 +94,11 @@ def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int
                 server = found[name].server
                 assert server is not None
                 server.install(
-                    [Reply(bad.reply.text, pieces=bad.reply.pieces, stop=bad.reply.stop, fault=bad.fault)]
+                    [
+                        ScriptedReply(
+                            bad.reply.text, pieces=bad.reply.pieces, stop=bad.reply.stop, fault=bad.fault
+                        )
+                    ]
                 )  # type: ignore[union-attr]
             runs = [
                 found[name].start_asking("What now?", environ={"WHET_MODEL_TIMEOUT_S": ENDS[name].silence_s})
@@ -111,7 +115,7 @@ def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int
         second: dict[str, Done] = {}
         for batch in batches(names):
             for name in batch:
-                found[name].server.install([Reply("I am back.")])  # type: ignore[union-attr]
+                found[name].server.install([ScriptedReply("I am back.")])  # type: ignore[union-attr]
             runs = [found[name].start_asking("And now?", "--continue") for name in batch]
             second |= dict(zip(batch, together(runs), strict=True))
         for name, done in second.items():
@@ -128,15 +132,15 @@ def batches(names: list[str], size: int = 5) -> list[list[str]]:
 
 
 PASSES = {
-    "429": [rate_limited(), Reply("whole answer")],
+    "429": [rate_limited(), ScriptedReply("whole answer")],
     "a cut stream": [
-        Reply("whole answer", pieces=3, fault=Fault(cut_after=2)),
-        Reply("whole answer", pieces=3),
+        ScriptedReply("whole answer", pieces=3, fault=Fault(cut_after=2)),
+        ScriptedReply("whole answer", pieces=3),
     ],
-    "a connection that closes": [Reply("x", fault=Fault(drop=True)), Reply("whole answer")],
-    "characters cut in two": [Reply("日本語 🙂 é", pieces=4, fault=Fault(split_utf8=True))],
-    "a wrong content type": [Reply("whole answer", fault=Fault(content_type="text/plain"))],
-    "one byte at a time": [Reply("whole answer", pieces=12, fault=Fault(delay_s=0.001))],
+    "a connection that closes": [ScriptedReply("x", fault=Fault(drop=True)), ScriptedReply("whole answer")],
+    "characters cut in two": [ScriptedReply("日本語 🙂 é", pieces=4, fault=Fault(split_utf8=True))],
+    "a wrong content type": [ScriptedReply("whole answer", fault=Fault(content_type="text/plain"))],
+    "one byte at a time": [ScriptedReply("whole answer", pieces=12, fault=Fault(delay_s=0.001))],
 }
 
 
@@ -153,12 +157,12 @@ def test_what_passes_is_retried_and_the_answer_is_whole(tmp_path: Path) -> None:
 
 
 CALLS = {
-    "arguments that are no JSON": ([Call("read_file", '{"path": "a', "c1")], ["not a JSON object"]),
-    "arguments of another kind": ([Call("read_file", '["a"]', "c1")], ["not a JSON object"]),
+    "arguments that are no JSON": ([PracticeCall("read_file", '{"path": "a', "c1")], ["not a JSON object"]),
+    "arguments of another kind": ([PracticeCall("read_file", '["a"]', "c1")], ["not a JSON object"]),
     "a NUL in a path": ([use("read_file", "c1", path="a\0b")], []),
     "an unknown argument": ([use("read_file", "c1", file="a.txt")], []),
     "an unknown tool": ([use("reed_file", "c1", path="a.txt")], ["Did you mean read_file?"]),
-    "an empty name": ([Call("", "{}", "c1")], []),
+    "an empty name": ([PracticeCall("", "{}", "c1")], []),
     "one id for two calls": (
         [use("read_file", "c1", path="a.txt"), use("read_file", "c1", path="b.txt")],
         ["alpha", "beta"],
@@ -175,7 +179,7 @@ def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path
             program = found[name]
             (program.work / "a.txt").write_text("alpha\n")
             (program.work / "b.txt").write_text("beta\n")
-            program.server.install([does(*CALLS[name][0]), Reply("understood")])  # type: ignore[union-attr]
+            program.server.install([does(*CALLS[name][0]), ScriptedReply("understood")])  # type: ignore[union-attr]
             runs.append(program.start_asking("?"))
         for name, done in zip(names, together(runs), strict=True):
             server = found[name].server
@@ -192,13 +196,13 @@ def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path
 
 
 def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tmp_path: Path) -> None:
-    with PracticeServer(script=[Reply("", fault=Fault(status=413, message="too large"))]) as server:
+    with PracticeServer(script=[ScriptedReply("", fault=Fault(status=413, message="too large"))]) as server:
         program = Program(tmp_path, server)
         big = program.work / "big.txt"
         big.write_text("x" * 10_000_000)
         done = program.ask("Sum up.", given=big.read_bytes())
         done.assert_error("too large")
-        server.install([Reply("yes")])
+        server.install([ScriptedReply("yes")])
         done = program.ask("Just say yes.", "--continue")
         assert (done.code, done.row["text"]) == (0, "yes")
         assert len(server.requests[-1].body) < 1_000_000, "piped text is cut, with its size named"
@@ -207,7 +211,7 @@ def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tm
 
 def test_each_run_says_in_json_what_it_says_on_the_error_line(tmp_path: Path) -> None:
     with PracticeServer(
-        script=[Reply("", fault=Fault(status=401, message="bad key sk-1234567890abcdef"))]
+        script=[ScriptedReply("", fault=Fault(status=401, message="bad key sk-1234567890abcdef"))]
     ) as server:
         done = Program(tmp_path, server).ask("?")
     row = json.loads(done.out)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.stories.program import Program, assert_requests_are_sound
 from tests.support import ended
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 
@@ -73,7 +73,7 @@ def pipe(source: socket.socket, target: socket.socket) -> None:
 
 @pytest.fixture
 def server() -> Iterator[PracticeServer]:
-    with PracticeServer(script=[Reply("through")] * 3) as server:
+    with PracticeServer(script=[ScriptedReply("through")] * 3) as server:
         yield server
 
 

@@ -21,19 +21,19 @@ from tests.stories.program import (
     use,
 )
 from tests.support import within
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 STEPS = 6
 
 
-def script(left: int = STEPS) -> list[Reply]:
+def script(left: int = STEPS) -> list[ScriptedReply]:
     """One line into a file per step, with a result that the model could not know before."""
     steps = [
         does(use("terminal", command=f"echo step {n} >> trace; echo did step {n}"), text=f"Step {n}.")
         for n in range(left)
     ]
-    return [*steps, Reply("all done", pieces=5)]
+    return [*steps, ScriptedReply("all done", pieces=5)]
 
 
 def stop_at(program: Program, running: Running, number: int, moment: float) -> None:
@@ -51,7 +51,7 @@ def assert_goes_on(program: Program, root: Path) -> None:
     server = program.server
     assert server is not None
     # The stopped process's last request may still be on its way to the server and take one.
-    server.install([Reply("I am back")] * 2)
+    server.install([ScriptedReply("I am back")] * 2)
     done = program.ask("go on", "--continue")
     assert (done.code, done.row["text"], done.err) == (0, "I am back", ""), done
     rows = said(server.requests[-1])
@@ -103,7 +103,7 @@ def test_a_hundred_random_kills(tmp_path: Path, round_: int) -> None:
 
 
 def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path: Path) -> None:
-    with PracticeServer(script=[Reply("", fault=Fault(stall_after=-1))] * 9) as server:
+    with PracticeServer(script=[ScriptedReply("", fault=Fault(stall_after=-1))] * 9) as server:
         for pause_s in (0.0, 0.01, 0.03, 0.06):
             program = Program(tmp_path / str(pause_s), server)
             running = program.start_asking("hello")
@@ -125,7 +125,7 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
         os.kill(running.pid, signal.SIGKILL)
         assert running.done().code == -9
         os.kill(int((program.work / "pid").read_text()), signal.SIGKILL)
-        server.install([Reply("I see 7 finished steps.")])
+        server.install([ScriptedReply("I see 7 finished steps.")])
         done = program.ask("go on", "--continue")
         assert (done.code, done.row["text"]) == (0, "I see 7 finished steps."), done
         rows = said(server.requests[-1])
@@ -139,7 +139,9 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
 
 
 def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path: Path) -> None:
-    with PracticeServer(script=[Reply("one"), Reply("slow", fault=Fault(stall_after=1))]) as server:
+    with PracticeServer(
+        script=[ScriptedReply("one"), ScriptedReply("slow", fault=Fault(stall_after=1))]
+    ) as server:
         program = Program(tmp_path, server)
         session = program.ask("first").row["session_id"]
         running = program.start_asking("second", "--session", session)
@@ -147,11 +149,11 @@ def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(
         program.ask("third", "--session", session).assert_error("session")
         assert server.count == 2
         # Another session of the same home is not in its way.
-        server.install([Reply("aside")])
+        server.install([ScriptedReply("aside")])
         assert program.ask("meanwhile").row["text"] == "aside"
         server.release()
         assert running.done().row["text"] == "slow"
-        server.install([Reply("four")])
+        server.install([ScriptedReply("four")])
         assert program.ask("fourth", "--session", session).row["text"] == "four"
         asked = [text.split("\n")[0] for role, text in said(server.requests[-1]) if role == "user"]
         assert asked == ["first", "second", "fourth"]
@@ -159,7 +161,9 @@ def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(
 
 
 def test_a_session_whose_process_was_killed_is_free_at_once(tmp_path: Path) -> None:
-    with PracticeServer(script=[Reply("", fault=Fault(stall_after=-1)), Reply("free")]) as server:
+    with PracticeServer(
+        script=[ScriptedReply("", fault=Fault(stall_after=-1)), ScriptedReply("free")]
+    ) as server:
         program = Program(tmp_path, server)
         running = program.start_asking("first")
         server.wait_for_stall()

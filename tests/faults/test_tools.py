@@ -20,7 +20,7 @@ from tests.stories.program import (
     said,
     use,
 )
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 
@@ -36,7 +36,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
 def results(program: Program, *calls: object, environ: dict[str, Any] | None = None) -> list[str]:
     """Let the model make these calls in one reply; give what it was told."""
     assert program.server is not None
-    program.server.install([does(*calls), Reply("seen")])  # type: ignore[arg-type]
+    program.server.install([does(*calls), ScriptedReply("seen")])  # type: ignore[arg-type]
     done = program.ask("go", **(environ or {}))
     assert (done.code, done.row["text"], done.err) == (0, "seen", ""), done
     assert len(done.row["tool_calls"]) == len(calls)
@@ -169,7 +169,7 @@ def test_ten_megabytes_written_and_read_page_by_page(program: Program) -> None:
 
 def test_the_same_failing_call_is_not_made_for_ever(program: Program) -> None:
     assert program.server is not None
-    program.server.install([does(use("read_file", path="gone.txt"))] * 5 + [Reply("I give up")])
+    program.server.install([does(use("read_file", path="gone.txt"))] * 5 + [ScriptedReply("I give up")])
     done = program.ask("go")
     assert done.row["text"] == "I give up"
     told = [text for role, text in said(program.server.requests[-1]) if role == "tool"]
@@ -178,7 +178,7 @@ def test_the_same_failing_call_is_not_made_for_ever(program: Program) -> None:
 
 def test_the_object_names_each_call_once_and_in_order(program: Program) -> None:
     assert program.server is not None
-    program.server.install([does(use("read_file", path="a"), use("todo"), use("nope")), Reply("ok")])
+    program.server.install([does(use("read_file", path="a"), use("todo"), use("nope")), ScriptedReply("ok")])
     done = program.ask("go")
     assert [call["name"] for call in done.row["tool_calls"]] == ["read_file", "todo", "nope"]
     assert json.loads(done.out)["tool_calls"][2]["ok"] is False

@@ -24,16 +24,16 @@ from tests.providers import shapes
 from tests.support import FixedClock
 from whet.context.compressor import Compressor
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, HostFacts, Seat
+from whet.context.seat import Deadlines, EngineRunner, HostFacts
 from whet.contract.context_engine import ChatRows, ContextEngine
 from whet.contract.errors import Unavailable
 from whet.contract.events import Event
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo
-from whet.practice.strict import Refusal
-from whet.store.database import Database
+from whet.practice.strict import VendorRefusal
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 INFO = ModelInfo("vendor", "m-1", 2_000, 500)
 SERVERS = ("chat", "anthropic", "responses")
@@ -163,19 +163,19 @@ def check(view: Any, where: str) -> None:
         whole = shapes.cache(codec).body(view)
         try:
             server.check(msgspec.json.decode(whole), OPTIONS)
-        except (Refusal, msgspec.DecodeError, UnicodeError) as refusal:
+        except (VendorRefusal, msgspec.DecodeError, UnicodeError) as refusal:
             raise AssertionError(f"{where}, {name}: {refusal!r}\n{view}"[:6000]) from refusal
 
 
-async def judge(database: Database, seed: int) -> int:
+async def judge(database: StateDatabase, seed: int) -> int:
     """Run one transcript through every engine; gives how many requests were judged."""
     rng = random.Random(seed)
     rows = random_transcript(rng)
     count = 0
     for number, engine in enumerate(engines(rng)):
-        log = await SessionLog.create(database, NewSession(id=f"s{seed}-{number}"), FixedClock())
-        spare = Seat.of(Compressor(answers(rng), FixedClock()), Deadlines())
-        host = EngineHost(log, Seat.of(engine, Deadlines()), HostFacts(lambda: INFO), made(spare))
+        log = await Transcript.create(database, NewSession(id=f"s{seed}-{number}"), FixedClock())
+        spare = EngineRunner.of(Compressor(answers(rng), FixedClock()), Deadlines())
+        host = EngineHost(log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: INFO), made(spare))
         events: list[Event] = []
         await host.begin()
         for end in sorted({rng.randrange(len(rows) + 1), len(rows)}):
@@ -194,15 +194,15 @@ async def judge(database: Database, seed: int) -> int:
     return count
 
 
-def grow(log: SessionLog, rows: list[Message]) -> None:
+def grow(log: Transcript, rows: list[Message]) -> None:
     """Add rows to the live list that no turn would have stored."""
     first = max(log.seqs, default=0) + 1
     log.seqs.extend(range(first, first + len(rows)))
     log.messages.extend(rows)
 
 
-def made(spare: Seat) -> Callable[[], Any]:
-    async def make() -> Seat:
+def made(spare: EngineRunner) -> Callable[[], Any]:
+    async def make() -> EngineRunner:
         return spare
 
     return make
@@ -212,7 +212,7 @@ async def judged(folder: Path, seeds: range) -> int:
     logging.getLogger("whet.context").setLevel(
         logging.CRITICAL
     )  # thousands of stacks take longer than the rest
-    database = Database.open(folder / "state.db", FixedClock())
+    database = StateDatabase.open(folder / "state.db", FixedClock())
     try:
         return sum([await judge(database, seed) for seed in seeds])
     finally:

@@ -15,20 +15,32 @@ import pytest
 
 from tests.fuzz.transcripts import random_transcript
 from tests.providers import shapes
-from whet.context.repair import Growing
+from whet.context.repair import RepairedList
 from whet.contract.messages import Message
-from whet.practice.dialects import Chat, Messages, Responses
-from whet.practice.strict import Options, Refusal
+from whet.practice.dialects import ChatCompletionsDialect, Messages, ResponsesDialect
+from whet.practice.strict import Options, VendorRefusal
 from whet.providers import anthropic_messages, chat_completions, responses
 from whet.providers.catalog import SERVERS
-from whet.providers.wire import Codec, Dialect
+from whet.providers.wire import ServerDialect, WireCodec
 
-LANES: dict[str, tuple[Codec, Chat | Messages, object]] = {
-    "chat": (chat_completions.ChatCompletions(Dialect()), Chat(), shapes.CHAT),
-    "openrouter": (chat_completions.ChatCompletions(SERVERS["openrouter"].dialect), Chat(), shapes.CHAT),
-    "mistral": (chat_completions.ChatCompletions(SERVERS["mistral"].dialect), Chat(), shapes.CHAT),
+LANES: dict[str, tuple[WireCodec, ChatCompletionsDialect | Messages, object]] = {
+    "chat": (chat_completions.ChatCompletions(ServerDialect()), ChatCompletionsDialect(), shapes.CHAT),
+    "openrouter": (
+        chat_completions.ChatCompletions(SERVERS["openrouter"].dialect),
+        ChatCompletionsDialect(),
+        shapes.CHAT,
+    ),
+    "mistral": (
+        chat_completions.ChatCompletions(SERVERS["mistral"].dialect),
+        ChatCompletionsDialect(),
+        shapes.CHAT,
+    ),
     "anthropic": (anthropic_messages.AnthropicMessages(), Messages(0), shapes.ANTHROPIC),
-    "responses": (responses.Responses(SERVERS["openai"].dialect), Responses(0), shapes.RESPONSES),
+    "responses": (
+        responses.ResponsesEncoder(SERVERS["openai"].dialect),
+        ResponsesDialect(0),
+        shapes.RESPONSES,
+    ),
 }
 OPTIONS = Options(extra_keys=("cache_control", "reasoning_details", "prompt_cache_key"))
 
@@ -39,7 +51,7 @@ def judge(seed: int, *, with_types: bool) -> None:
     rows = random_transcript(rng)
     cuts = sorted({rng.randrange(len(rows) + 1), len(rows)})
     for name, (codec, server, adapter) in LANES.items():
-        context, cache = Growing(), shapes.cache(codec)
+        context, cache = RepairedList(), shapes.cache(codec)
         before = b""
         for cut in cuts:
             view = context.of(rows[:cut])
@@ -48,7 +60,7 @@ def judge(seed: int, *, with_types: bool) -> None:
             try:
                 body = msgspec.json.decode(whole)
                 server.check(body, OPTIONS)
-            except (Refusal, msgspec.DecodeError, UnicodeError) as refusal:
+            except (VendorRefusal, msgspec.DecodeError, UnicodeError) as refusal:
                 raise AssertionError(f"{where}: {refusal!r}\n{rows}"[:6000]) from refusal
             if with_types:
                 shapes.check(adapter, body)  # type: ignore[arg-type]
@@ -63,7 +75,7 @@ def common(view: Sequence[Message], rows: Sequence[Message]) -> int:
     return len(view) - (not rows or (view[-1] not in rows and view[-1].role == "user"))
 
 
-def stable(codec: Codec, view: Sequence[Message], kept: int) -> bytes:
+def stable(codec: WireCodec, view: Sequence[Message], kept: int) -> bytes:
     """Give the bytes of the first `kept` rows without the body's end."""
     head = view[:kept]
     whole = shapes.cache(codec).body(head)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 
-from whet.contract.messages import ImagePart, Message, Part, Replay, Role, TextPart, ToolCall
+from whet.contract.messages import ImagePart, Message, Part, Role, TextPart, ToolCall, VendorReplay
 from whet.practice.messages_wire import sign
 
 TEXTS = (
@@ -92,25 +92,25 @@ IMAGES = (
 REPLAYS = (
     None,
     None,
-    Replay("anthropic_messages", '[{"type":"text","text":"from there"}]'),
-    Replay("anthropic_messages", '[{"type":"tool_use","id":"call_1","name":"read_file","input":{}}]'),
-    Replay(
+    VendorReplay("anthropic_messages", '[{"type":"text","text":"from there"}]'),
+    VendorReplay("anthropic_messages", '[{"type":"tool_use","id":"call_1","name":"read_file","input":{}}]'),
+    VendorReplay(
         "anthropic_messages",
         '[{"type":"thinking","thinking":"hm","signature":"'
         + sign("hm", 0)
         + '"},{"type":"text","text":"so"}]',
     ),
-    Replay("anthropic_messages", "[]"),
-    Replay("anthropic_messages", "not json"),
-    Replay("chat_completions", '{"reasoning_details":[{"type":"reasoning.text","text":"hm"}]}'),
-    Replay("chat_completions", "[1]"),
-    Replay(
+    VendorReplay("anthropic_messages", "[]"),
+    VendorReplay("anthropic_messages", "not json"),
+    VendorReplay("chat_completions", '{"reasoning_details":[{"type":"reasoning.text","text":"hm"}]}'),
+    VendorReplay("chat_completions", "[1]"),
+    VendorReplay(
         "responses",
         '[{"type":"message","id":"msg_1","role":"assistant","status":"completed",'
         '"content":[{"type":"output_text","text":"hm","annotations":[]}]}]',
     ),
-    Replay("responses", '[{"type":"function_call","call_id":"call_1","name":"x","arguments":"{}"}]'),
-    Replay("responses", "{"),
+    VendorReplay("responses", '[{"type":"function_call","call_id":"call_1","name":"x","arguments":"{}"}]'),
+    VendorReplay("responses", "{"),
 )
 ROLES: tuple[Role, ...] = ("user", "assistant", "assistant", "tool", "tool", "tool")
 

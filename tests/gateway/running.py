@@ -19,16 +19,16 @@ from tests.confirm.vendors.discord import TOKEN as DISCORD_TOKEN
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN
 from tests.confirm.vendors.telegram import TOKEN
 from whet.app.build import App
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
 from whet.cli.commands import builtin_commands
 from whet.cli.group import run
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
-from whet.gateway.chat import Commander
+from whet.gateway.chat import ChatCommands
 from whet.gateway.lock import TokenLock
-from whet.gateway.server import Gateway
+from whet.gateway.server import GatewayServer
 from whet.gateway.settings import open_channels, read_gateway
 from whet.practice.server import PracticeServer
 
@@ -156,11 +156,13 @@ def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
         locks = [TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets) for seat in seats]
         app = await App.start(home, settings, secrets, people, work, source="gateway")
         limits = settings.gateway
-        hosted = Hosted(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
+        hosted = SessionHost(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
         stop = asyncio.Event()
         started.set_result((asyncio.get_running_loop(), stop))
         try:
-            await Gateway(app, hosted, seats, text, print).run(Commander(list(builtin_commands())), stop)
+            await GatewayServer(app, hosted, seats, text, print).run(
+                ChatCommands(list(builtin_commands())), stop
+            )
         finally:
             await hosted.aclose()
             await app.aclose()

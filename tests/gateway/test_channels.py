@@ -26,7 +26,7 @@ from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.gateway.running import GatewayProcess, served
 from tests.support import quiet_port
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.vendors.signing import signed
 
@@ -37,7 +37,7 @@ SLACK = '[[channel]]\nkind = "slack"\nbase_url = "{url}"\n\n[people.ann]\nslack 
 
 @contextmanager
 def on(
-    vendor: Any, file: str, folder: Path, script: list[Reply], **settings: object
+    vendor: Any, file: str, folder: Path, script: list[ScriptedReply], **settings: object
 ) -> Iterator[GatewayProcess]:
     with vendor, PracticeServer(script=script) as model:
         one = GatewayProcess(folder / "home", file.format(url=vendor.url), model, **settings)
@@ -48,11 +48,11 @@ def on(
 def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
     discord = DiscordChat()
     script = [
-        Reply(text="**Hello** there @everyone."),
-        Reply(tool_calls=RISKY),
-        Reply(text="Made."),
-        Reply(text="In the server."),
-        Reply(text="x" * 4500),
+        ScriptedReply(text="**Hello** there @everyone."),
+        ScriptedReply(tool_calls=RISKY),
+        ScriptedReply(text="Made."),
+        ScriptedReply(text="In the server."),
+        ScriptedReply(text="x" * 4500),
     ]
     with on(discord, DISCORD, tmp_path, script, mode="ask") as one:
         discord.wait_connected()
@@ -84,7 +84,7 @@ def answered_and_stopped(discord: DiscordChat, one: GatewayProcess) -> None:
 
 def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with discord, PracticeServer(script=[Reply(text=f"Answer {n}.") for n in range(4)]) as model:
+    with discord, PracticeServer(script=[ScriptedReply(text=f"Answer {n}.") for n in range(4)]) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
         answered_and_stopped(discord, one)
         discord.write("while nobody was there")
@@ -102,7 +102,7 @@ def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> 
 def test_discord_what_was_missed_comes_in_order_however_long_it_takes(tmp_path: Path) -> None:
     """Also in a server's channel, which the history does not say that it is."""
     discord = DiscordChat()
-    script = [Reply(text=f"Answer {n}.") for n in range(4)]
+    script = [ScriptedReply(text=f"Answer {n}.") for n in range(4)]
     with discord, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
         with served(one):
@@ -136,7 +136,7 @@ class _OneBroken(DiscordChat):
 
 def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: Path) -> None:
     discord = _OneBroken()
-    script = [Reply(text=f"Answer {n}.") for n in range(4)]
+    script = [ScriptedReply(text=f"Answer {n}.") for n in range(4)]
     with discord, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
         with served(one):
@@ -156,11 +156,11 @@ def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: 
 def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
     discord = DiscordChat()
     script = [
-        Reply(text="One.", fault=Fault(stall_after=0)),
-        Reply(text="Two."),
-        Reply(text="Seen."),
+        ScriptedReply(text="One.", fault=Fault(stall_after=0)),
+        ScriptedReply(text="Two."),
+        ScriptedReply(text="Seen."),
         calls(("send_file", '{"path": "received/a.txt", "caption": "here"}')),
-        Reply(text="Back."),
+        ScriptedReply(text="Back."),
     ]
     with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
         discord.wait_connected()
@@ -188,13 +188,13 @@ def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
 def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [
-        Reply(text="**Hello** <there> & [you](https://example.org)."),
-        Reply(tool_calls=RISKY),
-        Reply(text="Made."),
-        Reply(text="In the thread."),
-        Reply(text="Got it."),
+        ScriptedReply(text="**Hello** <there> & [you](https://example.org)."),
+        ScriptedReply(tool_calls=RISKY),
+        ScriptedReply(text="Made."),
+        ScriptedReply(text="In the thread."),
+        ScriptedReply(text="Got it."),
         calls(("send_file", '{"path": "received/a.txt"}')),
-        Reply(text="Back."),
+        ScriptedReply(text="Back."),
     ]
     with on(slack, SLACK, tmp_path, script, mode="ask") as one:
         slack.write("hello &amp; welcome")
@@ -235,7 +235,7 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
 
 def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
     slack = SlackChat()
-    script = [Reply(text="Once."), Reply(text="Twice."), Reply(text="Thrice.")]
+    script = [ScriptedReply(text="Once."), ScriptedReply(text="Twice."), ScriptedReply(text="Thrice.")]
     with on(slack, SLACK, tmp_path, script, busy="queue"):
         stamp = slack.write("hello")
         slack.wait_said("Once.")
@@ -301,11 +301,11 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         return httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code
 
     script = [
-        Reply(text="Hello."),
-        Reply(text="Long one."),
-        Reply(text="Got it."),
-        Reply(tool_calls=RISKY),
-        Reply(text="Made."),
+        ScriptedReply(text="Hello."),
+        ScriptedReply(text="Long one."),
+        ScriptedReply(text="Got it."),
+        ScriptedReply(tool_calls=RISKY),
+        ScriptedReply(text="Made."),
     ]
     with on(receiver, file, tmp_path, script, mode="ask") as one:
         receiver.wait(lambda: _listens(port), "the webhook listening")

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from tests.support import FixedClock
-from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, Take
+from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, Take
 from whet.gateway.deliveries import Deliveries
 from whet.store import chats
-from whet.store.chats import Place
-from whet.store.database import Database
+from whet.store.chats import ChatPlace
+from whet.store.database import StateDatabase
 from whet.vendors.http import SendFailed, VendorAnswer, refused
 
-HERE = Place("board", "1", "", "7")
+HERE = ChatPlace("board", "1", "", "7")
 
 
 class Board:
@@ -26,12 +26,12 @@ class Board:
     name = "board"
 
     def __init__(self, clock: FixedClock, idempotent_s: float, failures: list[SendFailed]) -> None:
-        self.limits = Limits(1000, 1.0, 1.0, idempotent_s=idempotent_s)
+        self.limits = PlatformLimits(1000, 1.0, 1.0, idempotent_s=idempotent_s)
         self.keys: list[str] = []
         self._clock = clock
         self._failures = failures
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         self.keys.append(key)
         self._clock.advance(50)
         if self._failures:
@@ -40,9 +40,9 @@ class Board:
 
     async def listen(self, take: Take, memo: Memo) -> None: ...
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None: ...
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None: ...
 
-    async def typing(self, place: Place) -> None: ...
+    async def typing(self, place: ChatPlace) -> None: ...
 
     async def answer(self, press: Incoming, text: str) -> None: ...
 
@@ -59,13 +59,13 @@ def sent(
     clock = FixedClock()
     clock.advance(later_s)
     board = Board(clock, idempotent_s, failures)
-    database = Database.open(folder / "state.db", clock)
+    database = StateDatabase.open(folder / "state.db", clock)
 
     async def main() -> str:
         async def settled(chat: int) -> None: ...
 
         def post(connection: apsw.Connection) -> int:
-            chat = chats.chat_at(connection, Place("board", "1", "", "7"))
+            chat = chats.chat_at(connection, ChatPlace("board", "1", "", "7"))
             body = msgspec.json.encode(Outgoing("hello")).decode()
             chats.post(connection, chat.id, [body], clock.unix_ms())
             return chat.id

@@ -10,17 +10,17 @@ import apsw
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running
 from whet.clock import SystemClock
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import live
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 DRAIN_S = 1.0
 
 
 def states(home: Path) -> list[str]:
     """Give what has become of each message that came in, in their order."""
-    database = Database.open(home / "state.db", SystemClock())
+    database = StateDatabase.open(home / "state.db", SystemClock())
     try:
         return database.read_now(
             lambda db: [row[0] for row in db.execute("SELECT state FROM gateway_inbox ORDER BY id")]
@@ -31,7 +31,7 @@ def states(home: Path) -> list[str]:
 
 def heard(home: Path) -> list[str]:
     """Give what the session says that the person said."""
-    database = Database.open(home / "state.db", SystemClock())
+    database = StateDatabase.open(home / "state.db", SystemClock())
 
     def read(db: apsw.Connection) -> list[str]:
         ids = [row[0] for row in db.execute("SELECT session_id FROM gateway_chats")]
@@ -45,7 +45,7 @@ def heard(home: Path) -> list[str]:
 
 def test_a_turn_that_outlasts_the_drain_goes_on_at_the_next_start(tmp_path: Path) -> None:
     """What waits behind it stays in the inbox; both are answered then, once and in order."""
-    slow = Reply(text="Never sent.", fault=Fault(stall_after=0))
+    slow = ScriptedReply(text="Never sent.", fault=Fault(stall_after=0))
     with TelegramChat(0.0) as telegram, PracticeServer(script=[slow]) as model:
         home = tmp_path / "home"
         text = TELEGRAM.format(url=telegram.url)
@@ -63,7 +63,7 @@ def test_a_turn_that_outlasts_the_drain_goes_on_at_the_next_start(tmp_path: Path
             assert states(home) == ["begun", "waiting"]
             assert telegram.said() == []
             assert heard(home) == ["first"]
-            model.install([Reply(text="One."), Reply(text="Two.")])
+            model.install([ScriptedReply(text="One."), ScriptedReply(text="Two.")])
             gateway.start()
             telegram.wait_said("Two.")
             assert telegram.said() == ["One.", "Two."]

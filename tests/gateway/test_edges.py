@@ -19,10 +19,10 @@ from tests.gateway.test_channels import DISCORD, SLACK, answered_and_stopped, on
 from tests.gateway.test_telegram import BEN, STALLED, world
 from whet.clock import SystemClock
 from whet.gateway.router import Router
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import chats
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 LONG = calls(("terminal", '{"command": "touch made && echo ' + "long-word " * 230 + '"}')).tool_calls
 
@@ -30,7 +30,7 @@ LONG = calls(("terminal", '{"command": "touch made && echo ' + "long-word " * 23
 def test_an_answer_of_markup_is_whole_on_slack(tmp_path: Path) -> None:
     slack = SlackChat()
     rows = [f"<li>number {n} & more</li>" for n in range(200)]
-    with on(slack, SLACK, tmp_path, [Reply(text="```html\n" + "\n".join(rows) + "\n```")]):
+    with on(slack, SLACK, tmp_path, [ScriptedReply(text="```html\n" + "\n".join(rows) + "\n```")]):
         slack.write("list")
         slack.wait(lambda: "number 199 " in str(slack.messages), "the last row")
         shown = "".join(
@@ -45,7 +45,9 @@ def test_an_answer_of_markup_is_whole_on_slack(tmp_path: Path) -> None:
 
 def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path, [Reply(tool_calls=LONG), Reply(text="Made.")], mode="ask"):
+    with on(
+        discord, DISCORD, tmp_path, [ScriptedReply(tool_calls=LONG), ScriptedReply(text="Made.")], mode="ask"
+    ):
         discord.wait_connected()
         discord.write("make it")
         assert discord.answer(discord.press_at("Allow once")) == "Allowed once."
@@ -54,7 +56,7 @@ def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
 
 def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path / "d", [Reply(text="One."), Reply(text="Two.")]):
+    with on(discord, DISCORD, tmp_path / "d", [ScriptedReply(text="One."), ScriptedReply(text="Two.")]):
         discord.wait_connected()
         message = discord.write("see https://example.org")
         discord.wait_said("One.")
@@ -66,7 +68,7 @@ def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
         discord.wait_said("Two.")
         assert discord.said() == ["One.", "Two."]
     slack = SlackChat()
-    with on(slack, SLACK, tmp_path / "s", [Reply(text="One."), Reply(text="Two.")]):
+    with on(slack, SLACK, tmp_path / "s", [ScriptedReply(text="One."), ScriptedReply(text="Two.")]):
         stamp = slack.write("see https://example.org")
         slack.wait_said("One.")
         old = {"type": "message", "user": "U7", "text": "see https://example.org", "ts": stamp}
@@ -86,13 +88,13 @@ def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
 
 
 def test_an_answer_of_emoji_arrives_on_telegram(tmp_path: Path) -> None:
-    with world(tmp_path, [Reply(text="\U0001f600" * 5000)]) as w:
+    with world(tmp_path, [ScriptedReply(text="\U0001f600" * 5000)]) as w:
         w.telegram.write("smile")
         w.telegram.wait(lambda: sum(t.count("\U0001f600") for t in w.telegram.said()) == 5000, "all of them")
 
 
 def test_what_a_group_says_to_itself_is_no_flood(tmp_path: Path) -> None:
-    with world(tmp_path, [Reply(text="Answer.")], flood_per_minute=3) as w:
+    with world(tmp_path, [ScriptedReply(text="Answer.")], flood_per_minute=3) as w:
         for n in range(6):
             w.telegram.write(f"chatter {n}", chat=-5, user=7, group=True)
         w.telegram.write("@whet_bot hello", chat=-5, user=7, group=True)
@@ -101,7 +103,7 @@ def test_what_a_group_says_to_itself_is_no_flood(tmp_path: Path) -> None:
 
 
 def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path) -> None:
-    script = [Reply(text=f"Answer {n}.") for n in range(7)]
+    script = [ScriptedReply(text=f"Answer {n}.") for n in range(7)]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         file = TELEGRAM.format(url=telegram.url)
         one = GatewayProcess(tmp_path / "home", file, model, flood_per_minute=3, busy="queue")
@@ -119,7 +121,7 @@ def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path
 
 
 def test_many_refusals_for_pace_lose_nothing(tmp_path: Path) -> None:
-    with world(tmp_path, [Reply(text="In the end.")]) as w:
+    with world(tmp_path, [ScriptedReply(text="In the end.")]) as w:
         w.telegram.fail_next("sendMessage", *[too_many(0) for _ in range(14)])
         w.telegram.write("hello")
         w.telegram.wait_said("In the end.")
@@ -139,7 +141,7 @@ class Vague(TelegramChat):
 
 
 def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: Path) -> None:
-    script = [Reply(text="word " * 60, pieces=12, fault=Fault(stall_after=6))]
+    script = [ScriptedReply(text="word " * 60, pieces=12, fault=Fault(stall_after=6))]
     with Vague() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model, stream_after_s=0.1)
         with served(one):
@@ -157,13 +159,13 @@ def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: P
 
 def test_a_message_from_before_a_question_is_not_its_answer(tmp_path: Path) -> None:
     script = [
-        Reply(
+        ScriptedReply(
             text="",
             fault=Fault(stall_after=0),
             tool_calls=calls(("clarify", '{"question": "Which colour?"}')).tool_calls,
         ),
-        Reply(text="Painted."),
-        Reply(text="And that too."),
+        ScriptedReply(text="Painted."),
+        ScriptedReply(text="And that too."),
     ]
     with world(tmp_path, script, busy="queue") as w:
         w.telegram.write("paint it")
@@ -179,7 +181,10 @@ def test_a_message_from_before_a_question_is_not_its_answer(tmp_path: Path) -> N
 
 
 def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
-    script = [Reply(text="Slow.", when="first", fault=STALLED), Reply(text="Other.", when="second")]
+    script = [
+        ScriptedReply(text="Slow.", when="first", fault=STALLED),
+        ScriptedReply(text="Other.", when="second"),
+    ]
     with world(tmp_path, script, BEN, max_turns=1) as w:
         w.telegram.write("first")
         w.model.wait_for_stall()
@@ -193,12 +198,12 @@ def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
 
 def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path, [Reply(text="Hello.")]) as one:
+    with on(discord, DISCORD, tmp_path, [ScriptedReply(text="Hello.")]) as one:
         discord.wait_connected()
         discord.write("hello")
         discord.wait_said("Hello.")
     clock = SystemClock()
-    with closing(Database.open(one.home / "state.db", clock)) as database, discord:
+    with closing(StateDatabase.open(one.home / "state.db", clock)) as database, discord:
         chat = database.read_now(lambda db: chats.at(db, "discord", "500"))
         assert chat is not None
         long_ago_ms = clock.unix_ms() - 130_000
@@ -213,7 +218,7 @@ def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp
 
 def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with discord, PracticeServer(script=[Reply(text=f"Answer {n}.") for n in range(3)]) as model:
+    with discord, PracticeServer(script=[ScriptedReply(text=f"Answer {n}.") for n in range(3)]) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
         answered_and_stopped(discord, one)
         discord.write("while nobody was there")
@@ -227,7 +232,10 @@ def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Pa
 
 
 def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Path) -> None:
-    script = [Reply(text="", fault=STALLED, when="hello"), Reply(text="Second.", when="again")]
+    script = [
+        ScriptedReply(text="", fault=STALLED, when="hello"),
+        ScriptedReply(text="Second.", when="again"),
+    ]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
         with running(one):
@@ -246,7 +254,7 @@ def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Pa
 
 
 def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
-    router, place = Router({}, {}, 3), chats.Place("telegram", "7", user="7")
+    router, place = Router({}, {}, 3), chats.ChatPlace("telegram", "7", user="7")
     assert [router.floods(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert [router.floods(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert router.floods(place, 5_100.0) == 0
@@ -255,13 +263,13 @@ def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
 def test_a_turn_that_breaks_is_said_and_logged_and_what_waits_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    script = [Reply(text="One."), Reply(text="Two.", when="two")]
+    script = [ScriptedReply(text="One."), ScriptedReply(text="Two.", when="two")]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
         with served(one):
             telegram.write("one")
             telegram.wait_said("One.")
-        with closing(Database.open(one.home / "state.db", SystemClock())) as database:
+        with closing(StateDatabase.open(one.home / "state.db", SystemClock())) as database:
             damage = "UPDATE messages SET extra = '{' WHERE role = 1"  # this session can't be opened any more
             database.write_now(lambda db: db.execute(damage).fetchall())
         telegram.write("and now")

@@ -17,7 +17,7 @@ from tests.gateway.running import TELEGRAM, GatewayProcess, served
 from tests.gateway.test_channels import DISCORD, SLACK, Receiver, _listens, on
 from tests.gateway.test_telegram import STALLED
 from tests.support import quiet_port
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.vendors.signing import signed
 
@@ -50,7 +50,7 @@ def test_a_token_that_is_revoked_ends_the_channel(tmp_path: Path, caplog: pytest
 
 def test_a_channel_that_breaks_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     discord = DiscordChat()
-    with discord, PracticeServer(script=[Reply(text="One.")]) as model:
+    with discord, PracticeServer(script=[ScriptedReply(text="One.")]) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
         with served(one):
             discord.wait_connected()
@@ -64,7 +64,7 @@ def test_a_channel_that_breaks_is_in_the_log(tmp_path: Path, caplog: pytest.LogC
 
 def test_slack_edits_and_deletions_count_while_they_wait(tmp_path: Path) -> None:
     slack = SlackChat()
-    script = [Reply(text="One.", fault=STALLED), Reply(text="Two.")]
+    script = [ScriptedReply(text="One.", fault=STALLED), ScriptedReply(text="Two.")]
     with on(slack, SLACK, tmp_path, script, busy="queue") as one:
         slack.write("one")
         one.model.wait_for_stall()
@@ -87,7 +87,10 @@ def test_slack_edits_and_deletions_count_while_they_wait(tmp_path: Path) -> None
 
 
 def test_an_edit_that_comes_again_is_told_about_once(tmp_path: Path) -> None:
-    with TelegramChat() as telegram, PracticeServer(script=[Reply(text="One."), Reply(text="Two.")]) as model:
+    with (
+        TelegramChat() as telegram,
+        PracticeServer(script=[ScriptedReply(text="One."), ScriptedReply(text="Two.")]) as model,
+    ):
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
         with served(one):
             telegram.write("one")
@@ -116,7 +119,11 @@ def test_slack_says_that_another_program_listens(tmp_path: Path, caplog: pytest.
 def test_files_that_lie_about_their_size_and_names_that_give_orders(tmp_path: Path) -> None:
     discord, slack = DiscordChat(), SlackChat()
     with on(
-        discord, DISCORD, tmp_path / "d", [Reply(text="One."), Reply(text="Two.")], file_bytes=1000
+        discord,
+        DISCORD,
+        tmp_path / "d",
+        [ScriptedReply(text="One."), ScriptedReply(text="Two.")],
+        file_bytes=1000,
     ) as one:
         discord.wait_connected()
         discord.files |= {"big": b"x" * 200_000, "small": b"alpha"}
@@ -127,7 +134,13 @@ def test_files_that_lie_about_their_size_and_names_that_give_orders(tmp_path: Pa
         discord.write("", attachments=[small])
         discord.wait_said("Two.")
         _received(one)
-    with on(slack, SLACK, tmp_path / "s", [Reply(text="One."), Reply(text="Two.")], file_bytes=1000) as one:
+    with on(
+        slack,
+        SLACK,
+        tmp_path / "s",
+        [ScriptedReply(text="One."), ScriptedReply(text="Two.")],
+        file_bytes=1000,
+    ) as one:
         slack.files |= {"big": b"x" * 200_000, "small": b"alpha"}
         for name, size, answer in (("big", 9, "One."), ("small", 5, "Two.")):
             url = f"{slack.url}/private/{name}"

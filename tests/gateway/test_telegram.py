@@ -13,7 +13,7 @@ from tests.agent.rig import calls
 from tests.confirm.vendors.telegram import too_many
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 STALLED = Fault(stall_after=0)
@@ -35,7 +35,7 @@ class World:
 @contextmanager
 def world(
     folder: Path,
-    script: list[Reply],
+    script: list[ScriptedReply],
     more: str = "",
     *,
     per_chat_s: float = 0.0,
@@ -51,9 +51,9 @@ def world(
 
 def test_a_message_is_answered_and_survives_a_kill(tmp_path: Path) -> None:
     script = [
-        Reply(text="Hello **Ann**.", when="hello there"),
-        Reply(text="never seen", when="second", fault=STALLED),
-        Reply(text="Second.", when="second"),
+        ScriptedReply(text="Hello **Ann**.", when="hello there"),
+        ScriptedReply(text="never seen", when="second", fault=STALLED),
+        ScriptedReply(text="Second.", when="second"),
     ]
     with world(tmp_path, script, inside=False) as w:
         w.telegram.write("hello there")
@@ -72,7 +72,7 @@ def test_a_message_is_answered_and_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_commands_are_the_terminals_own(tmp_path: Path) -> None:
-    script = [Reply(text="One."), Reply(text="Again one."), Reply(text="Fresh.")]
+    script = [ScriptedReply(text="One."), ScriptedReply(text="Again one."), ScriptedReply(text="Fresh.")]
     with world(tmp_path, script) as w:
         ask, wait = w.telegram.write, w.telegram.wait_said
         ask("/help")
@@ -113,10 +113,10 @@ def test_commands_are_the_terminals_own(tmp_path: Path) -> None:
 
 def test_what_is_said_during_a_turn_steers_it_and_stop_stops_it(tmp_path: Path) -> None:
     script = [
-        Reply(text="first answer", fault=STALLED),
-        Reply(text="With the addition."),
-        Reply(text="never", fault=STALLED),
-        Reply(text="Back again."),
+        ScriptedReply(text="first answer", fault=STALLED),
+        ScriptedReply(text="With the addition."),
+        ScriptedReply(text="never", fault=STALLED),
+        ScriptedReply(text="Back again."),
     ]
     with world(tmp_path, script) as w:
         w.telegram.write("begin")
@@ -136,10 +136,10 @@ def test_what_is_said_during_a_turn_steers_it_and_stop_stops_it(tmp_path: Path) 
 
 def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
     script = [
-        Reply(tool_calls=RISKY, when="too early"),
-        Reply(text="It was not allowed.", when="too early"),
-        Reply(tool_calls=RISKY, when="make it"),
-        Reply(text="Made.", when="make it"),
+        ScriptedReply(tool_calls=RISKY, when="too early"),
+        ScriptedReply(text="It was not allowed.", when="too early"),
+        ScriptedReply(tool_calls=RISKY, when="make it"),
+        ScriptedReply(text="Made.", when="make it"),
     ]
     with world(tmp_path, script, BEN, mode="ask") as w:
         w.telegram.write("too early", chat=8, name="ben")
@@ -161,13 +161,13 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
     """Alone with the bot it goes to Ann's own conversation, in a group where she talks into the group."""
     ben = [
         calls(("terminal", '{"command": "touch first"}')),
-        Reply(text="First."),
+        ScriptedReply(text="First."),
         calls(("terminal", '{"command": "touch second"}')),
-        Reply(text="Second."),
+        ScriptedReply(text="Second."),
         calls(("terminal", '{"command": "touch third"}')),
-        Reply(text="Third."),
+        ScriptedReply(text="Third."),
     ]
-    script = [Reply(text="Hello Ann."), *ben[:4], Reply(text="Hello all."), *ben[4:]]
+    script = [ScriptedReply(text="Hello Ann."), *ben[:4], ScriptedReply(text="Hello all."), *ben[4:]]
     with world(tmp_path, script, BEN, mode="ask") as w:
         w.telegram.write("hello")
         w.telegram.wait_said("Hello Ann.")
@@ -197,7 +197,7 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
 
 
 def test_strangers_get_a_code_once_and_are_let_in_by_it(tmp_path: Path) -> None:
-    with world(tmp_path, [Reply(text="Welcome.")]) as w:
+    with world(tmp_path, [ScriptedReply(text="Welcome.")]) as w:
         w.telegram.write("hi", chat=99, name="stra\u202enger")
         text = w.telegram.wait_said("pairing code", chat=99)[0]
         w.telegram.write("hi again", chat=99)
@@ -218,7 +218,7 @@ def test_strangers_get_a_code_once_and_are_let_in_by_it(tmp_path: Path) -> None:
 
 
 def test_groups_are_answered_when_the_bot_is_named(tmp_path: Path) -> None:
-    with world(tmp_path, [Reply(text="In the group.")]) as w:
+    with world(tmp_path, [ScriptedReply(text="In the group.")]) as w:
         w.telegram.write("just talking", chat=-50, user=7, group=True)
         w.telegram.write("@whet_botanist hello", chat=-50, user=7, group=True)
         w.telegram.write("hello @whet_bot", chat=-50, user=7, group=True)
@@ -230,10 +230,10 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
     """Also the owner in a group, where others read along."""
     keep = calls(("memory", '{"action": "add", "target": "user", "content": "Ben collects kumquats"}'))
     script = [
-        Reply(tool_calls=keep.tool_calls, when="I collect"),
-        Reply(text="Kept.", when="I collect"),
-        Reply(text="Ben again.", when="who is it"),
-        Reply(text="Ann here.", when="what do you know"),
+        ScriptedReply(tool_calls=keep.tool_calls, when="I collect"),
+        ScriptedReply(text="Kept.", when="I collect"),
+        ScriptedReply(text="Ben again.", when="who is it"),
+        ScriptedReply(text="Ann here.", when="what do you know"),
     ]
     with world(tmp_path, script, BEN) as w:
         w.telegram.write("I collect kumquats, says Ben", chat=8, name="ben")
@@ -252,7 +252,10 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
 
 
 def test_who_is_the_owner_no_more_leaves_the_owners_session(tmp_path: Path) -> None:
-    with TelegramChat() as telegram, PracticeServer(script=[Reply(text="One."), Reply(text="Two.")]) as model:
+    with (
+        TelegramChat() as telegram,
+        PracticeServer(script=[ScriptedReply(text="One."), ScriptedReply(text="Two.")]) as model,
+    ):
         for owner, answer in (("true", "One."), ("false", "Two.")):
             file = TELEGRAM.format(url=telegram.url).replace("owner = true", f"owner = {owner}")
             with served(GatewayProcess(tmp_path / "home", file, model)):
@@ -262,7 +265,7 @@ def test_who_is_the_owner_no_more_leaves_the_owners_session(tmp_path: Path) -> N
 
 
 def test_floods_are_cut_and_said_once(tmp_path: Path) -> None:
-    with world(tmp_path, [Reply(text=f"No. {n}.") for n in range(40)], flood_per_minute=3) as w:
+    with world(tmp_path, [ScriptedReply(text=f"No. {n}.") for n in range(40)], flood_per_minute=3) as w:
         last = [w.telegram.write(f"message {n}") for n in range(12)][-1]
         w.telegram.wait(lambda: w.telegram.acknowledged > last, "everything taken in")
         w.telegram.wait_said("3 messages a minute")
@@ -273,7 +276,7 @@ def test_floods_are_cut_and_said_once(tmp_path: Path) -> None:
 def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> None:
     code = "\n".join(f"print({n})  # a line of some length" for n in range(200))
     long = f"Here it is:\n\n```python\n{code}\n```\n\nThat was <all> & *done*."
-    with world(tmp_path, [Reply(text=long)]) as w:
+    with world(tmp_path, [ScriptedReply(text=long)]) as w:
         w.telegram.write("give me much")
         said = w.telegram.wait_said("That was <all> & done.")
         assert len(said) > 2 and max(map(len, said)) <= 4096
@@ -283,7 +286,7 @@ def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> No
 
 def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -> None:
     text = "a long answer that grows word by word and takes its time " * 3
-    script = [Reply(text=text, pieces=12, fault=Fault(stall_after=6))]
+    script = [ScriptedReply(text=text, pieces=12, fault=Fault(stall_after=6))]
     with world(tmp_path, script, stream_after_s=0.3) as w:
         w.telegram.write("slowly please")
         first = w.telegram.wait_said("…")
@@ -298,7 +301,7 @@ def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -
 
 def test_a_growing_answer_leaves_the_one_before_it_alone(tmp_path: Path) -> None:
     texts = [f"answer {n}," + " and so on and so forth" * 20 for n in range(2)]
-    script = [Reply(text=text, pieces=8, fault=Fault(stall_after=4)) for text in texts]
+    script = [ScriptedReply(text=text, pieces=8, fault=Fault(stall_after=4)) for text in texts]
     with world(tmp_path, script, busy="queue", stream_after_s=0.1) as w:
         w.telegram.write("one")
         w.telegram.wait_said("…")
@@ -314,10 +317,10 @@ def test_a_growing_answer_leaves_the_one_before_it_alone(tmp_path: Path) -> None
 
 def test_files_come_in_under_a_safe_name_and_go_out(tmp_path: Path) -> None:
     script = [
-        Reply(text="Got it."),
-        Reply(text="", tool_calls=calls(("send_file", '{"path": "received/passwd"}')).tool_calls),
-        Reply(text="Sent."),
-        Reply(text="Too large, I see."),
+        ScriptedReply(text="Got it."),
+        ScriptedReply(text="", tool_calls=calls(("send_file", '{"path": "received/passwd"}')).tool_calls),
+        ScriptedReply(text="Sent."),
+        ScriptedReply(text="Too large, I see."),
     ]
     with world(tmp_path, script, file_bytes=1000) as w:
         w.telegram.files["f1"] = b"root:x"
@@ -337,7 +340,7 @@ def test_files_come_in_under_a_safe_name_and_go_out(tmp_path: Path) -> None:
 
 
 def test_a_rate_limit_is_waited_for_in_order(tmp_path: Path) -> None:
-    script = [Reply(text=f"Answer {n}.") for n in range(3)]
+    script = [ScriptedReply(text=f"Answer {n}.") for n in range(3)]
     with world(tmp_path, script, busy="queue") as w:
         w.telegram.fail_next("sendMessage", too_many(1))
         for n in range(3):
@@ -347,7 +350,7 @@ def test_a_rate_limit_is_waited_for_in_order(tmp_path: Path) -> None:
 
 
 def test_an_edit_counts_while_the_message_waits(tmp_path: Path) -> None:
-    script = [Reply(text="First.", fault=STALLED), Reply(text="Second.")]
+    script = [ScriptedReply(text="First.", fault=STALLED), ScriptedReply(text="Second.")]
     with world(tmp_path, script, busy="queue") as w:
         w.telegram.write("one")
         w.model.wait_for_stall()

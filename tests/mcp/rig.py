@@ -14,21 +14,21 @@ from msgspec.structs import replace
 from tests.support import FixedClock
 from tests.tools.calls import context
 from whet.config.paths import Home
-from whet.config.schema import McpServer, McpSettings
+from whet.config.schema import McpServerSettings, McpSettings
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
-from whet.mcp.remote import Reach
+from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import Servers
 from whet.tools.guardian import Guardian
 
 HERE = Path(__file__).parent
-SDK = McpServer(command=sys.executable, args=(str(HERE / "sdk_server.py"),))
+SDK = McpServerSettings(command=sys.executable, args=(str(HERE / "sdk_server.py"),))
 
 
-def odd(fault: str, journal: Path | None = None, **more: Any) -> McpServer:
+def odd(fault: str, journal: Path | None = None, **more: Any) -> McpServerSettings:
     """Give the settings of a server that does one thing wrong."""
     given = (str(HERE / "odd_server.py"), fault, *([str(journal)] if journal else []))
-    return McpServer(command=sys.executable, args=("-S", "-E", *given), **more)
+    return McpServerSettings(command=sys.executable, args=("-S", "-E", *given), **more)
 
 
 def text_of(answer: Any) -> str:
@@ -70,7 +70,7 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    home: Path, servers: Mapping[str, McpServer], secrets: Mapping[str, str] | None = None
+    home: Path, servers: Mapping[str, McpServerSettings], secrets: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Bench]:
     """Begin a session with these servers; every wait in here has a limit."""
     clock, session, waits = FixedClock(), Session(), list[float]()
@@ -80,7 +80,7 @@ async def bench(
         clock.advance(seconds)
         await asyncio.sleep(0)
 
-    reach = Reach(Home(home), secrets or {}, clock, Guardian(), pause)
+    reach = RemoteParts(Home(home), secrets or {}, clock, Guardian(), pause)
     both = Servers(McpSettings(servers=dict(servers)), reach)
     both.enter((), session)
     try:

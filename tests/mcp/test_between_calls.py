@@ -13,7 +13,7 @@ import pytest
 from tests.mcp.rig import Session, bench, until
 from tests.mcp.sdk_server import Events, make, make_growing
 from tests.mcp.serving import Answer, Request, raw, result, sdk_over_http, usual
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 
 EVENTS = {"content-type": "text/event-stream"}
 CHANGED = b'data: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n\n'
@@ -37,7 +37,7 @@ def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
     home: Path, more: dict[str, Any]
 ) -> None:
     async def test(url: str) -> None:
-        async with bench(home, {"web": McpServer(url=url)}) as b:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             frozen = [tool.spec for tool in b.servers.tools()]
             async with asyncio.timeout(30):
                 while not b.told:  # what it says before it has taken our listening goes nowhere
@@ -47,7 +47,7 @@ def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
             b.servers.enter(frozen, later)
             assert later.notices == []
             assert (await b.call("mcp__web__trick0")).text.endswith("done")
-        async with bench(home, {"web": McpServer(url=url)}) as b:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert "mcp__web__trick0" in [tool.name for tool in b.servers.tools()]
 
     with sdk_over_http(make_growing, **more) as url:
@@ -64,7 +64,7 @@ def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(home: Pa
         return 200, {**EVENTS, "content-encoding": "gzip"}, [CHANGED]
 
     async def test() -> None:
-        async with raw(answer) as (url, _), bench(home, {"web": McpServer(url=url)}):
+        async with raw(answer) as (url, _), bench(home, {"web": McpServerSettings(url=url)}):
             await until(lambda: len(streams) > 1)
 
     asyncio.run(test())
@@ -72,7 +72,7 @@ def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(home: Pa
 
 def test_a_stream_that_the_sdks_server_cuts_on_purpose_is_polled(home: Path) -> None:
     async def test(url: str) -> None:
-        async with bench(home, {"web": McpServer(url=url)}) as b:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert (await b.call("mcp__web__nap")).text.endswith("slept well")
 
     with sdk_over_http(make_growing, event_store=Events(), retry_interval=100) as url:
@@ -98,7 +98,7 @@ def test_the_standing_stream_is_taken_up_where_it_ended_and_refusals_end_it(home
                 return 405, {}, []
 
     async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServer(url=url)}) as b:
+        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
             await until(lambda: len(streams) == 4)
             await until(lambda: [one.message.get("method") for one in requests].count("tools/list") == 2)
             assert streams == ["", "e-1", "e-1", "e-2"] and b.waits[:3] == [7.0, 7.0, 7.0]
@@ -118,7 +118,7 @@ def test_a_flood_of_changes_is_one_question_at_a_time(home: Path) -> None:
     streams: list[int] = []
 
     async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServer(url=url)}) as b:
+        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
 
             def asked() -> int:
                 return [one.message.get("method") for one in requests].count("tools/list")
@@ -155,7 +155,7 @@ def test_progress_is_shown_while_a_call_runs(home: Path, said: dict[str, object]
         )
 
     async def test() -> None:
-        async with raw(answer) as (url, _), bench(home, {"web": McpServer(url=url)}) as b:
+        async with raw(answer) as (url, _), bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert (await b.call("mcp__web__echo")).text.endswith("done")
             assert b.shown == ([shown] if shown else [])
 
@@ -164,7 +164,7 @@ def test_progress_is_shown_while_a_call_runs(home: Path, said: dict[str, object]
 
 def test_the_sdks_progress_is_shown(home: Path) -> None:
     async def test(url: str) -> None:
-        async with bench(home, {"web": McpServer(url=url)}) as b:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert (await b.call("mcp__web__slow", steps=3)).text.endswith("done")
             assert b.shown == ["0 of 3: counting\n"]
 
@@ -190,7 +190,7 @@ def test_a_session_that_is_lost_is_begun_again_once_and_ends_no_other_call(home:
         return usual(request)
 
     async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServer(url=url)}) as b:
+        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
             slow = asyncio.create_task(b.call("mcp__web__echo", text="c"))
             outs = await asyncio.gather(*(b.call("mcp__web__echo", text=text) for text in ("a", "b")))
             assert [out.text[-1] for out in outs] == ["a", "b"]
@@ -212,7 +212,7 @@ def test_a_stream_that_drips_ends_with_the_calls_time(home: Path) -> None:
         def answer(request: Request) -> Answer:
             return (200, EVENTS, drip()) if is_call(request) else usual(request)
 
-        server: Callable[[str], McpServer] = lambda url: McpServer(url=url, timeout_s=0.2)  # noqa: E731
+        server: Callable[[str], McpServerSettings] = lambda url: McpServerSettings(url=url, timeout_s=0.2)  # noqa: E731
         async with raw(answer) as (url, _), bench(home, {"web": server(url)}) as b:
             out = await b.call("mcp__web__echo")
             assert out.error_kind == "timeout" and "within 0.2 s" in out.text
@@ -231,7 +231,7 @@ def test_a_session_id_is_printable_ascii_or_none(home: Path, session_id: str, se
         return usual(request)
 
     async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServer(url=url)}) as b:
+        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert (await b.call("mcp__web__echo", text="hi")).text.endswith("hi")
             assert ("mcp-session-id" in requests[-1].headers) is sent
 

@@ -13,7 +13,7 @@ import pytest
 from tests.mcp.rig import bench, until
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Answer, Handler, Request, as_json, raw, result, sdk_over_http, usual
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 
 EVENTS = {"content-type": "text/event-stream"}
 
@@ -30,7 +30,7 @@ def event(request: Request, text: str, event_id: str = "") -> bytes:
 )
 def test_the_sdks_server_is_used(home: Path, more: dict[str, Any]) -> None:
     async def test(url: str) -> None:
-        async with bench(home, {"web": McpServer(url=url)}) as b:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert len(b.servers.tools()) == 6 and b.servers.tools()[0].effects == {"network"}
             assert (await b.call("mcp__web__add", a=2, b=40)).text.endswith("\n42")
             assert (await b.call("mcp__web__slow", steps=3)).text.endswith("done")
@@ -48,7 +48,7 @@ def use(home: Path, handler: Handler, **more: object) -> tuple[str, list[Request
     async def work() -> tuple[str, list[Request], list[str]]:
         async with (
             raw(handler) as (url, requests),
-            bench(home, {"web": McpServer(url=url, **more)}) as b,  # type: ignore[arg-type]
+            bench(home, {"web": McpServerSettings(url=url, **more)}) as b,  # type: ignore[arg-type]
         ):
             out = await b.call("mcp__web__echo", text="hi")
             return out.text, list(requests), list(b.told)
@@ -115,7 +115,7 @@ def test_a_server_that_lies_about_its_encoding_has_no_tools_and_holds_up_nothing
         headers = {"content-type": "application/json", "content-encoding": "gzip"}
         async with (
             raw(lambda _request: (200, headers, [b"{}"])) as (url, _),
-            bench(home, {"web": McpServer(url=url)}) as b,
+            bench(home, {"web": McpServerSettings(url=url)}) as b,
         ):
             assert b.servers.tools() == [] and "web broke" in b.told[0]
 
@@ -184,9 +184,9 @@ def test_a_server_that_is_not_there_is_told(home: Path) -> None:
     async def test() -> None:
         async with raw(usual) as (url, _):
             pass
-        async with bench(home, {"web": McpServer(url=url)}) as b:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert "can't be reached at 127.0.0.1:" in b.told[0]
-        async with bench(home, {"web": McpServer(url="no url")}) as b:
+        async with bench(home, {"web": McpServerSettings(url="no url")}) as b:
             assert "has the url 'no url', which is none" in b.told[0]
 
     asyncio.run(test())
@@ -199,7 +199,7 @@ def test_a_cancelled_call_is_called_off(home: Path) -> None:
         return usual(request)
 
     async def test() -> None:
-        async with raw(slow) as (url, requests), bench(home, {"web": McpServer(url=url)}) as b:
+        async with raw(slow) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
             running = asyncio.create_task(b.call("mcp__web__echo", text="hi"))
             await until(lambda: any(one.message.get("method") == "tools/call" for one in requests))
             running.cancel()

@@ -17,7 +17,7 @@ from tests.mcp.rig import bench
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Answer, Logins, Request, as_json, raw, sdk_over_http, usual
 from whet.config.paths import Home
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.log import mask
 from whet.mcp.login import Tokens, read_tokens, write_tokens
 from whet.mcp.oauth import Client, LoginFailed, log_in
@@ -48,7 +48,7 @@ def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
     logins.checks_resource = True
 
     async def test(url: str) -> None:
-        server = {"web": McpServer(url=url)}
+        server = {"web": McpServerSettings(url=url)}
         async with bench(home, server) as b:
             assert "wants a login; whet mcp login web" in b.told[0]
         (home / "mcp" / "web.json").unlink()
@@ -230,7 +230,7 @@ def test_the_client_shows_its_secret_as_the_server_wants_it(
             tokens = await come_back(url)
             assert tokens and tokens.access_token == "access-1"
             write_tokens(Home(home), "web", tokens)
-            async with bench(home, {"web": McpServer(url=url)}):
+            async with bench(home, {"web": McpServerSettings(url=url)}):
                 pass  # it has run out by the tests' clock, and is renewed
             wanted = next(one for one in requests if one.path == "/register").message
             assert wanted["token_endpoint_auth_method"] == (offered or ["none"])[0]
@@ -293,7 +293,7 @@ def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
 
     async def test(url: str) -> None:
         write_tokens(Home(home), "web", await login(url))  # type: ignore[arg-type]
-        server = {"web": McpServer(url=url)}
+        server = {"web": McpServerSettings(url=url)}
         async with bench(home, server) as one, bench(home, server) as other:
             logins.tokens.clear()  # each finds that its token is refused
             used.clear()
@@ -328,7 +328,7 @@ def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
         async with raw(lying(status=status, token=token)) as (url, _):  # type: ignore[arg-type]
             kept = Tokens(url, "old", "refresh", 1, url.replace("/mcp", "/token"), url, "me")
             write_tokens(Home(home), "web", kept)
-            async with bench(home, {"web": McpServer(url=url)}) as b:
+            async with bench(home, {"web": McpServerSettings(url=url)}) as b:
                 assert said in b.told[0]
 
     asyncio.run(test())
@@ -347,7 +347,7 @@ def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
     home: Path, headers: dict[str, str], more: dict[str, Any], said: str
 ) -> None:
     async def test() -> None:
-        server = McpServer(url="http://0.0.0.0:1/mcp", headers=headers, **more)
+        server = McpServerSettings(url="http://0.0.0.0:1/mcp", headers=headers, **more)
         async with bench(home, {"web": server}, {"KEY": "secret-key"}) as b:
             assert said in b.told[0]
 

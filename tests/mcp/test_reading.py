@@ -10,12 +10,12 @@ import pytest
 from tests.mcp.rig import bench
 from tests.mcp.sdk_server import make_growing
 from tests.mcp.serving import Answer, Request, raw, result, sdk_over_http, usual
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 
 
 def test_the_sdks_resources_and_prompts_are_read(home: Path) -> None:
     async def test(url: str) -> None:
-        async with bench(home, {"web": McpServer(url=url)}) as b:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             tools = {tool.name: tool for tool in b.servers.tools()}
             assert list(tools)[-2:] == ["mcp__web__read_resource", "mcp__web__get_prompt"]
             assert "untrusted" in tools["mcp__web__read_resource"].tags
@@ -91,7 +91,7 @@ def test_only_what_is_there_and_wanted_is_offered(
     async def test() -> None:
         async with (
             raw(having(*own)) as (url, _),  # type: ignore[arg-type]
-            bench(home, {"web": McpServer(url=url, **more)}) as b,  # type: ignore[arg-type]
+            bench(home, {"web": McpServerSettings(url=url, **more)}) as b,  # type: ignore[arg-type]
         ):
             assert [tool.name.removeprefix("mcp__web__") for tool in b.servers.tools()] == names
             if own[:1] == ("read_resource",):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.mcp.listing import Catalogue, read_listing
 from whet.mcp.schemas import checked
 
@@ -71,9 +71,9 @@ def test_a_schema_that_leaves_open_what_is_meant_is_refused(given: Any, reason: 
 )
 def test_orders_to_the_assistant_are_found_wherever_they_stand(tool: dict[str, Any]) -> None:
     raw = {"name": "t", **tool}
-    listing = read_listing("odd", McpServer(command="x"), Catalogue([raw]))
+    listing = read_listing("odd", McpServerSettings(command="x"), Catalogue([raw]))
     assert not listing.offered and "reads like orders" in listing.left_out[0].reason
-    chosen = read_listing("odd", McpServer(command="x", allow=("t",)), Catalogue([raw]))
+    chosen = read_listing("odd", McpServerSettings(command="x", allow=("t",)), Catalogue([raw]))
     assert [one.own_name for one in chosen.offered] == ["t"]
 
 
@@ -87,7 +87,9 @@ def test_names_that_look_alike_stay_apart_or_are_left_out() -> None:
         "a\nb",
         "a" * 300,
     ]
-    listing = read_listing("odd", McpServer(command="x"), Catalogue([{"name": name} for name in names]))
+    listing = read_listing(
+        "odd", McpServerSettings(command="x"), Catalogue([{"name": name} for name in names])
+    )
     offered = [one.spec.name for one in listing.offered]
     assert offered[:2] == ["mcp__odd__read_file", "mcp__odd__re_d_file"]
     assert all(name.isascii() and len(name) <= 64 for name in offered) and len(set(offered)) == len(offered)

@@ -17,8 +17,8 @@ from mcp.client.stdio import stdio_client
 
 from tests.cli.running import run
 from tests.mcp.rig import text_of
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 READING = ["search_sessions", "read_session", "read_memory", "list_skills", "read_skill"]
@@ -66,7 +66,12 @@ def text(result: Any) -> str:
 
 
 def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -> None:
-    server.install([Reply(text="The zyzzogeton lives in South America."), Reply(text="It is a leafhopper.")])
+    server.install(
+        [
+            ScriptedReply(text="The zyzzogeton lives in South America."),
+            ScriptedReply(text="It is a leafhopper."),
+        ]
+    )
     (home / "memories").mkdir()
     (home / "memories" / "USER.md").write_text("- Prefers tea\n")
 
@@ -129,15 +134,15 @@ def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
     code, out, _ = run(["chat", "-q", "hush zyzzogeton", "--private", "--json"], folder)
     private = json.loads(out)["session_id"]
     assert code == 0
-    write = Call("write_file", json.dumps({"path": "made.txt", "content": "x"}))
-    read = Call("read_file", json.dumps({"path": "there.txt"}))
+    write = PracticeCall("write_file", json.dumps({"path": "made.txt", "content": "x"}))
+    read = PracticeCall("read_file", json.dumps({"path": "there.txt"}))
     (folder / "there.txt").write_text("here")
     server.install(
         [
-            Reply(tool_calls=(read, write)),
-            Reply(text="I could not write."),
-            Reply(text="late", fault=Fault(stall_after=-1)),
-            Reply(text="soon"),
+            ScriptedReply(tool_calls=(read, write)),
+            ScriptedReply(text="I could not write."),
+            ScriptedReply(text="late", fault=Fault(stall_after=-1)),
+            ScriptedReply(text="soon"),
         ]
     )
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.mcp.rig import SDK, Session, bench, odd, until
 from whet.config.paths import Home
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.contract.errors import ConfigError
 from whet.mcp import remote
-from whet.mcp.kept import Kept, config_digest, keep_failure, read_kept, write_kept
+from whet.mcp.kept import KeptListing, config_digest, keep_failure, read_kept, write_kept
 
 
 def test_the_sdks_server_is_used(home: Path) -> None:
@@ -201,8 +201,10 @@ def test_whatever_words_of_a_server_an_error_holds_they_are_marked_as_its_own(
 
 
 def test_what_a_server_printed_before_it_hung_is_marked_as_its_own(home: Path) -> None:
-    server = McpServer(command="sh", args=("-c", "echo Ignore me; exec sleep 600"), start_timeout_s=0.3)
-    write_kept(Home(home), "odd", Kept(config_digest(server), 0, [{"name": "echo"}]))
+    server = McpServerSettings(
+        command="sh", args=("-c", "echo Ignore me; exec sleep 600"), start_timeout_s=0.3
+    )
+    write_kept(Home(home), "odd", KeptListing(config_digest(server), 0, [{"name": "echo"}]))
 
     async def test() -> None:
         async with bench(home, {"odd": server}) as b:
@@ -297,12 +299,12 @@ def test_a_servers_environment_holds_no_keys(home: Path, monkeypatch: pytest.Mon
         (odd("refuses"), "speaks none of the protocol versions that are known here (2026-07-28"),
         (odd("never_ready", start_timeout_s=0.3), "did not get ready within 0.3 s"),
         (odd("hangs_at_list", start_timeout_s=0.3), "did not get ready within 0.3 s"),
-        (McpServer(command="/no/such/program"), "can't be started: /no/such/program: No such file"),
+        (McpServerSettings(command="/no/such/program"), "can't be started: /no/such/program: No such file"),
         (odd("good", env={"KEY": "${NOT_THERE}"}), "env.KEY needs NOT_THERE, which is not set"),
     ],
 )
 def test_a_server_that_can_not_be_reached_is_told_and_holds_up_one_start(
-    home: Path, server: McpServer, said: str
+    home: Path, server: McpServerSettings, said: str
 ) -> None:
     async def told() -> str:
         async with bench(home, {"odd": server, "fine": odd("good")}) as b:
@@ -351,7 +353,7 @@ def test_a_server_without_tools_is_no_failure(home: Path) -> None:
 
 
 def test_tools_are_allowed_and_denied_by_name(home: Path) -> None:
-    async def names(server: McpServer) -> list[str]:
+    async def names(server: McpServerSettings) -> list[str]:
         async with bench(home, {"odd": server}) as b:
             return [tool.name[-5:] for tool in b.servers.tools()]
 
@@ -369,9 +371,11 @@ def test_a_server_that_is_switched_off_is_not_there(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "server"),
-    [("two__parts", odd("good")), ("", odd("good")), ("x", McpServer()), ("../x", odd("good"))],
+    [("two__parts", odd("good")), ("", odd("good")), ("x", McpServerSettings()), ("../x", odd("good"))],
 )
-def test_a_server_that_is_none_is_a_mistake_in_the_settings(home: Path, name: str, server: McpServer) -> None:
+def test_a_server_that_is_none_is_a_mistake_in_the_settings(
+    home: Path, name: str, server: McpServerSettings
+) -> None:
     async def test() -> None:
         async with bench(home, {name: server}):
             pass

@@ -13,7 +13,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
-from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger, sessions
 from whet.store.ledger import LedgerRow
@@ -27,7 +27,7 @@ def run(work: object) -> object:
     return asyncio.run(work)  # type: ignore[arg-type]
 
 
-def remember(world: World, text: str) -> Outcome:
+def remember(world: World, text: str) -> WriteOutcome:
     return asyncio.run(world.desk.memory(MemoryRequest("add", content=text), HAND))
 
 

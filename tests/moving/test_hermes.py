@@ -15,31 +15,31 @@ from benchmarks.hermes_db import BEGAN_S, HermesDb, fill
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
-from whet.moving.carry import Carried, carry, look
+from whet.moving.carry import CarrySums, carry, look
 from whet.moving.copies import reading
 from whet.moving.hermes_sessions import HermesSessions
 from whet.store import jobs, search, sessions
-from whet.store.database import Database
-from whet.store.transcript import SessionLog
+from whet.store.database import StateDatabase
+from whet.store.transcript import Transcript
 
 CLOCK = SystemClock()
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Any:
-    opened = Database.open(tmp_path / "ours.db", CLOCK)
+    opened = StateDatabase.open(tmp_path / "ours.db", CLOCK)
     yield opened
     opened.close()
 
 
-def take(database: Database, path: Path) -> Carried:
+def take(database: StateDatabase, path: Path) -> CarrySums:
     with reading(path) as connection:
         found = HermesSessions(connection).sessions()
         return carry(database, "hermes", found, CLOCK, lambda done, messages: None)
 
 
-def live(database: Database, session_id: str) -> list[Any]:
-    return asyncio.run(SessionLog.open(database, session_id, CLOCK)).messages
+def live(database: StateDatabase, session_id: str) -> list[Any]:
+    return asyncio.run(Transcript.open(database, session_id, CLOCK)).messages
 
 
 def call(id_: str, name: str = "terminal", arguments: str = '{"command":"ls"}') -> tuple[str, str, str]:
@@ -59,13 +59,13 @@ def answer(text: str = "", *calls: tuple[str, str, str], **more: Any) -> dict[st
 
 
 def test_each_message_is_found_again_and_a_second_run_adds_nothing(
-    tmp_path: Path, database: Database
+    tmp_path: Path, database: StateDatabase
 ) -> None:
     path = tmp_path / "state.db"
     total = fill(path, 40, 20)
     first = take(database, path)
     assert (first.new, first.messages) == (40, total)
-    assert take(database, path) == Carried(same=40, messages=total)
+    assert take(database, path) == CarrySums(same=40, messages=total)
     stored = database.read_now(sessions.stats)
     assert (stored.sessions, stored.messages) == (40, total)
     with reading(path) as theirs:
@@ -78,7 +78,7 @@ def test_each_message_is_found_again_and_a_second_run_adds_nothing(
         assert hits, (session_id, content)
 
 
-def test_the_source_stays_byte_for_byte(tmp_path: Path, database: Database) -> None:
+def test_the_source_stays_byte_for_byte(tmp_path: Path, database: StateDatabase) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     made = HermesDb(folder / "state.db", wal=True)
@@ -91,7 +91,7 @@ def test_the_source_stays_byte_for_byte(tmp_path: Path, database: Database) -> N
     made.close()
 
 
-def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: Database) -> None:
+def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: StateDatabase) -> None:
     made = HermesDb(tmp_path / "state.db")
     rows = [
         result("early", "before its call"),
@@ -116,7 +116,7 @@ def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: D
     assert kinds == [("a", "", 0), ("b", "exit", 2), ("early", "", None), ("none", "interrupted", None)]
 
 
-def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database: Database) -> None:
+def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)
     made.session("s", [user("one"), answer("1")])
@@ -134,7 +134,7 @@ def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database
 
 
 def test_calls_that_were_running_get_their_results_with_the_next_run(
-    tmp_path: Path, database: Database
+    tmp_path: Path, database: StateDatabase
 ) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)
@@ -149,7 +149,7 @@ def test_calls_that_were_running_get_their_results_with_the_next_run(
     assert take(database, path).grown == 1
     assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b"]
     made.db.execute(added, ("assistant", "done", None, BEGAN_S + 10))
-    assert take(database, path) == Carried(grown=1, same=1, messages=6)
+    assert take(database, path) == CarrySums(grown=1, same=1, messages=6)
     assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b", "done"]
     assert len(database.read_now(lambda db: search.search(db, "zebra"))) == 1
     assert not database.read_now(lambda db: search.search(db, "recorded"))
@@ -158,14 +158,14 @@ def test_calls_that_were_running_get_their_results_with_the_next_run(
     made.close()
 
 
-def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Database) -> None:
+def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)
     made.session("s", [user("one"), answer("1")])
     take(database, path)
 
     async def go_on() -> None:
-        log = await SessionLog.open(database, "s", CLOCK)
+        log = await Transcript.open(database, "s", CLOCK)
         turn = await log.begin_turn(Message(role="user", content="here"))
         await log.end_turn(turn, "cancelled", "", jobs.nothing)
 
@@ -182,7 +182,7 @@ def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Dat
 
 
 def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
-    tmp_path: Path, database: Database
+    tmp_path: Path, database: StateDatabase
 ) -> None:
     made = HermesDb(tmp_path / "state.db")
     gone = {"active": 0, "compacted": 1}
@@ -208,7 +208,7 @@ def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
     assert "middle" in [m.text for _, m in stored]
 
 
-def test_lineage_follows_compactions_and_helpers(tmp_path: Path, database: Database) -> None:
+def test_lineage_follows_compactions_and_helpers(tmp_path: Path, database: StateDatabase) -> None:
     made = HermesDb(tmp_path / "state.db")
     made.session("helper", [user("x")], parent_session_id="root", started_at=BEGAN_S - 5)
     made.session("root", [user("x")], end_reason="compression")
@@ -227,7 +227,7 @@ def test_lineage_follows_compactions_and_helpers(tmp_path: Path, database: Datab
     assert rows["lost"].parent_session_id == ""
 
 
-def test_rubbish_in_rows_is_read_as_far_as_it_goes(tmp_path: Path, database: Database) -> None:
+def test_rubbish_in_rows_is_read_as_far_as_it_goes(tmp_path: Path, database: StateDatabase) -> None:
     made = HermesDb(tmp_path / "state.db")
     image = '{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}'
     parts = f'\0json:[{{"type":"text","text":"look"}},{image}]'
@@ -278,7 +278,7 @@ def test_a_file_that_is_not_theirs_is_refused_in_a_line(tmp_path: Path, what: st
             pass
 
 
-def test_looking_stores_nothing(tmp_path: Path, database: Database) -> None:
+def test_looking_stores_nothing(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
     fill(path, 3, 6)
     with reading(path) as connection:
@@ -287,7 +287,7 @@ def test_looking_stores_nothing(tmp_path: Path, database: Database) -> None:
     assert database.read_now(sessions.stats).sessions == 0
 
 
-def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, database: Database) -> None:
+def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, database: StateDatabase) -> None:
     database.write_now(
         lambda db: sessions.create(db, sessions.NewSession(id="s"), "2026-01-01T00:00:00.000Z")
     )
@@ -305,7 +305,7 @@ _ODD = (b"\xff\x00", "no number", -1, 2**62, 1e300, float("inf"), '[{"id":5,"fun
 
 @pytest.mark.parametrize("odd", _ODD)
 def test_odd_cells_cost_neither_the_session_nor_the_search(
-    tmp_path: Path, database: Database, odd: bytes | str | int | float
+    tmp_path: Path, database: StateDatabase, odd: bytes | str | int | float
 ) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)
@@ -322,7 +322,7 @@ def test_odd_cells_cost_neither_the_session_nor_the_search(
     assert [hit.session_id for hit in database.read_now(lambda db: search.search(db, "zebra", 5))] == ["good"]
 
 
-def test_text_that_is_no_utf_8_costs_nothing_else(tmp_path: Path, database: Database) -> None:
+def test_text_that_is_no_utf_8_costs_nothing_else(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)
     made.session("odd", [user("one"), answer("first")])

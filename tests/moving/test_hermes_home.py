@@ -24,7 +24,7 @@ from whet.mcp.remote import fill
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_settings
 from whet.moving.hermes_persona import persona
 from whet.store import paired, schedules
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 CONFIG = """\
 model:
@@ -216,7 +216,7 @@ def test_chats_become_a_gateway_file_in_which_nobody_gains_anything(home: Path, 
         assert listed[name] == "left", name
     assert listed["discord: answering unasked"] == "left"
     assert listed["telegram 55555"] == "let in"
-    database = Database.open(home / "state.db", FixedClock())
+    database = StateDatabase.open(home / "state.db", FixedClock())
     (mara,) = database.read_now(paired.everybody)
     database.close()
     assert (mara.channel, mara.user, mara.since[:4]) == ("telegram", "55555", "2026")
@@ -229,7 +229,7 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
         ["morning", "morning-2", "job-3", "job-4", "job-9", "job-11"]
     )
     assert {f"job {n}" for n in (5, 6, 7, 8, 10)} == {name for name, said in listed.items() if said == "left"}
-    database = Database.open(home / "state.db", FixedClock())
+    database = StateDatabase.open(home / "state.db", FixedClock())
     kept = {one.name: one for one in database.read_now(schedules.every)}
     waiting = [database.read_now(lambda db, one=one: schedules.next_due(db, one.id)) for one in kept.values()]
     database.close()
@@ -264,7 +264,7 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
     ],
 )
 def test_an_interval_keeps_its_times(minutes: int, expression: str) -> None:
-    place = hermes_cron.Place("Europe/Berlin", Path("/"), 60.0, lambda kind: "")
+    place = hermes_cron.JobDefaults("Europe/Berlin", Path("/"), 60.0, lambda kind: "")
     (found,), left = hermes_cron.read([job(1, every(minutes))], place, FixedClock())
     assert (found.schedule.expression, left) == (expression, [])
 
@@ -280,7 +280,7 @@ def test_a_second_run_changes_nothing_and_what_was_taken_away_stays_away(home: P
     edit.set_value(Home(home), "agent.instructions", "mine")
     edit.unset_value(Home(home), "agent.instructions")
     (home / "gateway.toml").unlink()
-    database = Database.open(home / "state.db", FixedClock())
+    database = StateDatabase.open(home / "state.db", FixedClock())
     database.write_now(lambda db: paired.remove(db, "telegram", "55555"))
     database.write_now(lambda db: schedules.remove(db, schedules.find(db, "morning").id))
     database.close()
@@ -376,7 +376,7 @@ def test_odd_entries_are_no_crash() -> None:
         hermes_mcp.read(settings, {})
     ours, _ = hermes_settings.mapped({"model": None, "fallback_model": {"provider": 3}, "providers": [1]})
     assert ours == {}
-    place = hermes_cron.Place("UTC", Path("/"), 60.0, lambda kind: "")
+    place = hermes_cron.JobDefaults("UTC", Path("/"), 60.0, lambda kind: "")
     jobs: list[dict[str, Any]] = [
         {},
         {"schedule": None, "prompt": 3},
@@ -389,10 +389,10 @@ def test_odd_entries_are_no_crash() -> None:
 
 
 def test_of_several_without_a_home_chat_nobody_is_the_owner() -> None:
-    two = hermes_chats.Channel("telegram", {}, ("1", "2"))
+    two = hermes_chats.HermesChannel("telegram", {}, ("1", "2"))
     assert list(hermes_chats.people([two])) == ["telegram-1", "telegram-2"]
-    elsewhere = hermes_chats.Channel("telegram", {}, ("1", "2"), home_chat="-100")
-    alone = hermes_chats.Channel("slack", {}, ("U0ABC",))
+    elsewhere = hermes_chats.HermesChannel("telegram", {}, ("1", "2"), home_chat="-100")
+    alone = hermes_chats.HermesChannel("slack", {}, ("U0ABC",))
     assert hermes_chats.people([elsewhere, alone]) == {
         "owner": {"slack": "U0ABC"},
         "telegram-1": {"telegram": "1"},

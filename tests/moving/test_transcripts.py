@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from whet.cli.importing import importing
 from whet.config.paths import Home
 from whet.moving import claude_code, codex
-from whet.moving.lines import Lines
+from whet.moving.lines import JsonLines
 from whet.moving.results import Ending, ending_of
 
 KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
@@ -188,7 +188,7 @@ def test_one_line_that_is_odd_costs_no_other(tmp_path: Path) -> None:
 def test_a_line_that_fits_in_no_memory_is_passed_over(tmp_path: Path) -> None:
     decoder = msgspec.json.Decoder(dict[str, str])
     path = lines(tmp_path / "x", {"a": "1"}, {"b": "x" * 5_000}, {"c": "3"}, {"d": "y" * 5_000})
-    found = Lines(path, decoder, longest_bytes=1_000)
+    found = JsonLines(path, decoder, longest_bytes=1_000)
     assert list(found) == [{"a": "1"}, {"c": "3"}]
     assert found.bad == 2
 

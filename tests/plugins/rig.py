@@ -11,7 +11,7 @@ from typing import Any
 
 from whet.config.paths import Home
 from whet.config.schema import PluginSettings
-from whet.plugins.load import Loaded, PluginHost, load_plugins
+from whet.plugins.load import LoadedPlugins, PluginHost, load_plugins
 
 
 def write(
@@ -30,7 +30,9 @@ def write(
 
 
 @contextmanager
-def loading(home: Path, *enabled: str, host: PluginHost | None = None, **settings: Any) -> Iterator[Loaded]:
+def loading(
+    home: Path, *enabled: str, host: PluginHost | None = None, **settings: Any
+) -> Iterator[LoadedPlugins]:
     """Load the enabled plugins of `home`, and close them at the end."""
     wanted = PluginSettings(enabled=enabled, **settings)
     loaded = load_plugins(Home(home), wanted, os.environ, host or PluginHost())
@@ -40,7 +42,7 @@ def loading(home: Path, *enabled: str, host: PluginHost | None = None, **setting
         loaded.close()
 
 
-def reasons(loaded: Loaded) -> str:
+def reasons(loaded: LoadedPlugins) -> str:
     """Every problem, a line each."""
     return "\n".join(problem.line for problem in loaded.problems)
 

@@ -12,10 +12,10 @@ import pytest
 from tests.plugins.rig import loading, reasons, write
 from tests.tools.calls import context
 from whet.contract.errors import BadInput, PluginError
-from whet.plugins.load import Loaded, PluginHost
+from whet.plugins.load import LoadedPlugins, PluginHost
 
 
-def call(loaded: Loaded, name: str, **arguments: Any) -> tuple[str, str]:
+def call(loaded: LoadedPlugins, name: str, **arguments: Any) -> tuple[str, str]:
     tool = next(tool for tool in loaded.tools if tool.name == name)
     output = asyncio.run(tool.run(context(), arguments))
     return output.text, output.error_kind

@@ -30,7 +30,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.events import Event, Notice
 from whet.plugins.load import PluginHost
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store.rows import SEQ_BITS
 
@@ -168,8 +168,8 @@ def test_it_is_active_in_subagents_with_a_conversation_of_their_own(installed: P
     script = [
         calls(("delegate_task", '{"task": "dig"}')),
         calls(("lcm_grep", '{"query": "dig"}')),
-        Reply(text="Dug."),
-        Reply(text="Handed on."),
+        ScriptedReply(text="Dug."),
+        ScriptedReply(text="Handed on."),
     ]
 
     async def main(server: PracticeServer) -> list[str]:

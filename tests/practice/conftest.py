@@ -10,7 +10,7 @@ import anthropic
 import openai
 import pytest
 
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
@@ -27,7 +27,7 @@ def stack() -> Iterator[ExitStack]:
 def serve(stack: ExitStack) -> Serve:
     """Start a server with these replies (none: the brain)."""
 
-    def start(*replies: Reply, seed: int = 0, **options: Any) -> PracticeServer:
+    def start(*replies: ScriptedReply, seed: int = 0, **options: Any) -> PracticeServer:
         server = PracticeServer(script=replies or None, seed=seed, options=Options(**options))
         return stack.enter_context(server)
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from whet.practice.ask import Ask, Call, Heard, Offer
+from whet.practice.ask import HeardMessage, Offer, PracticeCall, PracticeRequest
 from whet.practice.brain import answer
 
 
@@ -37,8 +37,8 @@ class Loop:
         self.folder = folder
         self.system = system
         self.gate = gate
-        self.heard: list[Heard] = []
-        self.calls: list[Call] = []
+        self.heard: list[HeardMessage] = []
+        self.calls: list[PracticeCall] = []
 
     @property
     def commands(self) -> list[str]:
@@ -46,21 +46,23 @@ class Loop:
 
     def ask(self, text: str, *, steps: int = 60) -> str:
         """Say `text` and work until the brain answers; after `steps` calls stop in the middle."""
-        self.heard.append(Heard("user", text))
+        self.heard.append(HeardMessage("user", text))
         return self.go(steps)
 
     def go(self, steps: int = 60) -> str:
         for _ in range(steps):
-            reply = answer(Ask("chat_completions", "practice", self.system, OFFERS, tuple(self.heard)))
-            self.heard.append(Heard("assistant", reply.text, reply.tool_calls))
+            reply = answer(
+                PracticeRequest("chat_completions", "practice", self.system, OFFERS, tuple(self.heard))
+            )
+            self.heard.append(HeardMessage("assistant", reply.text, reply.tool_calls))
             if not reply.tool_calls:
                 return reply.text
             for call in reply.tool_calls:
                 self.calls.append(call)
-                self.heard.append(Heard("tool", self.run(call), call_id=call.id))
+                self.heard.append(HeardMessage("tool", self.run(call), call_id=call.id))
         return ""
 
-    def run(self, call: Call) -> str:
+    def run(self, call: PracticeCall) -> str:
         arguments = json.loads(call.arguments)
         if call.name == "terminal":
             return self.gate(arguments["command"]) or self._shell(arguments["command"])

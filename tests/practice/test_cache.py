@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.practice.cache import PrefixCache, Tally
+from whet.practice.cache import PrefixCache, TokenTally
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 
@@ -10,10 +10,10 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 def test_the_longest_known_prefix_is_read():
     cache = PrefixCache()
     blocks = [bytes([65 + index]) * 40 for index in range(5)]
-    assert cache.automatic("m", blocks[:3]) == Tally(30, 0)
-    assert cache.automatic("m", blocks) == Tally(50, 30)
-    assert cache.automatic("m", [*blocks[:2], b"x" * 40, *blocks[3:]]) == Tally(50, 20)
-    assert cache.automatic("other", blocks) == Tally(50, 0)
+    assert cache.automatic("m", blocks[:3]) == TokenTally(30, 0)
+    assert cache.automatic("m", blocks) == TokenTally(50, 30)
+    assert cache.automatic("m", [*blocks[:2], b"x" * 40, *blocks[3:]]) == TokenTally(50, 20)
+    assert cache.automatic("other", blocks) == TokenTally(50, 0)
 
 
 def test_only_marked_prefixes_are_written_and_a_mark_looks_back():
@@ -23,11 +23,11 @@ def test_only_marked_prefixes_are_written_and_a_mark_looks_back():
     def marked(count, *marks):
         return [(block, index in marks) for index, (block, _) in enumerate(blocks[:count])]
 
-    assert cache.marked("m", marked(3)) == Tally(30)
-    assert cache.marked("m", marked(3, 2)) == Tally(30, 0, 30)
-    assert cache.marked("m", marked(5, 3)) == Tally(50, 30, 10)
-    assert cache.marked("m", marked(30, 29)) == Tally(300, 0, 300)
-    assert cache.marked("m", marked(30, 10, 29)) == Tally(300, 300, 0)
+    assert cache.marked("m", marked(3)) == TokenTally(30)
+    assert cache.marked("m", marked(3, 2)) == TokenTally(30, 0, 30)
+    assert cache.marked("m", marked(5, 3)) == TokenTally(50, 30, 10)
+    assert cache.marked("m", marked(30, 29)) == TokenTally(300, 0, 300)
+    assert cache.marked("m", marked(30, 10, 29)) == TokenTally(300, 300, 0)
 
 
 def test_memory_is_bounded():

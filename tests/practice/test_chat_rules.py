@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from whet.practice.chat_rules import check
-from whet.practice.strict import Options, Refusal
+from whet.practice.strict import Options, VendorRefusal
 
 
 def user(content: Any = "hi"):
@@ -133,7 +133,7 @@ def test_accepts(request_body):
 
 @pytest.mark.parametrize(("request_body", "complaint"), REFUSED, ids=[words for _, words in REFUSED])
 def test_refuses(request_body, complaint):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(VendorRefusal) as caught:
         check(request_body, Options())
     assert complaint in caught.value.message
     assert caught.value.status == 400

@@ -11,8 +11,8 @@ import httpx2
 import openai
 import pytest
 
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply, html_page, rate_limited, server_error
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited, server_error
 
 USER = [{"role": "user", "content": "hi"}]
 
@@ -62,7 +62,7 @@ def test_statuses_become_the_clients_own_errors(serve, chat, claude, status, ope
 
 
 def test_retry_after_is_sent_and_the_next_reply_answers(serve, chat):
-    server = serve(rate_limited(0.01), Reply("at last"))
+    server = serve(rate_limited(0.01), ScriptedReply("at last"))
     client = chat(server).with_options(max_retries=1)
     assert client.chat.completions.create(model="any", messages=USER).choices[0].message.content == "at last"
     status, headers, _ = post(serve(rate_limited(7)), STREAMED)
@@ -80,13 +80,13 @@ def test_an_html_page_is_sent_as_one(serve, chat):
 
 @pytest.mark.parametrize("body", [STREAMED, STREAMED | {"stream": False}])
 def test_a_cut_answer_ends_without_its_end(serve, body):
-    server = serve(Reply("hello", fault=Fault(cut_after=1)))
+    server = serve(ScriptedReply("hello", fault=Fault(cut_after=1)))
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         post(server, body)
 
 
 def test_a_cut_stream_is_a_connection_error_for_clients(serve, chat, claude):
-    cut = Reply("hello", fault=Fault(cut_after=2))
+    cut = ScriptedReply("hello", fault=Fault(cut_after=2))
     server = serve(cut, cut)
     with pytest.raises(openai.APIConnectionError):
         list(chat(server).chat.completions.create(model="any", messages=USER, stream=True))
@@ -96,11 +96,11 @@ def test_a_cut_stream_is_a_connection_error_for_clients(serve, chat, claude):
 
 def test_a_dropped_connection_has_no_answer(serve, chat):
     with pytest.raises(openai.APIConnectionError):
-        chat(serve(Reply(fault=Fault(drop=True)))).chat.completions.create(model="any", messages=USER)
+        chat(serve(ScriptedReply(fault=Fault(drop=True)))).chat.completions.create(model="any", messages=USER)
 
 
 def test_a_stalled_stream_waits_for_release(serve, chat):
-    server = serve(Reply("hello", fault=Fault(stall_after=2)))
+    server = serve(ScriptedReply("hello", fault=Fault(stall_after=2)))
     seen: list[str] = []
 
     def listen() -> None:
@@ -117,7 +117,7 @@ def test_a_stalled_stream_waits_for_release(serve, chat):
 
 
 def test_a_stall_before_the_headers_and_a_client_that_gives_up(serve, chat):
-    server = serve(Reply(fault=Fault(stall_after=-1)), Reply("next"))
+    server = serve(ScriptedReply(fault=Fault(stall_after=-1)), ScriptedReply("next"))
     client = chat(server).with_options(timeout=openai.Timeout(30, read=0.05))
     with pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(model="any", messages=USER)
@@ -127,7 +127,7 @@ def test_a_stall_before_the_headers_and_a_client_that_gives_up(serve, chat):
 
 
 def test_stopping_does_not_wait_for_a_stall(serve, chat):
-    server = serve(Reply("hello", fault=Fault(stall_after=1)))
+    server = serve(ScriptedReply("hello", fault=Fault(stall_after=1)))
     stream = chat(server).chat.completions.create(model="any", messages=USER, stream=True)
     server.wait_for_stall()
     server.stop()
@@ -138,7 +138,7 @@ def test_stopping_does_not_wait_for_a_stall(serve, chat):
 def test_characters_are_cut_in_the_middle_and_clients_mend_them(serve, chat):
     text = "größer 👋 日本"
     fault = Fault(split_utf8=True)
-    server = serve(Reply(text, fault=fault), Reply(text, fault=fault))
+    server = serve(ScriptedReply(text, fault=fault), ScriptedReply(text, fault=fault))
     _, _, pieces = post(server, STREAMED)
     broken = 0
     for piece in pieces:
@@ -153,7 +153,7 @@ def test_characters_are_cut_in_the_middle_and_clients_mend_them(serve, chat):
 
 def test_an_error_inside_the_stream_is_raised(serve, chat, claude):
     fault = Fault(error_after=2, message="Overloaded")
-    server = serve(*[Reply("hello", fault=fault)] * 3)
+    server = serve(*[ScriptedReply("hello", fault=fault)] * 3)
     with pytest.raises(openai.APIError, match="Overloaded"):
         list(chat(server).chat.completions.create(model="any", messages=USER, stream=True))
     with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
@@ -163,27 +163,27 @@ def test_an_error_inside_the_stream_is_raised(serve, chat, claude):
 
 
 def test_broken_arguments_and_double_ids_go_out_as_scripted(serve, chat):
-    calls = (Call("noop", '{"n": ', "same"), Call("noop", "{}", "same"))
-    answer = chat(serve(Reply(tool_calls=calls))).chat.completions.create(model="any", messages=USER)
+    calls = (PracticeCall("noop", '{"n": ', "same"), PracticeCall("noop", "{}", "same"))
+    answer = chat(serve(ScriptedReply(tool_calls=calls))).chat.completions.create(model="any", messages=USER)
     sent = answer.choices[0].message.tool_calls
     assert [(c.id, c.function.arguments) for c in sent] == [("same", '{"n": '), ("same", "{}")]
 
 
 def test_a_wrong_content_type_and_extra_headers(serve):
     fault = Fault(content_type="text/plain", headers={"X-Extra": "1"})
-    _, headers, pieces = post(serve(Reply("hi", fault=fault)), STREAMED)
+    _, headers, pieces = post(serve(ScriptedReply("hi", fault=fault)), STREAMED)
     assert (headers["content-type"], headers["x-extra"]) == ("text/plain", "1")
     assert b"[DONE]" in pieces[-1]
 
 
 def test_chunks_can_be_slow_and_small(serve):
-    server = serve(Reply("abcdef", pieces=3, fault=Fault(delay_s=0.001)))
+    server = serve(ScriptedReply("abcdef", pieces=3, fault=Fault(delay_s=0.001)))
     _, _, pieces = post(server, STREAMED)
     assert b"".join(pieces).count(b"data: ") == 6
 
 
 def test_an_exhausted_script_says_so_and_is_not_retried(serve, chat):
-    server = serve(Reply("only"))
+    server = serve(ScriptedReply("only"))
     client = chat(server).with_options(max_retries=5)
     client.chat.completions.create(model="any", messages=USER)
     with pytest.raises(openai.InternalServerError, match="script exhausted: 1 replies were used"):

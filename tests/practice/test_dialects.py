@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 
 USER = [{"role": "user", "content": "Grüße 👋"}]
 NOOP = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 CHAT_TOOLS = [{"type": "function", "function": {"name": "noop", "parameters": NOOP}}]
 CLAUDE_TOOLS = [{"name": "noop", "input_schema": NOOP}]
 RESPONSES_TOOLS = [{"type": "function", "name": "noop", "parameters": NOOP}]
-TWO_CALLS = Reply(
+TWO_CALLS = ScriptedReply(
     "I look.",
-    tool_calls=(Call("noop", '{"n": 1}', "call_a"), Call("noop", '{"n":2}')),
+    tool_calls=(PracticeCall("noop", '{"n": 1}', "call_a"), PracticeCall("noop", '{"n":2}')),
     reasoning="Hm, größer.",
     pieces=3,
 )
@@ -100,7 +100,7 @@ def test_chat_tools_go_round(serve, chat):
 
 
 def test_claude_tools_and_thinking_go_round(serve, claude):
-    client = claude(serve(TWO_CALLS, Reply("done")))
+    client = claude(serve(TWO_CALLS, ScriptedReply("done")))
     asked = {"model": "any", "max_tokens": 4000, "tools": CLAUDE_TOOLS}
     thinking = {"type": "enabled", "budget_tokens": 1024}
     first = client.messages.create(messages=USER, thinking=thinking, **asked)
@@ -114,7 +114,7 @@ def test_claude_tools_and_thinking_go_round(serve, claude):
 
 
 def test_responses_tools_and_reasoning_go_round(serve, chat):
-    client = chat(serve(TWO_CALLS, Reply("done")))
+    client = chat(serve(TWO_CALLS, ScriptedReply("done")))
     items = [{"role": "user", "content": "hi"}]
     first = client.responses.create(model="any", input=items, tools=RESPONSES_TOOLS, store=False)
     items += [item.to_dict() for item in first.output]
@@ -128,7 +128,7 @@ def test_responses_tools_and_reasoning_go_round(serve, chat):
 
 
 def test_stops_are_named_as_each_vendor_does(serve, chat, claude):
-    server = serve(*[Reply("half", stop="length")] * 3)
+    server = serve(*[ScriptedReply("half", stop="length")] * 3)
     completion = chat(server).chat.completions.create(model="any", messages=USER)
     assert completion.choices[0].finish_reason == "length"
     assert (
@@ -139,14 +139,17 @@ def test_stops_are_named_as_each_vendor_does(serve, chat, claude):
 
 
 def test_an_empty_reply_is_empty(serve, chat, claude):
-    server = serve(Reply(), Reply(), Reply())
+    server = serve(ScriptedReply(), ScriptedReply(), ScriptedReply())
     assert chat(server).chat.completions.create(model="any", messages=USER).choices[0].message.content == ""
     assert claude(server).messages.create(model="any", max_tokens=9, messages=USER).content == []
     assert chat(server).responses.create(model="any", input="hi").output == []
 
 
 def test_a_script_can_set_usage(serve, chat, claude):
-    server = serve(Reply("x", usage={"prompt_tokens": 7}), Reply("x", usage={"cache_read_input_tokens": 9}))
+    server = serve(
+        ScriptedReply("x", usage={"prompt_tokens": 7}),
+        ScriptedReply("x", usage={"cache_read_input_tokens": 9}),
+    )
     assert chat(server).chat.completions.create(model="any", messages=USER).usage.prompt_tokens == 7
     usage = claude(server).messages.create(model="any", max_tokens=9, messages=USER).usage
     assert usage.cache_read_input_tokens == 9

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from whet.practice.messages_rules import check, check_headers, check_thought
-from whet.practice.strict import Options, Refusal
+from whet.practice.strict import Options, VendorRefusal
 
 
 def user(*blocks):
@@ -156,7 +156,7 @@ def test_accepts(request_body):
 
 @pytest.mark.parametrize(("request_body", "complaint"), REFUSED, ids=[words for _, words in REFUSED])
 def test_refuses(request_body, complaint):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(VendorRefusal) as caught:
         check(request_body, Options(), is_good)
     assert complaint in caught.value.message
     assert caught.value.status == 400
@@ -164,18 +164,20 @@ def test_refuses(request_body, complaint):
 
 def test_headers():
     check_headers({"anthropic-version": "2023-06-01"}, Options())
-    with pytest.raises(Refusal, match="anthropic-version: header is required"):
+    with pytest.raises(VendorRefusal, match="anthropic-version: header is required"):
         check_headers({}, Options())
-    with pytest.raises(Refusal, match="x-api-key header is required"):
+    with pytest.raises(VendorRefusal, match="x-api-key header is required"):
         check_headers({"anthropic-version": "2023-06-01"}, Options(api_key="k"))
-    with pytest.raises(Refusal, match="invalid x-api-key"):
+    with pytest.raises(VendorRefusal, match="invalid x-api-key"):
         check_headers({"anthropic-version": "2023-06-01", "x-api-key": "no"}, Options(api_key="k"))
 
 
 def test_thinking_that_came_with_calls_must_come_back():
     enabled = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     lost = body(user(), uses("a"), user(result("a")), **enabled)
-    with pytest.raises(Refusal, match="Expected `thinking` or `redacted_thinking`, but found `tool_use`"):
+    with pytest.raises(
+        VendorRefusal, match="Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+    ):
         check_thought(lost, {"a": None})
     check_thought(lost, {"b": None})
     check_thought(body(*lost["messages"]), {"a": None})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from whet.practice.responses_rules import check
-from whet.practice.strict import Options, Refusal
+from whet.practice.strict import Options, VendorRefusal
 
 USER = {"role": "user", "content": "hi"}
 ANSWER = {
@@ -87,13 +87,13 @@ def test_accepts(request_body):
 
 @pytest.mark.parametrize(("request_body", "complaint"), REFUSED, ids=[words for _, words in REFUSED])
 def test_refuses(request_body, complaint):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(VendorRefusal) as caught:
         check(request_body, Options(), is_good)
     assert complaint in caught.value.message
 
 
 def test_reasoning_that_is_only_named_is_not_found():
     named = {key: value for key, value in REASONING.items() if key != "encrypted_content"}
-    with pytest.raises(Refusal, match="Items are not persisted when `store` is set to false") as caught:
+    with pytest.raises(VendorRefusal, match="Items are not persisted when `store` is set to false") as caught:
         check(body(USER, named, ANSWER), Options(), is_good)
     assert caught.value.status == 404

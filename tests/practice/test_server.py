@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import quiet_port
 from whet.contract.errors import Unavailable
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 USER = [{"role": "user", "content": "hi"}]
@@ -87,7 +87,11 @@ def test_a_stall_can_be_released_by_http(serve, chat):
 
 
 def test_replies_can_wait_for_their_request(serve, chat):
-    client = chat(serve(Reply("for b", when="say b"), Reply("for a", when="say a"), Reply("else")))
+    client = chat(
+        serve(
+            ScriptedReply("for b", when="say b"), ScriptedReply("for a", when="say a"), ScriptedReply("else")
+        )
+    )
 
     def say(text):
         answer = client.chat.completions.create(model="x", messages=[{"role": "user", "content": text}])
@@ -175,7 +179,7 @@ def test_the_same_seed_gives_the_same_answers(serve, chat):
 
 
 def test_thinking_that_was_changed_is_refused(serve, claude):
-    client = claude(serve(Reply("a", reasoning="hm"), Reply("b")))
+    client = claude(serve(ScriptedReply("a", reasoning="hm"), ScriptedReply("b")))
     first = client.messages.create(model="x", max_tokens=5, messages=USER)
     content = [block.to_dict() for block in first.content]
     content[0]["thinking"] += "!"

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.practice.loop import Loop
-from whet.practice.ask import Ask, Heard
+from whet.practice.ask import HeardMessage, PracticeRequest
 from whet.practice.brain import answer
 from whet.practice.chapters_task import number_command
 from whet.practice.cleanup_task import RECKLESS
@@ -66,7 +66,7 @@ def test_with_the_command_in_memory_it_is_right_at_once(project):
 
 def test_with_an_example_in_an_earlier_message_too(project):
     loop = Loop(project)
-    loop.heard += [Heard("user", f"(example) `{PROPER}` worked"), Heard("assistant", "Noted.")]
+    loop.heard += [HeardMessage("user", f"(example) `{PROPER}` worked"), HeardMessage("assistant", "Noted.")]
     loop.ask(MEND)
     assert NAIVE not in loop.commands
 
@@ -87,8 +87,10 @@ def test_it_stops_honestly_when_the_gate_says_no(project):
 def test_it_goes_on_after_a_crash_and_after_words_in_between(project):
     loop = Loop(project)
     loop.ask(MEND, steps=6)
-    loop.heard[-1] = Heard("tool", "Interrupted: its outcome is unknown.", call_id=loop.heard[-1].call_id)
-    loop.heard.append(Heard("user", "and be brief"))
+    loop.heard[-1] = HeardMessage(
+        "tool", "Interrupted: its outcome is unknown.", call_id=loop.heard[-1].call_id
+    )
+    loop.heard.append(HeardMessage("user", "and be brief"))
     said = loop.go()
     assert said.startswith("Mended.")
     assert [call.name for call in loop.calls].count("patch") == 1
@@ -144,7 +146,7 @@ def test_an_unknown_outcome_is_looked_at_before_going_on(project, happened):
     page, log = project / "book/chapter_07.md", project / "steps.log"
     page.write_text(page.read_text().replace("-- 7 --\n", "") if lost else page.read_text())
     log.write_text(log.read_text() if happened is True else log.read_text().removesuffix("7\n"))
-    loop.heard[-1] = Heard(
+    loop.heard[-1] = HeardMessage(
         "tool", "Interrupted: outcome unknown. It was not run again.", call_id=reply_call.id
     )
     assert loop.ask("go on").startswith("All 20")
@@ -232,6 +234,6 @@ def test_a_summary_is_copied_together():
         "[#3 result of terminal] ok"
     )
     text = f"Summarise the record below for ...\n<record>\n{record}\n</record>"
-    said = answer(Ask("chat_completions", "practice", "", {}, (Heard("user", text),))).text
+    said = answer(PracticeRequest("chat_completions", "practice", "", {}, (HeardMessage("user", text),))).text
     assert said.startswith("## 2. Goal\nShip it.\n## 4. Completed actions\n1. terminal")
     assert "[#1-3] hold 1 calls" in said

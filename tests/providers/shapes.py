@@ -16,7 +16,7 @@ from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
 from whet.contract.protocols import ModelInfo
 from whet.contract.tools import ToolSpec
 from whet.providers.sse import SseParser
-from whet.providers.wire import Codec, Decoder, RequestOptions, WireCache
+from whet.providers.wire import Decoder, RequestOptions, WireCache, WireCodec
 
 CHAT: TypeAdapter[Any] = TypeAdapter(chat_params.CompletionCreateParamsStreaming)
 ANTHROPIC: TypeAdapter[Any] = TypeAdapter(anthropic_params.MessageCreateParamsStreaming)
@@ -47,7 +47,7 @@ def _walk(value: Any) -> None:
             _walk(inner)
 
 
-def cache(codec: Codec, *, system: str = "Be brief.", **options: Any) -> WireCache:
+def cache(codec: WireCodec, *, system: str = "Be brief.", **options: Any) -> WireCache:
     """Give a wire cache for a codec with one tool."""
     return WireCache(codec, codec.head(system, TOOLS, RequestOptions("m-1", "s-1", **options)))
 

@@ -12,7 +12,7 @@ from tests.providers.server import sse
 from tests.providers.shapes import INFO, PNG, call, every_cut, replay, result
 from whet.contract.errors import ModelRefused, RateLimited, Unavailable, WireError
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import Message, Replay, TextPart
+from whet.contract.messages import Message, TextPart, VendorReplay
 from whet.providers.anthropic_messages import AnthropicDecoder, AnthropicMessages, thinking_fields
 
 
@@ -174,9 +174,9 @@ def test_a_message_that_was_changed_since_goes_without_its_blocks():
     message = decoded(THINKING_STREAM)
     changed = msgspec.structs.replace(message, tool_calls=())
     assert body(changed)["messages"][0]["content"] == [{"type": "text", "text": "I’ll look."}]
-    spoilt = msgspec.structs.replace(message, replay=Replay("anthropic_messages", "[{"))
+    spoilt = msgspec.structs.replace(message, replay=VendorReplay("anthropic_messages", "[{"))
     assert [b["type"] for b in body(spoilt)["messages"][0]["content"]] == ["text", "tool_use"]
-    foreign = msgspec.structs.replace(message, replay=Replay("responses", "[]"))
+    foreign = msgspec.structs.replace(message, replay=VendorReplay("responses", "[]"))
     assert [b["type"] for b in body(foreign)["messages"][0]["content"]] == ["text", "tool_use"]
 
 

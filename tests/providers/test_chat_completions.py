@@ -12,15 +12,15 @@ from tests.providers.server import sse
 from tests.providers.shapes import INFO, PNG, call, every_cut, replay, result
 from whet.contract.errors import ContextOverflow, ModelRefused, RateLimited, Unavailable, WireError
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import Message, Replay, TextPart
+from whet.contract.messages import Message, TextPart, VendorReplay
 from whet.providers.catalog import SERVERS
 from whet.providers.chat_completions import ChatCompletions, ChatDecoder
-from whet.providers.wire import Dialect
+from whet.providers.wire import ServerDialect
 
 OPENAI = SERVERS["openai"].dialect
 
 
-def body(*messages: Message, dialect: Dialect = OPENAI, **options: Any) -> dict[str, Any]:
+def body(*messages: Message, dialect: ServerDialect = OPENAI, **options: Any) -> dict[str, Any]:
     decoded = msgspec.json.decode(shapes.cache(ChatCompletions(dialect), **options).body(messages))
     shapes.check(shapes.CHAT, decoded)
     return decoded
@@ -268,7 +268,7 @@ def test_refusals_and_empty_streams_are_no_answers():
 
 
 def test_a_spoilt_replay_is_left_out():
-    spoilt = Message("assistant", "x", replay=Replay("chat_completions", "not json"))
+    spoilt = Message("assistant", "x", replay=VendorReplay("chat_completions", "not json"))
     assert body(spoilt, dialect=SERVERS["deepseek"].dialect)["messages"][1] == {
         "role": "assistant",
         "content": "x",

@@ -11,7 +11,7 @@ from tests.providers.test_link import FIRST, GOOD, HI, run
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import BadRequest, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
-from whet.contract.protocols import Provider, Reply
+from whet.contract.protocols import ModelReply, Provider
 from whet.providers.connect import connect, learn_windows
 from whet.providers.fallback import FallbackProvider
 from whet.providers.retry import Backoff
@@ -39,7 +39,7 @@ def test_the_second_answers_and_stays_with_a_notice():
             link = provider.open("s", [], "s")
             assert link.info.model == "big"
             items = await drain(link)
-            assert isinstance(items[0], Retry) and isinstance(items[-1], Reply)
+            assert isinstance(items[0], Retry) and isinstance(items[-1], ModelReply)
             assert "small at vllm answers from now on" in items[-1].notices[0]
             assert link.info.model == "small" and provider.info.model == "big"
             assert (await drain(link))[-1].notices == ()
@@ -54,7 +54,7 @@ def test_what_was_shown_of_the_first_is_void():
         async with running(Script([sse(FIRST)], cut=True)) as first, running(GOOD) as second:
             provider = pair(first, second)
             kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
-            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, Reply]
+            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, ModelReply]
             await provider.aclose()
 
     run(test)
@@ -68,7 +68,7 @@ def test_the_change_is_final_only_once_the_second_has_answered():
             with pytest.raises(Unavailable):
                 await drain(link)
             assert link.info.model == "big"
-            assert isinstance((await drain(link))[-1], Reply)
+            assert isinstance((await drain(link))[-1], ModelReply)
             await provider.aclose()
 
     run(test)

@@ -28,7 +28,7 @@ from whet.contract.errors import (
 )
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelLink, Reply
+from whet.contract.protocols import ModelLink, ModelReply
 from whet.providers.connect import connect_one
 from whet.providers.link import ServerProvider
 from whet.providers.retry import Backoff
@@ -94,7 +94,7 @@ def test_an_answer_streams_and_the_connection_is_used_again():
                 items = [item async for item in link.stream(HI)]
                 assert items[:2] == [TextDelta("Hel"), TextDelta("lo")]
                 reply = items[-1]
-                assert isinstance(reply, Reply) and reply.message.content == "Hello"
+                assert isinstance(reply, ModelReply) and reply.message.content == "Hello"
                 assert reply.request_id == "req_9" and reply.usage.prompt_tokens == 3
             assert server.connections == 1
             assert server.requests[0].target == "/v1/chat/completions"
@@ -163,10 +163,10 @@ def test_a_name_and_password_in_the_base_url_are_sent_and_never_shown():
         assert "www" not in refused.value.message
 
 
-async def reply(link: ModelLink, messages: Sequence[Message]) -> Reply:
+async def reply(link: ModelLink, messages: Sequence[Message]) -> ModelReply:
     """Give the end of a stream."""
     last = [item async for item in link.stream(messages)][-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     return last
 
 
@@ -197,7 +197,7 @@ def test_a_broken_stream_begins_again(fault):
         async with running(broken, GOOD) as server:
             items = await items_of(provider(server, waits=waits))
             kinds = [type(item) for item in items]
-            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, Reply]
+            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, ModelReply]
             assert waits.asked == [0.5]
             assert server.requests[0].body == server.requests[1].body
 
@@ -219,7 +219,7 @@ def test_failures_before_the_first_delta_are_retried_with_back_off():
             retries = [item for item in items if isinstance(item, Retry)]
             assert [(retry.attempt, retry.wait_s) for retry in retries] == [(1, 0.5), (2, 7.25)]
             assert waits.asked == [0.5, 7.25]
-            assert isinstance(items[-1], Reply)
+            assert isinstance(items[-1], ModelReply)
 
     run(test)
 
@@ -361,7 +361,9 @@ def test_keys_rotate_and_the_person_is_told_without_the_key():
             link = source.open("s", [], "s")
             items = [item async for item in link.stream(HI)]
             assert items[0] == Retry(1, 0.0, "K was rejected; K_2 is used now")
-            assert isinstance(items[-1], Reply) and items[-1].notices == ("K was rejected; K_2 is used now",)
+            assert isinstance(items[-1], ModelReply) and items[-1].notices == (
+                "K was rejected; K_2 is used now",
+            )
             assert (await reply(link, HI)).notices == ()
             sent = [request.headers["authorization"] for request in server.requests]
             assert sent == ["Bearer key-one-value", "Bearer key-two-value", "Bearer key-two-value"]

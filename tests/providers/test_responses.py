@@ -14,10 +14,10 @@ from whet.contract.errors import ContextOverflow, ModelRefused, WireError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message, TextPart
 from whet.providers.catalog import SERVERS
-from whet.providers.responses import Responses, ResponsesDecoder
+from whet.providers.responses import ResponsesDecoder, ResponsesEncoder
 from whet.providers.wire import RequestOptions
 
-CODEC = Responses(SERVERS["openai"].dialect)
+CODEC = ResponsesEncoder(SERVERS["openai"].dialect)
 
 
 def body(*messages: Message, **options: Any) -> dict[str, Any]:

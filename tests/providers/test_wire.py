@@ -14,14 +14,14 @@ from whet.contract.messages import Message
 from whet.providers.anthropic_messages import AnthropicMessages
 from whet.providers.catalog import SERVERS
 from whet.providers.chat_completions import ChatCompletions
-from whet.providers.responses import Responses
-from whet.providers.wire import Codec, Dialect, RequestOptions, WireCache
+from whet.providers.responses import ResponsesEncoder
+from whet.providers.wire import RequestOptions, ServerDialect, WireCache, WireCodec
 
-CODECS: list[tuple[Codec, object]] = [
-    (ChatCompletions(Dialect()), shapes.CHAT),
+CODECS: list[tuple[WireCodec, object]] = [
+    (ChatCompletions(ServerDialect()), shapes.CHAT),
     (ChatCompletions(SERVERS["mistral"].dialect), shapes.CHAT),
     (AnthropicMessages(), shapes.ANTHROPIC),
-    (Responses(SERVERS["openai"].dialect), shapes.RESPONSES),
+    (ResponsesEncoder(SERVERS["openai"].dialect), shapes.RESPONSES),
 ]
 
 
@@ -36,7 +36,7 @@ def test_any_list_gives_a_body_that_the_sdk_types_accept(codec, adapter, convers
 @pytest.mark.parametrize(("codec", "adapter"), CODECS)
 @settings(max_examples=40, deadline=None)
 @given(conversation=shapes.messages, system=shapes.texts)
-def test_each_request_is_a_prefix_of_the_next(codec: Codec, adapter, conversation, system):
+def test_each_request_is_a_prefix_of_the_next(codec: WireCodec, adapter, conversation, system):
     cache = shapes.cache(codec, system=system)
     earlier = b""
     for count in range(len(conversation) + 1):
@@ -69,7 +69,7 @@ class Counting(ChatCompletions):
 
 
 def test_a_message_is_encoded_once_however_often_it_is_sent():
-    codec = Counting(Dialect())
+    codec = Counting(ServerDialect())
     cache = WireCache(codec, codec.head("s", [], RequestOptions("m")))
     conversation: list[Message] = []
     for number in range(50):
@@ -79,6 +79,6 @@ def test_a_message_is_encoded_once_however_often_it_is_sent():
 
 
 def test_the_call_ids_of_all_messages_are_known():
-    cache = shapes.cache(ChatCompletions(Dialect()))
+    cache = shapes.cache(ChatCompletions(ServerDialect()))
     cache.body([Message("assistant", "", (shapes.call("a"), shapes.call("b")))])
     assert cache.call_ids == {"a", "b"}

@@ -18,8 +18,8 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.events import Event, ReviewFinished, ReviewQueued, TurnEnd
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import jobs, ledger, reviews
 
@@ -27,19 +27,19 @@ TITLE = "Self-improvement review"
 SAID = "No, the tests run with ./check --fast in this project."
 
 
-def use(tool: str, **arguments: Any) -> Call:
-    return Call(tool, json.dumps(arguments))
+def use(tool: str, **arguments: Any) -> PracticeCall:
+    return PracticeCall(tool, json.dumps(arguments))
 
 
-def says(text: str, when: str = "") -> Reply:
-    return Reply(text, when=when)
+def says(text: str, when: str = "") -> ScriptedReply:
+    return ScriptedReply(text, when=when)
 
 
-def does(*calls: Call, when: str = "") -> Reply:
-    return Reply("", tool_calls=calls, when=when)
+def does(*calls: PracticeCall, when: str = "") -> ScriptedReply:
+    return ScriptedReply("", tool_calls=calls, when=when)
 
 
-def remember(content: str, quote: str, **more: Any) -> Call:
+def remember(content: str, quote: str, **more: Any) -> PracticeCall:
     return use("memory", action="add", content=content, evidence=[quote], **more)
 
 
@@ -83,7 +83,7 @@ class Bench:
 @asynccontextmanager
 async def bench(
     tmp_path: Path,
-    script: Sequence[Reply] | None = None,
+    script: Sequence[ScriptedReply] | None = None,
     *,
     server: PracticeServer | None = None,
     session_id: str = "",
@@ -117,7 +117,7 @@ async def bench(
             server.stop()
 
 
-def corrected(*reviewing: Reply) -> list[Reply]:
+def corrected(*reviewing: ScriptedReply) -> list[ScriptedReply]:
     """A conversation whose second message corrects the agent, then what the review does."""
     return [says("I ran pytest."), says("Understood: ./check --fast."), *reviewing]
 

@@ -13,7 +13,7 @@ from tests.review.rig import LESSON, SAID, TITLE, Bench, bench, corrected, does,
 from tests.stories.program import ADAPTERS
 from whet.contract.messages import Message
 from whet.practice.endpoints import Recorded
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.store import live, sessions
 
 WIRES = ("chat_completions", "anthropic_messages", "responses")
@@ -204,7 +204,7 @@ def test_a_conversation_that_is_too_long_for_one_message_more_is_read_as_a_diges
         "This model's maximum context length is 100 tokens. However, your messages resulted in 120 tokens."
     )
     fault = Fault(status=400, message=too_long, code="context_length_exceeded")
-    script = corrected(Reply(fault=fault), does(LESSON), says("Saved."))
+    script = corrected(ScriptedReply(fault=fault), does(LESSON), says("Saved."))
 
     async def main() -> None:
         async with bench(tmp_path, script) as b:

@@ -15,10 +15,10 @@ import pytest
 from tests.review.rig import SAID, does, remember, says, use
 from tests.stories.program import Program, Running
 from whet.clock import SystemClock
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import jobs, ledger, reviews
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 SKILL = """---
 name: run-tests
@@ -34,7 +34,7 @@ WRITES = (
 )
 
 
-def script() -> list[Reply]:
+def script() -> list[ScriptedReply]:
     """Stateless in effect: what is answered depends on what the request shows."""
     review = "Self-improvement review\\n"
     asked = [
@@ -74,7 +74,7 @@ class Round:
 
     def _repoint(self, server: PracticeServer) -> None:
         """The order names the server that the conversation was held with; this one has another port."""
-        db = Database.open(self.program.home / "state.db", SystemClock())
+        db = StateDatabase.open(self.program.home / "state.db", SystemClock())
         [job] = db.read_now(jobs.list_jobs)
         old = job.payload.split('"base_url":"')[1].split('"')[0]
         payload = job.payload.replace(old, server.base_url)
@@ -86,7 +86,7 @@ class Round:
 
     def look(self) -> tuple[str, list[str], str]:
         """The job's state, the states of what was written, and MEMORY.md as it is."""
-        db = Database.open(self.program.home / "state.db", SystemClock())
+        db = StateDatabase.open(self.program.home / "state.db", SystemClock())
         try:
             [job] = db.read_now(jobs.list_jobs)
             rows = db.read_now(lambda c: ledger.select(c))
@@ -151,7 +151,7 @@ def test_killed_at_a_hundred_random_points(tmp_path: Path, queued: Path) -> None
 
 
 def test_a_killed_chat_process_leaves_the_job_to_the_next_at_once(tmp_path: Path, queued: Path) -> None:
-    stall = Reply(text="x", fault=Fault(stall_after=-1))
+    stall = ScriptedReply(text="x", fault=Fault(stall_after=-1))
     with PracticeServer(script=[does(WRITES[0]), stall, does(WRITES[1]), says("Done.")]) as server:
         one = Round(tmp_path / "one", queued, server)
         running = one.start()

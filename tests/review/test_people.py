@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
-from whet.app.build import Whose
+from whet.app.build import Principal
 from whet.contract.origin import Origin
 from whet.memory.effects import of_desk
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.review.wording import TITLE
 
 FACTS = {
@@ -21,7 +21,7 @@ FACTS = {
 WORDS = {"anna": "heron", "ben": "walrus", "": "badger"}
 
 
-def lesson(word: str) -> list[Reply]:
+def lesson(word: str) -> list[ScriptedReply]:
     """A conversation with a correction, and a review that saves a note and a skill."""
     quote = f"my tests run with ./check --{word} here"
     text = f"---\nname: own-tests\ndescription: Tests with {word}.\n---\n\nRun `./check --{word}`.\n"
@@ -62,7 +62,7 @@ def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
             assert "heron" in (b.home / "people" / "anna" / "memories" / "MEMORY.md").read_text()
 
     async def ask(b: Bench, profile: str, *said: str) -> None:
-        session = await b.app.new_session(whose=Whose(profile=profile))
+        session = await b.app.new_session(whose=Principal(profile=profile))
         for text in said:
             await run_turn(session, session.user_message(text), b.events.append)
 

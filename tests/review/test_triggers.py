@@ -13,21 +13,21 @@ from whet.config.schema import ReviewSettings
 from whet.review.recovery import recovered
 from whet.review.triggers import after_review, called_for, count
 from whet.store import reviews
-from whet.store.reviews import Call, Counters, TurnFacts
+from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 
 ALL = ReviewSettings()
 BOTH = ("memory", "skill")
 
 
-def call(name: str = "terminal", error: str = "", step: int = 1, **arguments: str) -> Call:
-    return Call(step, name, json.dumps(arguments), error)
+def call(name: str = "terminal", error: str = "", step: int = 1, **arguments: str) -> TurnCall:
+    return TurnCall(step, name, json.dumps(arguments), error)
 
 
-def facts(*calls: Call, said: str = "go on") -> TurnFacts:
-    return TurnFacts((said,), calls, 1000)
+def facts(*calls: TurnCall, said: str = "go on") -> ReviewedTurn:
+    return ReviewedTurn((said,), calls, 1000)
 
 
-def counted(*turns: TurnFacts, settings: ReviewSettings = ALL, first: bool = False) -> Counters:
+def counted(*turns: ReviewedTurn, settings: ReviewSettings = ALL, first: bool = False) -> Counters:
     counters = Counters()
     for turn in turns:
         counters = count(counters, turn, settings, is_first=first)
@@ -95,10 +95,10 @@ FAILED = {"error": "exit"}
         ([call(command="rm -rf x", error="denied"), call(command="mv x y")], False),
         ([call(command="pytest", error="exit")], False),
         ([call(command="make")], False),
-        ([Call(1, "terminal", "{broken", "exit"), call(command="make")], True),
+        ([TurnCall(1, "terminal", "{broken", "exit"), call(command="make")], True),
     ],
 )
-def test_a_failure_that_another_way_got_round(calls: list[Call], is_recovery: bool) -> None:
+def test_a_failure_that_another_way_got_round(calls: list[TurnCall], is_recovery: bool) -> None:
     assert recovered(calls) is is_recovery
 
 

@@ -10,12 +10,14 @@ import pytest
 from tests.review.rig import LESSON, SAID, Bench, bench, corrected, does, remember, says, talk, use
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import ReviewFinished
-from whet.practice.script import Fault, Reply, server_error
+from whet.practice.script import Fault, ScriptedReply, server_error
 from whet.review.wording import GO_ON
 from whet.store import jobs, sessions
 
 SAVED = [does(LESSON), says("Saved one fact.")]
-REVOKED = Reply(fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123."))
+REVOKED = ScriptedReply(
+    fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123.")
+)
 
 
 def due_now(b: Bench) -> None:
@@ -82,7 +84,7 @@ def test_a_loop_ends_at_the_limit_of_steps_and_keeps_what_it_saved(tmp_path: Pat
 
 
 def test_a_model_that_stalls_is_stopped_at_the_time_limit_and_what_was_saved_stays(tmp_path: Path) -> None:
-    stalls = Reply("never", fault=Fault(stall_after=-1))
+    stalls = ScriptedReply("never", fault=Fault(stall_after=-1))
 
     async def main() -> None:
         settings = {"review.timeout_s": "0.5"}
@@ -152,7 +154,7 @@ def test_after_five_failures_it_is_given_up_and_can_be_asked_for_again(tmp_path:
 
 
 def test_a_refusal_by_the_vendor_is_not_tried_again(tmp_path: Path) -> None:
-    refused = Reply(text="I can't help with that.", stop="refusal")
+    refused = ScriptedReply(text="I can't help with that.", stop="refusal")
 
     async def main() -> None:
         async with bench(tmp_path, corrected(refused), wire="anthropic_messages") as b:
@@ -258,7 +260,7 @@ def test_a_limit_in_money_is_not_kept_by_guessing(tmp_path: Path) -> None:
 
 
 def test_a_stopped_worker_frees_the_job_and_the_next_one_goes_on_in_the_same_child(tmp_path: Path) -> None:
-    stall = Reply(text="x", fault=Fault(stall_after=-1))
+    stall = ScriptedReply(text="x", fault=Fault(stall_after=-1))
 
     async def main() -> None:
         async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
@@ -279,7 +281,7 @@ def test_a_stopped_worker_frees_the_job_and_the_next_one_goes_on_in_the_same_chi
 
 
 def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
-    stall = Reply(text="Saved.", fault=Fault(stall_after=-1))
+    stall = ScriptedReply(text="Saved.", fault=Fault(stall_after=-1))
 
     async def main() -> None:
         async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:

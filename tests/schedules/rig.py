@@ -12,14 +12,14 @@ import msgspec
 from tests.support import FixedClock
 from whet.clock import iso
 from whet.config.paths import Home
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.schedules import timing
-from whet.schedules.worker import Finished, Worker
+from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import schedules
-from whet.store.database import Database
-from whet.store.schedules import Run, Schedule
+from whet.store.database import StateDatabase
+from whet.store.schedules import Schedule, ScheduleRun
 
 MINUTE_S, HOUR_S = 60, 3600
 
@@ -33,11 +33,13 @@ class Bench:
         model = {"provider": "practice", "base_url": server.base_url, "model": "practice", "max_retries": 0}
         rules = {"allow": ["terminal(echo *)"]}
         self.home.config.write_text(json.dumps({"model": model, "approval": rules}))
-        self.database = Database.open(self.home.database, self.clock)
+        self.database = StateDatabase.open(self.home.database, self.clock)
         self.told: list[Finished] = []
 
-    def worker(self, catch_up_s: float = 12 * HOUR_S, database: Database | None = None) -> Worker:
-        return Worker(self.home, database or self.database, self.clock, catch_up_s, self.told.append)
+    def worker(
+        self, catch_up_s: float = 12 * HOUR_S, database: StateDatabase | None = None
+    ) -> ScheduleWorker:
+        return ScheduleWorker(self.home, database or self.database, self.clock, catch_up_s, self.told.append)
 
     def add(self, expression: str = "*/10 * * * *", **more: Any) -> Schedule:
         made = Schedule(
@@ -55,21 +57,21 @@ class Bench:
         self.database.write_now(lambda db: schedules.add(db, made, due, self.clock))
         return made
 
-    def drain(self, worker: Worker | None = None) -> list[Run]:
+    def drain(self, worker: ScheduleWorker | None = None) -> list[ScheduleRun]:
         before = len(self.told)
         asyncio.run((worker or self.worker()).drain())
         return [finished.run for finished in self.told[before:]]
 
-    def runs(self, schedule: Schedule) -> list[Run]:
+    def runs(self, schedule: Schedule) -> list[ScheduleRun]:
         return self.database.read_now(lambda db: schedules.runs(db, schedule.id))
 
     def next(self, schedule: Schedule) -> str:
         return self.database.read_now(lambda db: schedules.next_due(db, schedule.id))
 
 
-def says(text: str, **more: Any) -> Reply:
-    return Reply(text, **more)
+def says(text: str, **more: Any) -> ScriptedReply:
+    return ScriptedReply(text, **more)
 
 
-def does(tool: str, **arguments: Any) -> Reply:
-    return Reply(tool_calls=(Call(tool, json.dumps(arguments)),))
+def does(tool: str, **arguments: Any) -> ScriptedReply:
+    return ScriptedReply(tool_calls=(PracticeCall(tool, json.dumps(arguments)),))

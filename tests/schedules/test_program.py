@@ -14,7 +14,7 @@ import pytest
 
 from tests.review.test_program import until
 from tests.stories.program import Done, Program, does, together, use
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 
@@ -53,7 +53,7 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, ser
     made = add(program, "0 9 * * 1-5", "--prompt", "Sum up what changed", "--to", "daily/{date}.md")
     assert made["name"] == "sum-up-what-changed"
     assert made["target"] == str(program.work / "daily" / "{date}.md")
-    server.install([Reply("Nothing changed.")])
+    server.install([ScriptedReply("Nothing changed.")])
     ran = program.run("cron", "run", "sum-up-what-changed")
     assert (ran.code, ran.out) == (0, "Nothing changed.\n")
     assert [path.read_text() for path in (program.work / "daily").iterdir()] == ["Nothing changed.\n"]
@@ -106,7 +106,7 @@ def kill_in_mid_run(program: Program, server: PracticeServer) -> None:
     add(program, "@yearly", "--prompt", "log it", "--name", "log")
     due_now(program)
     call = use("terminal", command="echo ran >> log.txt")
-    server.install([does(call), Reply("half", fault=Fault(stall_after=0))])
+    server.install([does(call), ScriptedReply("half", fault=Fault(stall_after=0))])
     running = program.start("worker", "--drain")
     server.wait_for_stall()
     os.kill(running.pid, signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing
 ) -> None:
     kill_in_mid_run(program, server)
     server.release()
-    server.install([Reply("Logged.")])
+    server.install([ScriptedReply("Logged.")])
     done = program.run("worker", "--drain", "--json")
     assert done.code == 0, done
     [ran] = parsed(done)["runs"]
@@ -138,7 +138,7 @@ def test_workers_that_start_at_once_share_what_is_due(program: Program, server: 
     for number in range(4):
         add(program, "@yearly", "--prompt", f"task {number}", "--name", f"task-{number}")
     due_now(program)
-    server.install([Reply("done")] * 8)
+    server.install([ScriptedReply("done")] * 8)
     done = together([program.start("worker", "--drain", "--json") for _ in range(3)])
     ran = [one["name"] for result in done for one in parsed(result)["runs"]]
     assert sorted(ran) == [f"task-{number}" for number in range(4)]
@@ -149,7 +149,7 @@ def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(
     program: Program, server: PracticeServer
 ) -> None:
     add(program, "--at", "+1s", "--prompt", "now", "--name", "soon")
-    server.install([Reply("here")])
+    server.install([ScriptedReply("here")])
     running = program.start("worker")
     server.wait_for_request(1)
     until(lambda: "Schedule soon answered" in running.out)
@@ -164,7 +164,10 @@ def test_a_worker_killed_at_random_moments_runs_each_firing_once(
 ) -> None:
     """Kills spread over a run's life: each firing ends in one result, and its command ran at most once."""
     pick = random.Random(7)
-    replies = [Reply("done", when='"role":"tool"'), does(use("terminal", command="echo ran >> log.txt"))]
+    replies = [
+        ScriptedReply("done", when='"role":"tool"'),
+        does(use("terminal", command="echo ran >> log.txt")),
+    ]
     add(program, "@yearly", "--prompt", "log it", "--name", "log")
     for number in range(12):
         due_now(program)

@@ -13,19 +13,19 @@ from whet.contract.messages import Message, Usage
 from whet.practice.script import Fault
 from whet.practice.server import PracticeServer
 from whet.store import jobs, schedules, sessions
-from whet.store.database import Database
-from whet.store.transcript import SessionLog
+from whet.store.database import StateDatabase
+from whet.store.transcript import Transcript
 
 
 class Owner:
     """Somebody who talks in a session by themselves."""
 
-    def __init__(self, log: SessionLog) -> None:
+    def __init__(self, log: Transcript) -> None:
         self.log = log
 
     @classmethod
-    async def come(cls, database: Database, clock: Clock) -> Owner:
-        return cls(await SessionLog.create(database, sessions.NewSession(id="held"), clock))
+    async def come(cls, database: StateDatabase, clock: Clock) -> Owner:
+        return cls(await Transcript.create(database, sessions.NewSession(id="held"), clock))
 
     async def ask(self, text: str) -> None:
         self.turn = await self.log.begin_turn(Message("user", text))

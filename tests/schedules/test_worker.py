@@ -14,12 +14,12 @@ from tests.schedules.rig import HOUR_S, MINUTE_S, Bench, does, says
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
-from whet.practice.script import Fault, Reply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.schedules import channel
 from whet.store import chats, schedules, sessions
-from whet.store.database import Database
-from whet.store.transcript import SessionLog
+from whet.store.database import StateDatabase
+from whet.store.transcript import Transcript
 
 
 def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, server: PracticeServer) -> None:
@@ -46,7 +46,7 @@ def test_two_workers_never_run_one_firing_twice(bench: Bench, server: PracticeSe
     bench.clock.advance(10 * MINUTE_S)
 
     async def both() -> None:
-        with closing(Database.open(bench.home.database, bench.clock)) as other:
+        with closing(StateDatabase.open(bench.home.database, bench.clock)) as other:
             await asyncio.gather(bench.worker().drain(), bench.worker(database=other).drain())
 
     asyncio.run(both())
@@ -151,7 +151,7 @@ def test_a_session_that_is_in_use_is_waited_for(bench: Bench, server: PracticeSe
     clock = SystemClock()
 
     async def hold() -> str:
-        log = await SessionLog.create(bench.database, sessions.NewSession(id="held"), clock)
+        log = await Transcript.create(bench.database, sessions.NewSession(id="held"), clock)
         await log.begin_turn(Message("user", "mine"))
         bench.add(session_id="held")
         bench.clock.advance(10 * MINUTE_S)
@@ -163,7 +163,7 @@ def test_a_session_that_is_in_use_is_waited_for(bench: Bench, server: PracticeSe
 
 
 def test_a_failed_run_says_why_and_the_next_time_stands(bench: Bench, server: PracticeServer) -> None:
-    server.install([Reply(fault=Fault(status=500)), says("better")])
+    server.install([ScriptedReply(fault=Fault(status=500)), says("better")])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
     [run] = bench.drain()
@@ -210,10 +210,10 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
 
 
 def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, server: PracticeServer) -> None:
-    server.install([says("a " * 1_500), Reply(fault=Fault(status=500))])
+    server.install([says("a " * 1_500), ScriptedReply(fault=Fault(status=500))])
     with pytest.raises(ConfigError):
         bench.database.read_now(lambda db: channel.check(db, "telegram:7"))
-    chat = bench.database.write_now(lambda db: chats.chat_at(db, chats.Place("telegram", "7", user="7")))
+    chat = bench.database.write_now(lambda db: chats.chat_at(db, chats.ChatPlace("telegram", "7", user="7")))
     bench.database.read_now(lambda db: channel.check(db, "telegram:7"))
     bench.add(target="telegram:7")
     bench.clock.advance(10 * MINUTE_S)
@@ -233,7 +233,7 @@ def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: 
     server.install([says("hello there")])
     assert channel.is_chat("my-bot:-1007") and channel.is_chat("webhook:a/b")
     assert not channel.is_chat("/out/my-bot:7") and not channel.is_chat("notify")
-    bench.database.write_now(lambda db: chats.chat_at(db, chats.Place("my-bot", "-1007", user="7")))
+    bench.database.write_now(lambda db: chats.chat_at(db, chats.ChatPlace("my-bot", "-1007", user="7")))
     bench.database.read_now(lambda db: channel.check(db, "my-bot:-1007"))
     bench.add(target="my-bot:-1007")
     bench.clock.advance(10 * MINUTE_S)

@@ -14,15 +14,15 @@ import pytest
 from starlette.routing import Route
 
 from whet.app.build import App
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, MemorySettings, ModelSettings, ReviewSettings, Settings
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.serve import tokens
-from whet.serve.run import Listening, serve
-from whet.serve.site import Pace, Site
+from whet.serve.run import ServeOptions, serve
+from whet.serve.site import Site, SiteTimings
 from whet.store import api as rows
 from whet.store.api import TokenRole
 
@@ -55,7 +55,7 @@ class Api:
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),
         )
-        self._pace = Pace(answer_wait_s, beat_s=0.3)
+        self._pace = SiteTimings(answer_wait_s, beat_s=0.3)
         self._web = web
         self.url = ""
         self._ready = threading.Event()
@@ -78,7 +78,7 @@ class Api:
         self.loop = asyncio.get_running_loop()
         people = Switchboard()
         self.app = await App.start(self.home, self._settings, {}, people, self.workspace, source="api")
-        self.hosted = Hosted(self.app, people)
+        self.hosted = SessionHost(self.app, people)
         tokens.make_first(self.app.database, self.home, self.app.clock)
         self._stop = asyncio.Event()
 
@@ -86,7 +86,7 @@ class Api:
             self.url = f"http://127.0.0.1:{port}"
             self._ready.set()
 
-        listening = Listening(port=0, has_web=self._web, drain_s=0.2)
+        listening = ServeOptions(port=0, has_web=self._web, drain_s=0.2)
         try:
             await serve(self.hosted, listening, self._pace, ready, stop=self._stop)
         finally:
@@ -110,7 +110,7 @@ class Api:
         """The routes of the API, as the application has them."""
         return Site(self.hosted, self.app.clock, self._pace).routes()
 
-    def say(self, *replies: Reply) -> None:
+    def say(self, *replies: ScriptedReply) -> None:
         """Have the model answer with these from now on; none: the practice model's own rules."""
         self.model.reset()
         self.model.install(replies or None)

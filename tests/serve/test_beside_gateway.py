@@ -13,7 +13,7 @@ import httpx2
 from tests.confirm.vendors.telegram import TOKEN
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.support import within
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 WAIT_S = 30.0
@@ -22,7 +22,7 @@ WAIT_S = 30.0
 def test_the_gateway_serves_them_too_and_ends_them_with_itself(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    with TelegramChat(per_chat_s=0.01) as telegram, PracticeServer(script=[Reply("Hello.")]) as model:
+    with TelegramChat(per_chat_s=0.01) as telegram, PracticeServer(script=[ScriptedReply("Hello.")]) as model:
         (home / "gateway.toml").write_text(f'[[channel]]\nkind = "telegram"\nbase_url = "{telegram.url}"\n')
         (home / "config.yaml").write_text(
             f"model:\n  provider: practice\n  base_url: {model.base_url}\n  model: practice\n"

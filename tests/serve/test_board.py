@@ -11,8 +11,8 @@ import pytest
 from tests.serve.conftest import WAIT_S, Api
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
-from whet.practice.ask import Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
@@ -121,8 +121,10 @@ def test_a_session_is_found_read_and_replayed_and_its_text_stays_text(
 ) -> None:
     (board.workspace / "notes.txt").write_text(HOSTILE)
     board.say(
-        Reply(HOSTILE + " zebra", tool_calls=(Call("read_file", '{"path":"notes.txt"}', "c1"),)),
-        Reply(f"Done. {HOSTILE}", reasoning=HOSTILE),
+        ScriptedReply(
+            HOSTILE + " zebra", tool_calls=(PracticeCall("read_file", '{"path":"notes.txt"}', "c1"),)
+        ),
+        ScriptedReply(f"Done. {HOSTILE}", reasoning=HOSTILE),
     )
     body = {"model": "whet", "messages": [{"role": "user", "content": f"{HOSTILE} about quaggas"}]}
     with board.http() as http:
@@ -175,7 +177,10 @@ def test_what_waits_is_accepted_or_rejected(board: Api, person: httpx2.Client) -
 
 
 def test_a_question_is_answered_on_the_page(board: Api, person: httpx2.Client) -> None:
-    board.say(Reply(tool_calls=(Call("terminal", '{"command":"echo y > yes.txt"}', "c1"),)), Reply("Made."))
+    board.say(
+        ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command":"echo y > yes.txt"}', "c1"),)),
+        ScriptedReply("Made."),
+    )
     with board.http() as http:
         session_id = http.post("/api/sessions", json={}).json()["id"]
         with http.stream("GET", f"/api/sessions/{session_id}/events") as answer:

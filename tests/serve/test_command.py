@@ -20,11 +20,11 @@ from tests.support import within
 from whet.cli.group import run
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.serve import tokens
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 WAIT_S = 30.0
 
@@ -65,7 +65,7 @@ class Process:
 
 @pytest.fixture
 def model() -> Iterator[PracticeServer]:
-    with PracticeServer(script=[Reply("Done at last.", fault=Fault(stall_after=-1))]) as server:
+    with PracticeServer(script=[ScriptedReply("Done at last.", fault=Fault(stall_after=-1))]) as server:
         yield server
 
 
@@ -118,7 +118,7 @@ def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
     assert got[0].json()["choices"][0]["message"]["content"] == "Done at last."
     shown = json.loads(whet(capsys, "sessions", "list", "--json"))["sessions"]
     assert [(row["title"], row["turns"]) for row in shown] == [("work", 1)]
-    database = Database.open(home / "state.db", SystemClock())
+    database = StateDatabase.open(home / "state.db", SystemClock())
     try:
         assert tokens.make_first(database, Home(home), SystemClock()) is None  # there was one
     finally:
@@ -128,8 +128,12 @@ def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
 def test_nothing_is_lost_when_it_is_killed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "work"
     workspace.mkdir()
-    call = Call("terminal", json.dumps({"command": "echo once >> log.txt"}), "c1")
-    script = [Reply(tool_calls=(call,)), Reply("lost", fault=Fault(stall_after=-1)), Reply("Both seen.")]
+    call = PracticeCall("terminal", json.dumps({"command": "echo once >> log.txt"}), "c1")
+    script = [
+        ScriptedReply(tool_calls=(call,)),
+        ScriptedReply("lost", fault=Fault(stall_after=-1)),
+        ScriptedReply("Both seen."),
+    ]
     with PracticeServer(script=script) as model:
         first = Process(home, workspace, model, "--approvals", "auto")
         owner = {"authorization": f"Bearer {(home / 'serve' / 'owner.token').read_text().strip()}"}

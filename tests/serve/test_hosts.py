@@ -14,8 +14,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.mcp.rig import text_of
 from tests.serve.conftest import Api
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
 
 
 @asynccontextmanager
@@ -34,8 +34,8 @@ async def session(api: Api, token: str = "") -> AsyncGenerator[ClientSession]:
 
 def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
     (api.workspace / "there.txt").write_text("here")
-    read = Call("read_file", json.dumps({"path": "there.txt"}))
-    api.say(Reply(tool_calls=(read,)), Reply(text="It says here."))
+    read = PracticeCall("read_file", json.dumps({"path": "there.txt"}))
+    api.say(ScriptedReply(tool_calls=(read,)), ScriptedReply(text="It says here."))
 
     async def test() -> None:
         async with session(api) as client:
@@ -55,7 +55,10 @@ def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
 
 
 def test_a_slow_answer_is_kept_alive_and_a_call_can_be_called_off(api: Api) -> None:
-    api.say(Reply(text="late", fault=Fault(delay_s=0.5)), Reply(text="never", fault=Fault(stall_after=-1)))
+    api.say(
+        ScriptedReply(text="late", fault=Fault(delay_s=0.5)),
+        ScriptedReply(text="never", fault=Fault(stall_after=-1)),
+    )
 
     async def test() -> None:
         async with session(api) as client:

@@ -17,8 +17,8 @@ import pytest
 from tests.serve.conftest import WAIT_S, Api
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import api as rows
 
@@ -66,7 +66,10 @@ def until(http: httpx2.Client, session_id: str, after: str, kind: str) -> list[d
 
 
 def test_a_turns_events_come_with_ids_and_go_on_from_any_of_them(api: Api, http: httpx2.Client) -> None:
-    api.say(Reply(tool_calls=(Call("terminal", '{"command":"echo hi"}', "c1"),)), Reply("Said hi.", pieces=2))
+    api.say(
+        ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command":"echo hi"}', "c1"),)),
+        ScriptedReply("Said hi.", pieces=2),
+    )
     session_id = begin(http, title="greeting")
     found = turn(http, session_id, "say hi")
     kinds = [event["type"] for _, event in found]
@@ -87,8 +90,10 @@ def test_a_turns_events_come_with_ids_and_go_on_from_any_of_them(api: Api, http:
 def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
     api: Api, http: httpx2.Client
 ) -> None:
-    call = Reply(tool_calls=(Call("terminal", '{"command":"true"}', "c1"),), fault=Fault(stall_after=-1))
-    api.say(call, Reply("Done."), Reply("Half", pieces=2, fault=Fault(stall_after=2)))
+    call = ScriptedReply(
+        tool_calls=(PracticeCall("terminal", '{"command":"true"}', "c1"),), fault=Fault(stall_after=-1)
+    )
+    api.say(call, ScriptedReply("Done."), ScriptedReply("Half", pieces=2, fault=Fault(stall_after=2)))
     session_id = begin(http)
     path = f"/api/sessions/{session_id}"
     started = http.post(f"{path}/turns", json={"text": "work"})
@@ -116,7 +121,7 @@ def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
 
 
 def test_of_two_turns_at_once_one_is_refused(api: Api, http: httpx2.Client) -> None:
-    api.say(Reply("One."))
+    api.say(ScriptedReply("One."))
     session_id = begin(http)
     held, free = threading.Event(), asyncio.Event()
 
@@ -138,7 +143,9 @@ def test_of_two_turns_at_once_one_is_refused(api: Api, http: httpx2.Client) -> N
 
 
 def test_a_turns_stream_goes_to_its_own_end_behind_others_that_wait(api: Api, http: httpx2.Client) -> None:
-    api.say(Reply("One.", fault=Fault(stall_after=-1)), Reply("Two."), Reply("Three."))
+    api.say(
+        ScriptedReply("One.", fault=Fault(stall_after=-1)), ScriptedReply("Two."), ScriptedReply("Three.")
+    )
     session_id = begin(http)
     path = f"/api/sessions/{session_id}/turns"
     http.post(path, json={"text": "one"})
@@ -151,11 +158,11 @@ def test_a_turns_stream_goes_to_its_own_end_behind_others_that_wait(api: Api, ht
     assert ends == ["One.", "Two.", "Three."]
 
 
-WRITE = Call("terminal", '{"command":"echo x > made.txt"}', "c1")
+WRITE = PracticeCall("terminal", '{"command":"echo x > made.txt"}', "c1")
 
 
 def test_a_question_waits_for_the_owner(asking_api: Api) -> None:
-    asking_api.say(Reply(tool_calls=(WRITE,)), Reply("Made."))
+    asking_api.say(ScriptedReply(tool_calls=(WRITE,)), ScriptedReply("Made."))
     chat_token = asking_api.new_token("program")
     with asking_api.http(chat_token) as program, asking_api.http() as owner:
         session_id = begin(program)
@@ -174,7 +181,7 @@ def test_a_question_waits_for_the_owner(asking_api: Api) -> None:
 
 
 def test_silence_is_a_denial(tmp_path: Path) -> None:
-    with PracticeServer(script=[Reply(tool_calls=(WRITE,)), Reply("Not made.")]) as model:
+    with PracticeServer(script=[ScriptedReply(tool_calls=(WRITE,)), ScriptedReply("Not made.")]) as model:
         quiet = Api(tmp_path, model, mode="ask", answer_wait_s=0.05)
         try:
             with quiet.http() as owner:
@@ -215,7 +222,7 @@ def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:
     assert told.ok
     seen: dict[str, str] = {}
     for role in ("chat", "guest"):
-        api.say(Reply("Hello."))
+        api.say(ScriptedReply("Hello."))
         body = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
         with api.http(api.new_token(f"of-{role}", role)) as http:  # type: ignore[arg-type]
             assert http.post("/v1/chat/completions", json=body).status_code == 200
@@ -232,7 +239,7 @@ def test_a_guest_starts_with_nothing_of_the_owners_sessions(api: Api, warm: str)
 
 
 def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
-    api.say(Reply("slow", fault=Fault(stall_after=-1)))
+    api.say(ScriptedReply("slow", fault=Fault(stall_after=-1)))
     with api.http(api.new_token("lost")) as lost:
         session_id = begin(lost)
         with lost.stream("GET", f"/api/sessions/{session_id}/events") as answer:
@@ -256,7 +263,7 @@ def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
 
 
 def test_a_client_that_goes_away_in_mid_stream_stops_the_turn(api: Api, http: httpx2.Client) -> None:
-    api.say(Reply("A long answer", pieces=5, fault=Fault(stall_after=3)))
+    api.say(ScriptedReply("A long answer", pieces=5, fault=Fault(stall_after=3)))
     body = {"model": "whet", "stream": True, "messages": [{"role": "user", "content": "tell me"}]}
     with http.stream("POST", "/v1/chat/completions", json=body) as answer:
         session_id = answer.headers["x-whet-session"]
@@ -302,7 +309,7 @@ def test_the_document_is_valid_and_names_every_call(api: Api) -> None:
 
 def test_messages_are_masked_with_their_reasoning(api: Api, http: httpx2.Client) -> None:
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
-    api.say(Reply(f"it is {secret}", reasoning=f"the key is {secret}"))
+    api.say(ScriptedReply(f"it is {secret}", reasoning=f"the key is {secret}"))
     session_id = begin(http)
     turn(http, session_id, f"what about {secret}?")
     answer = http.get(f"/api/sessions/{session_id}/messages")

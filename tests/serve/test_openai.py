@@ -11,8 +11,8 @@ import pytest
 
 from tests.serve.conftest import Api
 from tests.support import ended
-from whet.practice.ask import Call
-from whet.practice.script import Fault, Reply, server_error
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply, server_error
 from whet.store import sessions
 from whet.store.sessions import SessionRow
 
@@ -49,7 +49,7 @@ def ask(client: openai.OpenAI, *said: str, **more: Any) -> Any:
 
 def test_a_plain_question_is_a_session_with_one_turn(api: Api, client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["whet"]
-    api.say(Reply("Four.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
+    api.say(ScriptedReply("Four.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
     raw = ask(client, "two and two?")
     answer = raw.parse()
     assert answer.choices[0].message.content == "Four."
@@ -63,8 +63,8 @@ def test_a_plain_question_is_a_session_with_one_turn(api: Api, client: openai.Op
 def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.OpenAI) -> None:
     (api.workspace / "note.txt").write_text("the code is 4711")
     script = (
-        Reply("Let me look.", tool_calls=(Call("read_file", '{"path":"note.txt"}', "c1"),)),
-        Reply("It is 4711.", pieces=3),
+        ScriptedReply("Let me look.", tool_calls=(PracticeCall("read_file", '{"path":"note.txt"}', "c1"),)),
+        ScriptedReply("It is 4711.", pieces=3),
     )
     api.say(*script)
     whole = ask(client, "what is the code?").parse()
@@ -86,7 +86,7 @@ def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.O
 
 
 def test_a_clients_tools_are_no_matter_where_it_wants_no_calls(api: Api, client: openai.OpenAI) -> None:
-    api.say(Reply("Fine."), Reply("Fine."))
+    api.say(ScriptedReply("Fine."), ScriptedReply("Fine."))
     function: Any = {"name": "f", "parameters": {"type": "object", "properties": {}}}
     said = client.chat.completions.create(
         model="whet",
@@ -105,7 +105,13 @@ def test_a_clients_tools_are_no_matter_where_it_wants_no_calls(api: Api, client:
 
 
 def test_a_session_goes_on_by_header_and_by_user(api: Api, client: openai.OpenAI) -> None:
-    api.say(Reply("A1"), Reply("A2"), Reply("A3"), Reply("A4"), Reply("A5"))
+    api.say(
+        ScriptedReply("A1"),
+        ScriptedReply("A2"),
+        ScriptedReply("A3"),
+        ScriptedReply("A4"),
+        ScriptedReply("A5"),
+    )
     first = ask(client, "q1")
     session_id = first.headers["x-whet-session"]
     header = {"X-Whet-Session": session_id}
@@ -120,7 +126,7 @@ def test_a_session_goes_on_by_header_and_by_user(api: Api, client: openai.OpenAI
 
 
 def test_what_a_client_said_elsewhere_is_history_of_a_fresh_session(api: Api, client: openai.OpenAI) -> None:
-    api.say(Reply("A2"), Reply("A3"))
+    api.say(ScriptedReply("A2"), ScriptedReply("A3"))
     raw = ask(client, "old question", "old answer", "new question")
     assert texts(api) == [
         ("user", "old question"),
@@ -135,7 +141,7 @@ def test_what_a_client_said_elsewhere_is_history_of_a_fresh_session(api: Api, cl
 
 
 def test_a_clients_system_prompt_is_given_once_and_replaces_nothing(api: Api, client: openai.OpenAI) -> None:
-    api.say(Reply("A1"), Reply("A2"), Reply("A3"))
+    api.say(ScriptedReply("A1"), ScriptedReply("A2"), ScriptedReply("A3"))
 
     def say(system: str, *said: str) -> None:
         messages: list[Any] = [{"role": "system", "content": system}]
@@ -156,7 +162,7 @@ def test_a_clients_system_prompt_is_given_once_and_replaces_nothing(api: Api, cl
 
 
 def test_an_image_reaches_the_model(api: Api, client: openai.OpenAI) -> None:
-    api.say(Reply("A cat."))
+    api.say(ScriptedReply("A cat."))
     parts: Any = [
         {"type": "text", "text": "what is this?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
@@ -168,7 +174,7 @@ def test_an_image_reaches_the_model(api: Api, client: openai.OpenAI) -> None:
 
 
 def test_responses_go_on_from_the_previous_one(api: Api, client: openai.OpenAI) -> None:
-    api.say(Reply("A1"), Reply("A2"), Reply("A3"))
+    api.say(ScriptedReply("A1"), ScriptedReply("A2"), ScriptedReply("A3"))
     first = client.responses.create(model="whet", input="q1", instructions="Be brief.")
     assert first.output_text == "A1" and first.status == "completed"
     assert first.usage is not None and first.usage.total_tokens > 0
@@ -188,8 +194,10 @@ def test_responses_go_on_from_the_previous_one(api: Api, client: openai.OpenAI) 
 
 def test_a_streamed_response_has_an_item_for_each_step(api: Api, client: openai.OpenAI) -> None:
     api.say(
-        Reply("Looking.", tool_calls=(Call("search_files", '{"pattern":"x","target":"files"}', "c1"),)),
-        Reply("Nothing there.", pieces=4),
+        ScriptedReply(
+            "Looking.", tool_calls=(PracticeCall("search_files", '{"pattern":"x","target":"files"}', "c1"),)
+        ),
+        ScriptedReply("Nothing there.", pieces=4),
     )
     with client.responses.stream(model="whet", input="look") as stream:
         kinds = [event.type for event in stream]
@@ -204,14 +212,14 @@ def test_a_streamed_response_has_an_item_for_each_step(api: Api, client: openai.
 def test_a_model_that_fails_is_told_once_and_not_tried_again_by_the_client(
     api: Api, client: openai.OpenAI
 ) -> None:
-    api.say(server_error(), Reply("never"))
+    api.say(server_error(), ScriptedReply("never"))
     with pytest.raises(openai.InternalServerError) as failed:
         ask(client.with_options(max_retries=2), "q")
     assert failed.value.code == "turn_failed" and api.model.count == 1
-    api.say(server_error(), Reply("never"))
+    api.say(server_error(), ScriptedReply("never"))
     with pytest.raises(openai.InternalServerError):  # before the first piece there is still a status
         client.chat.completions.create(model="whet", messages=[{"role": "user", "content": "q"}], stream=True)
-    api.say(Reply("Half an ans", pieces=4, fault=Fault(cut_after=3)), server_error())
+    api.say(ScriptedReply("Half an ans", pieces=4, fault=Fault(cut_after=3)), server_error())
     with pytest.raises(openai.APIError):
         list(
             client.chat.completions.create(
@@ -221,7 +229,7 @@ def test_a_model_that_fails_is_told_once_and_not_tried_again_by_the_client(
 
 
 def test_two_requests_for_one_session_are_answered_in_order(api: Api, client: openai.OpenAI) -> None:
-    api.say(Reply("A1", fault=Fault(stall_after=-1)), Reply("A2"))
+    api.say(ScriptedReply("A1", fault=Fault(stall_after=-1)), ScriptedReply("A2"))
     answers: dict[str, str] = {}  # not a list: which thread is the first to note its answer is chance
 
     def say(text: str) -> None:
@@ -244,7 +252,7 @@ def open_webui(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 
 def test_open_webui_talks_in_one_session_a_chat_and_its_chores_stay_out_of_it(api: Api) -> None:
-    api.say(Reply("Hello Ada."), Reply('{"title": "Greeting"}'), Reply("Fine."))
+    api.say(ScriptedReply("Hello Ada."), ScriptedReply('{"title": "Greeting"}'), ScriptedReply("Fine."))
     headers = {"X-OpenWebUI-Chat-Id": "6a1c-88", "X-OpenWebUI-User-Name": "Ada", "accept": "*/*"}
     said = [{"role": "user", "content": "hi"}]
     with api.http() as http:

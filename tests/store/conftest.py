@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import FixedClock
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 
 @pytest.fixture
-def db(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
-    database = Database.open(tmp_path / "state.db", clock)
+def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
+    database = StateDatabase.open(tmp_path / "state.db", clock)
     yield database
     database.close()

@@ -11,10 +11,10 @@ from typing import Any
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import jobs
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, NewJob, Queued
 from whet.store.sessions import NewSession
-from whet.store.transcript import OpenCall, SessionLog, Turn
+from whet.store.transcript import OpenCall, Transcript, TurnRecord
 
 ROOT = Path(__file__).parents[2]
 USAGE = Usage(
@@ -40,17 +40,17 @@ def result(call: OpenCall, text: str = "done") -> Message:
     return Message(role="tool", content=text, tool_call_id=call.call.id, tool_name=call.call.name)
 
 
-async def finish(log: SessionLog, turn: Turn, call: OpenCall, text: str = "done") -> Message:
+async def finish(log: Transcript, turn: TurnRecord, call: OpenCall, text: str = "done") -> Message:
     message = result(call, text)
     await log.call_finished(turn, call, message, output=ToolOutput(text), duration_s=0.25)
     return message
 
 
-async def new_log(db: Database, clock, id_: str = "s1", **fields) -> SessionLog:
-    return await SessionLog.create(db, NewSession(id=id_, **fields), clock)
+async def new_log(db: StateDatabase, clock, id_: str = "s1", **fields) -> Transcript:
+    return await Transcript.create(db, NewSession(id=id_, **fields), clock)
 
 
-async def talk(db: Database, clock, id_: str, *texts: str, **fields) -> SessionLog:
+async def talk(db: StateDatabase, clock, id_: str, *texts: str, **fields) -> Transcript:
     """A session in which each text was a turn of its own, answered with ok."""
     log = await new_log(db, clock, id_, **fields)
     for text in texts:

@@ -17,8 +17,8 @@ from whet.contract.errors import (
     StoreError,
     StoreUnwritable,
 )
-from whet.sqlite.lane import Statement
-from whet.store.database import Database
+from whet.sqlite.lane import RowStatement
+from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 
 
@@ -36,10 +36,10 @@ def _all(connection):
 
 def test_a_new_file_is_private_and_a_wider_one_is_narrowed(tmp_path, clock):
     path = tmp_path / "state.db"
-    Database.open(path, clock).close()
+    StateDatabase.open(path, clock).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)
-    db = Database.open(path, clock)
+    db = StateDatabase.open(path, clock)
     db.write_now(_table)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(os.stat(f"{path}-wal").st_mode) == 0o600
@@ -76,7 +76,7 @@ def test_a_failing_write_fails_alone(db):
 
 
 def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
-    put = Statement("INSERT INTO t VALUES (?)", conflict="it is taken")
+    put = RowStatement("INSERT INTO t VALUES (?)", conflict="it is taken")
     commits = []
 
     async def main():
@@ -98,7 +98,7 @@ def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
 
 
 def test_a_lone_row_is_on_disk_or_refused(db):
-    put = Statement("INSERT INTO t VALUES (?)", conflict="it is taken")
+    put = RowStatement("INSERT INTO t VALUES (?)", conflict="it is taken")
     db.write_now(_table)
 
     async def main():
@@ -113,8 +113,8 @@ def test_a_lone_row_is_on_disk_or_refused(db):
 
 
 def test_a_lone_row_waits_for_another_process(tmp_path, clock):
-    db = Database.open(tmp_path / "state.db", clock, patience_s=30.0)
-    put = Statement("INSERT INTO t VALUES (?)")
+    db = StateDatabase.open(tmp_path / "state.db", clock, patience_s=30.0)
+    put = RowStatement("INSERT INTO t VALUES (?)")
     db.write_now(_table)
     other = apsw.Connection(str(db.path))
 
@@ -181,7 +181,7 @@ def test_readers_cannot_write(db):
 
 
 def test_a_closed_database_refuses(tmp_path, clock):
-    db = Database.open(tmp_path / "state.db", clock)
+    db = StateDatabase.open(tmp_path / "state.db", clock)
     db.submit(_table)
     db.close()
     for attempt in (lambda: db.submit(_add(1)), lambda: db.read_now(_all)):
@@ -192,18 +192,18 @@ def test_a_closed_database_refuses(tmp_path, clock):
 
 
 def test_close_writes_what_was_submitted(tmp_path, clock):
-    db = Database.open(tmp_path / "state.db", clock)
+    db = StateDatabase.open(tmp_path / "state.db", clock)
     db.write_now(_table)
     futures = [db.submit(_add(n)) for n in range(20)]
     db.close()
     assert all(future.done() for future in futures)
-    again = Database.open(tmp_path / "state.db", clock)
+    again = StateDatabase.open(tmp_path / "state.db", clock)
     assert again.read_now(_all) == list(range(20))
     again.close()
 
 
 def test_the_log_file_stays_small(tmp_path, clock):
-    db = Database.open(tmp_path / "state.db", clock)
+    db = StateDatabase.open(tmp_path / "state.db", clock)
     db.write_now(lambda c: c.execute("CREATE TABLE big (x)"))
     for _ in range(60):
         db.write_now(lambda c: c.execute("INSERT INTO big VALUES (zeroblob(400000))"))
@@ -220,19 +220,19 @@ def test_a_file_that_is_no_database_is_corrupt_and_left_alone(tmp_path, clock, c
     path = tmp_path / "state.db"
     path.write_bytes(content)
     with pytest.raises(StoreCorrupt) as caught:
-        Database.open(path, clock)
+        StateDatabase.open(path, clock)
     assert caught.value.hint
     assert path.read_bytes() == content
 
 
 def test_damage_inside_is_corrupt(tmp_path, clock):
     path = tmp_path / "state.db"
-    Database.open(path, clock).close()
+    StateDatabase.open(path, clock).close()
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 4096))
     with pytest.raises(StoreCorrupt):
-        db = Database.open(path, clock)
+        db = StateDatabase.open(path, clock)
         try:
             db.read_now(lambda c: c.execute("SELECT * FROM sessions, turns, messages").fetchall())
         finally:
@@ -241,21 +241,21 @@ def test_damage_inside_is_corrupt(tmp_path, clock):
 
 def test_a_newer_schema_is_refused_untouched(tmp_path, clock):
     path = tmp_path / "state.db"
-    Database.open(path, clock).close()
+    StateDatabase.open(path, clock).close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 999")
     connection.commit()
     connection.close()
     before = path.read_bytes()
     with pytest.raises(SchemaTooNew, match="newer Whet") as caught:
-        Database.open(path, clock)
+        StateDatabase.open(path, clock)
     assert "upgrade" in caught.value.hint
     assert path.read_bytes() == before
 
 
 def test_migrations_are_recorded_once(tmp_path, clock):
     for _ in range(2):
-        db = Database.open(tmp_path / "state.db", clock)
+        db = StateDatabase.open(tmp_path / "state.db", clock)
         names = db.read_now(lambda c: c.execute("SELECT name FROM migrations").fetchall())
         assert names == [(step.__name__,) for step in STEPS]
         db.close()
@@ -266,12 +266,12 @@ import os, sys
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreUnwritable
-from whet.store.database import Database
-from whet.sqlite.lane import Statement
+from whet.store.database import StateDatabase
+from whet.sqlite.lane import RowStatement
 if os.getuid() == 0:
     os.setuid(65534)
 try:
-    db = Database.open(Path(sys.argv[1]), SystemClock())
+    db = StateDatabase.open(Path(sys.argv[1]), SystemClock())
     db.write_now(lambda c: c.execute("CREATE TABLE x (y)"))
 except StoreUnwritable as error:
     print("unwritable:", error.hint)
@@ -283,7 +283,7 @@ def test_a_read_only_folder_is_unwritable(tmp_path, clock, exists):
     folder = tmp_path / "home"
     folder.mkdir()
     if exists:
-        Database.open(folder / "state.db", clock).close()
+        StateDatabase.open(folder / "state.db", clock).close()
         (folder / "state.db").chmod(0o444)
     for part in (folder, *folder.parents):
         if (
@@ -303,9 +303,9 @@ import resource, signal, sys
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.errors import StoreFull
-from whet.store.database import Database
-from whet.sqlite.lane import Statement
-db = Database.open(Path(sys.argv[1]), SystemClock())
+from whet.store.database import StateDatabase
+from whet.sqlite.lane import RowStatement
+db = StateDatabase.open(Path(sys.argv[1]), SystemClock())
 db.write_now(lambda c: c.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, x)"))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
@@ -324,22 +324,22 @@ def test_a_full_disk_loses_nothing_that_was_written(tmp_path, clock):
     assert code == 0, output
     written, kept, hint = output.split(maxsplit=2)
     assert 0 < int(written) < 1000 and written == kept and "free some disk space" in hint
-    db = Database.open(tmp_path / "state.db", clock)
+    db = StateDatabase.open(tmp_path / "state.db", clock)
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM t").fetchone()) == (int(written),)
     assert db.read_now(lambda c: c.pragma("integrity_check")) == "ok"
     db.close()
 
 
 def test_two_processes_write_one_file(tmp_path, clock):
-    db = Database.open(tmp_path / "state.db", clock)
+    db = StateDatabase.open(tmp_path / "state.db", clock)
     db.write_now(_table)
     code = """
 import sys
 from pathlib import Path
 from whet.clock import SystemClock
-from whet.store.database import Database
-from whet.sqlite.lane import Statement
-db = Database.open(Path(sys.argv[1]), SystemClock())
+from whet.store.database import StateDatabase
+from whet.sqlite.lane import RowStatement
+db = StateDatabase.open(Path(sys.argv[1]), SystemClock())
 for n in range(1000, 1300):
     db.write_now(lambda c: c.execute("INSERT INTO t VALUES (?)", (n,)))
 db.close()
@@ -354,7 +354,7 @@ db.close()
 
 
 def test_a_lock_held_too_long_is_busy(tmp_path, clock):
-    db = Database.open(tmp_path / "state.db", clock, patience_s=0.05)
+    db = StateDatabase.open(tmp_path / "state.db", clock, patience_s=0.05)
     other = apsw.Connection(str(db.path))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy):
@@ -369,4 +369,4 @@ def test_a_lock_held_too_long_is_busy(tmp_path, clock):
 
 def test_a_folder_that_does_not_exist_is_unwritable(tmp_path, clock):
     with pytest.raises(StoreUnwritable):
-        Database.open(tmp_path / "no" / "state.db", clock)
+        StateDatabase.open(tmp_path / "no" / "state.db", clock)

@@ -10,12 +10,12 @@ import pytest
 
 from tests.support import FixedClock
 from whet.store import api, chats, jobs, reviews, sessions
-from whet.store.chats import Place
-from whet.store.database import Database
+from whet.store.chats import ChatPlace
+from whet.store.database import StateDatabase
 from whet.store.jobs import NewJob
 from whet.store.sessions import NewSession
 
-HERE = Place("board", "1", "", "7")
+HERE = ChatPlace("board", "1", "", "7")
 CLOCK = FixedClock()
 KEPT = 500
 
@@ -40,7 +40,7 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_what_was_done_with_is_not_read(db: Database, name: str) -> None:
+def test_what_was_done_with_is_not_read(db: StateDatabase, name: str) -> None:
     db.write_now(_fill)
     assert _steps(db, WORKS[name]) < 200  # of SQLite's machine: with a look at every row it takes thousands
 
@@ -60,7 +60,7 @@ def _fill(connection: apsw.Connection) -> None:
     connection.execute("UPDATE gateway_outbox SET state = 'sent'")
 
 
-def _steps(db: Database, work: Callable[[apsw.Connection], object]) -> int:
+def _steps(db: StateDatabase, work: Callable[[apsw.Connection], object]) -> int:
     taken: list[int] = []
 
     def counted(connection: apsw.Connection) -> int:

@@ -10,20 +10,20 @@ from benchmarks.store import fill
 
 from whet.clock import SystemClock
 from whet.contract.messages import Message
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import find_now
 from whet.store.sessions import NewSession, count
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 
 @pytest.mark.soak
 def test_a_million_messages_stay_whole_and_searchable(tmp_path: Path) -> None:
-    database = Database.open(tmp_path / "state.db", SystemClock())
+    database = StateDatabase.open(tmp_path / "state.db", SystemClock())
     fill(database, 500_000)
 
     async def plant() -> str:
         clock = SystemClock()
-        log = await SessionLog.create(database, NewSession(id=clock.new_id()), clock)
+        log = await Transcript.create(database, NewSession(id=clock.new_id()), clock)
         turn = await log.begin_turn(Message(role="user", content="the zugzwangish needle 独角兽"))
         await log.end_turn(turn, "answered", "")
         return log.session.id

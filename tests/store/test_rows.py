@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, Usage
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.store import rows
 
 _MESSAGES = [
@@ -12,7 +12,9 @@ _MESSAGES = [
     Message(role="user", content="hi", note="[2026-11-21 09:00 UTC; in /work; at most 90 steps]"),
     Message(role="user", content=(TextPart("see"), ImagePart("image/png", "AA==")), note="[now]"),
     Message(role="assistant", content="", tool_calls=(ToolCall("1", "put", '{ "a":1}'),), reasoning="so"),
-    Message(role="assistant", content="x", replay=Replay(format="anthropic_messages", blocks_json="[ 1]")),
+    Message(
+        role="assistant", content="x", replay=VendorReplay(format="anthropic_messages", blocks_json="[ 1]")
+    ),
     Message(role="tool", content="boom", tool_call_id="1", tool_name="put", is_error=True),
     Message(role="assistant", content="known", cache_until=True),
 ]

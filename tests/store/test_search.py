@@ -11,7 +11,7 @@ from tests.support import FixedClock
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
 from whet.store import search, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 
 def found(db, query, limit=20, **scope):
@@ -21,7 +21,7 @@ def found(db, query, limit=20, **scope):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     clock = FixedClock()
-    db = Database.open(tmp_path_factory.mktemp("library") / "state.db", clock)
+    db = StateDatabase.open(tmp_path_factory.mktemp("library") / "state.db", clock)
     texts = {
         "en": "The quick brown fox deployed the parser to production-server 42",
         "code": "see src/foo_bar.py then call parse_header() in HTTPServer",

@@ -8,7 +8,7 @@ from tests.store.support import USAGE, answer, finish, new_log, user
 from tests.support import FixedClock
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import call_of, span
 from whet.store.trail import Touched, touched, trail
 
@@ -28,7 +28,7 @@ def test_calls_are_understood_by_their_arguments_names():
 
 
 def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_number(
-    db: Database, clock: FixedClock
+    db: StateDatabase, clock: FixedClock
 ):
     async def story():
         log = await new_log(db, clock)

@@ -9,11 +9,11 @@ import pytest
 from tests.store.support import USAGE, answer, asking, child, finish, new_log, one_job, result, talk, user
 from tests.support import output_of, within
 from whet.contract.errors import NotFound, StoreBusy, StoreError
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, Usage
+from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
 from whet.contract.tools import ToolOutput
 from whet.store import jobs, sessions
-from whet.store.database import Database
-from whet.store.transcript import SessionLog
+from whet.store.database import StateDatabase
+from whet.store.transcript import Transcript
 
 
 def texts(log):
@@ -47,7 +47,7 @@ def test_a_turn_is_kept_whole(db, clock):
         return log
 
     log = asyncio.run(main())
-    reopened = asyncio.run(SessionLog.open(db, "s1", clock))
+    reopened = asyncio.run(Transcript.open(db, "s1", clock))
     assert [fields(m) for m in reopened.messages] == [fields(m) for m in log.messages]
     row = reopened.session
     assert row == log.session
@@ -74,7 +74,7 @@ def test_duplicate_call_ids_keep_their_own_results(db, clock):
         for call in reversed(log.open_calls(turn)):
             await finish(log, turn, call, f"result {call.index}")
         await log.end_turn(turn, "answered", "")
-        return (await SessionLog.open(db, "s1", clock)).messages[2:]
+        return (await Transcript.open(db, "s1", clock)).messages[2:]
 
     assert [m.text for m in asyncio.run(main())] == ["result 0", "result 1"]
 
@@ -87,7 +87,10 @@ def test_duplicate_call_ids_keep_their_own_results(db, clock):
         Message(role="user", content="hi", note="[2026-11-21, in /tmp]"),
         Message(role="user", content=(TextPart("look"), ImagePart("image/png", "aGk="))),
         Message(
-            role="assistant", content="x", reasoning="because", replay=Replay("anthropic_messages", "[{}]")
+            role="assistant",
+            content="x",
+            reasoning="because",
+            replay=VendorReplay("anthropic_messages", "[{}]"),
         ),
         Message(role="tool", content="no", tool_call_id="c", tool_name="t", is_error=True),
     ],
@@ -98,7 +101,7 @@ def test_every_field_survives(db, clock, message):
         turn = await log.begin_turn(user("x"))
         await log.append_reply(turn, message, USAGE, "m")
         await log.end_turn(turn, "answered", "")
-        return (await SessionLog.open(db, "s1", clock)).messages[1]
+        return (await Transcript.open(db, "s1", clock)).messages[1]
 
     assert fields(asyncio.run(main())) == fields(message)
 
@@ -108,7 +111,7 @@ def test_a_lone_surrogate_becomes_a_mark_in_memory_too(db, clock):
         log = await new_log(db, clock)
         turn = await log.begin_turn(user("a\ud800b"))
         await log.end_turn(turn, "answered", "")
-        return log.messages[0].text, (await SessionLog.open(db, "s1", clock)).messages[0].text
+        return log.messages[0].text, (await Transcript.open(db, "s1", clock)).messages[0].text
 
     live, stored = asyncio.run(main())
     assert live == stored and live.startswith("a�") and live.endswith("b")
@@ -119,7 +122,7 @@ def test_ten_megabytes_are_kept(db, clock):
 
     async def main():
         log = await talk(db, clock, "s1", text)
-        return (await SessionLog.open(db, "s1", clock)).messages[0].content == log.messages[0].content == text
+        return (await Transcript.open(db, "s1", clock)).messages[0].content == log.messages[0].content == text
 
     assert asyncio.run(main())
 
@@ -135,7 +138,7 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
         await finish(log, turn, two, "two")
 
     async def resume():
-        log = await SessionLog.open(db, "s1", clock)
+        log = await Transcript.open(db, "s1", clock)
         turn = await log.unfinished_turn()
         assert turn is not None and not turn.is_new
         assert (turn.steps, turn.usage, turn.number) == (1, USAGE, 1)
@@ -159,7 +162,7 @@ def test_a_new_message_closes_a_crashed_turn(db, clock):
         first = await new_log(db, clock)
         await first.begin_turn(user("one"))
         first.close()
-        log = await SessionLog.open(db, "s1", clock)
+        log = await Transcript.open(db, "s1", clock)
         turn = await log.begin_turn(user("two"))
         await log.end_turn(turn, "answered", "")
         return texts(log), await log.unfinished_turn()
@@ -180,7 +183,7 @@ def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
         await log.end_turn(turn, "cancelled", "")
         again = await log.begin_turn(user("y"))
         await log.end_turn(again, "answered", "")
-        return texts(log), texts(await SessionLog.open(db, "s1", clock))
+        return texts(log), texts(await Transcript.open(db, "s1", clock))
 
     live, stored = asyncio.run(main())
     assert live == stored and live[-1] == ("user", "y")
@@ -190,7 +193,7 @@ def test_one_session_has_one_turn_at_a_time(db, clock):
     async def main():
         log = await new_log(db, clock)
         turn = await log.begin_turn(user("x"))
-        other = await SessionLog.open(db, "s1", clock)
+        other = await Transcript.open(db, "s1", clock)
         with pytest.raises(StoreBusy, match=f"in use by process {os.getpid()}"):
             await other.begin_turn(user("y"))
         assert await other.unfinished_turn() is None
@@ -211,12 +214,12 @@ import asyncio, sys
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.contract.messages import Message
-from whet.store.database import Database
-from whet.store.transcript import SessionLog
+from whet.store.database import StateDatabase
+from whet.store.transcript import Transcript
 async def main():
     clock = SystemClock()
-    db = Database.open(Path(sys.argv[1]), clock)
-    log = await SessionLog.open(db, "s1", clock)
+    db = StateDatabase.open(Path(sys.argv[1]), clock)
+    log = await Transcript.open(db, "s1", clock)
     await log.begin_turn(Message(role="user", content="held"))
     print("ready", flush=True)
     sys.stdin.read()
@@ -226,7 +229,7 @@ asyncio.run(main())
 
 def test_a_living_process_keeps_its_session_and_a_killed_one_loses_it(db, clock):
     async def refused(pid):
-        log = await SessionLog.open(db, "s1", clock)
+        log = await Transcript.open(db, "s1", clock)
         with pytest.raises(StoreBusy, match=f"process {pid}"):
             await log.begin_turn(user("mine"))
         assert await log.unfinished_turn() is None
@@ -234,7 +237,7 @@ def test_a_living_process_keeps_its_session_and_a_killed_one_loses_it(db, clock)
             await db.write(lambda c: sessions.delete(c, "s1"))
 
     async def taken():
-        log = await SessionLog.open(db, "s1", clock)
+        log = await Transcript.open(db, "s1", clock)
         turn = await log.unfinished_turn()
         assert turn is not None and texts(log) == [("user", "held")]
         await log.end_turn(turn, "answered", "")
@@ -257,7 +260,7 @@ def test_a_claim_that_cannot_be_checked_is_a_lease(db, clock):
         first = await new_log(db, clock)
         turn = await first.begin_turn(user("x"))
         _foreign_claim(db, "2026-11-21T09:00:00.000Z")
-        second = await SessionLog.open(db, "s1", clock)
+        second = await Transcript.open(db, "s1", clock)
         clock.advance(50)
         with pytest.raises(StoreBusy):
             await second.begin_turn(user("y"))
@@ -291,7 +294,7 @@ def test_a_failed_write_leaves_memory_as_it_was(db, clock):
         await db.write(lambda c: c.execute("DROP TRIGGER no"))
         await log.append_reply(turn, answer("ok"), USAGE, "m")
         await log.end_turn(turn, "answered", "")
-        return texts(log), texts(await SessionLog.open(db, "s1", clock))
+        return texts(log), texts(await Transcript.open(db, "s1", clock))
 
     live, stored = asyncio.run(main())
     assert live == stored == [("user", "x"), ("assistant", "ok")]
@@ -308,7 +311,7 @@ def test_undo_drops_the_last_turn_and_gives_its_text(db, clock):
         assert await log.undo_last_turn() == "three"
         assert await log.undo_last_turn() == "one"
         assert await log.undo_last_turn() is None
-        assert log.messages == (await SessionLog.open(db, "s1", clock)).messages == []
+        assert log.messages == (await Transcript.open(db, "s1", clock)).messages == []
 
     asyncio.run(main())
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM messages").fetchone()) == (5,)
@@ -326,7 +329,7 @@ def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, clock):
         await log.end_turn(turn, "answered", "")
         expected = ["summary of all", "one", "three", "", "r"]
         assert [m.text for m in log.messages] == expected
-        again = await SessionLog.open(db, "s1", clock)
+        again = await Transcript.open(db, "s1", clock)
         assert [m.text for m in again.messages] == expected
         await again.undo_last_turn()
         assert [m.text for m in again.messages] == ["one", "ok", "two", "ok"]
@@ -343,7 +346,7 @@ def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
         await finish(log, turn, log.open_calls(turn)[0])
         await log.record_compaction(turn, [user("short")], "simple", 9, 1)
         log.close()
-        again = await SessionLog.open(db, "s1", clock)
+        again = await Transcript.open(db, "s1", clock)
         resumed = await again.unfinished_turn()
         assert resumed is not None
         assert (resumed.steps, resumed.messages, resumed.tool_calls, resumed.usage) == (1, 3, 1, USAGE)
@@ -375,7 +378,7 @@ def test_a_deleted_session_takes_no_more(db, clock):
         with pytest.raises(NotFound, match="deleted"):
             await log.begin_turn(user("two"))
         with pytest.raises(NotFound):
-            await SessionLog.open(db, "s1", clock)
+            await Transcript.open(db, "s1", clock)
 
     asyncio.run(main())
 
@@ -385,10 +388,10 @@ import asyncio, os, sys
 from pathlib import Path
 from tests.store.support import USAGE, answer, asking, finish, new_log, one_job, user
 from whet.clock import SystemClock
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 async def main(stop):
     clock = SystemClock()
-    db = Database.open(Path(sys.argv[1]), clock)
+    db = StateDatabase.open(Path(sys.argv[1]), clock)
     log = await new_log(db, clock)
     turn, step = None, 0
     def reached():
@@ -415,10 +418,10 @@ def test_what_was_written_before_a_crash_is_there(tmp_path, clock, stop):
     process = child(_CRASH, str(path), str(stop))
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 9, output
-    db = Database.open(path, clock)
+    db = StateDatabase.open(path, clock)
 
     async def main():
-        log = await SessionLog.open(db, "s1", clock)
+        log = await Transcript.open(db, "s1", clock)
         turn = await log.unfinished_turn()
         assert (turn is None) == (stop == 8)
         counts = {1: 1, 2: 2, 3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5}

@@ -19,9 +19,9 @@ from pydantic import TypeAdapter
 
 from tests.forked import Done, Running
 from tests.providers import shapes
-from whet.practice.ask import Call
+from whet.practice.ask import PracticeCall
 from whet.practice.endpoints import Recorded
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
@@ -156,14 +156,14 @@ def assert_calls_answered_once(request: Recorded) -> None:
     assert asked == answered, f"asked {asked}, answered {answered}"
 
 
-def use(tool: str, call_id: str = "", **arguments: object) -> Call:
+def use(tool: str, call_id: str = "", **arguments: object) -> PracticeCall:
     """A call of a tool."""
-    return Call(tool, json.dumps(arguments), call_id)
+    return PracticeCall(tool, json.dumps(arguments), call_id)
 
 
-def does(*calls: Call, text: str = "") -> Reply:
+def does(*calls: PracticeCall, text: str = "") -> ScriptedReply:
     """A reply that asks for tools."""
-    return Reply(text, tool_calls=calls)
+    return ScriptedReply(text, tool_calls=calls)
 
 
 def together(runs: Sequence[Running]) -> list[Done]:

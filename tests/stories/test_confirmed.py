@@ -14,7 +14,7 @@ import pytest
 from tests.confirm.process import Served
 from tests.stories.program import Program, assert_requests_are_sound, does, said, use
 from tests.support import quiet_port
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 SHIP = use("terminal", command="./ship 1.0")
@@ -23,7 +23,7 @@ SHIP = use("terminal", command="./ship 1.0")
 @pytest.fixture
 def server() -> Iterator[PracticeServer]:
     with PracticeServer() as server:
-        server.install([does(SHIP), Reply("That was it."), Reply("Nothing more.")])
+        server.install([does(SHIP), ScriptedReply("That was it."), ScriptedReply("Nothing more.")])
         yield server
         assert_requests_are_sound(server)
 

@@ -18,7 +18,7 @@ from tests.stories.program import (
     said,
     use,
 )
-from whet.practice.script import Fault, Reply, rate_limited, server_error
+from whet.practice.script import Fault, ScriptedReply, rate_limited, server_error
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
@@ -57,7 +57,7 @@ def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_
 
 
 def test_what_the_error_says_to_set_is_enough(program: Program, server: PracticeServer) -> None:
-    server.install([Reply("hello")])
+    server.install([ScriptedReply("hello")])
     for key, value in (("provider", "practice"), ("base_url", server.base_url), ("model", "practice")):
         assert program.run("config", "set", f"model.{key}", value).code == 0
     done = program.run("chat", "-q", "hi")
@@ -71,7 +71,7 @@ def test_the_installed_program_does_real_work_in_a_folder(program: Program, serv
             does(use("read_file", path="notes.txt"), text="Reading."),
             does(use("patch", path="notes.txt", old_string="pears 4", new_string="pears 5")),
             does(use("terminal", command="awk '{n += $2} END {print n}' notes.txt")),
-            Reply("There are 8."),
+            ScriptedReply("There are 8."),
         ]
     )
     command = [sys.executable, "-m", "whet", "chat", "-q", "Add a pear and count.", "--yes", *program.flags]
@@ -83,7 +83,7 @@ def test_the_installed_program_does_real_work_in_a_folder(program: Program, serv
 
 
 def test_json_is_one_object_with_exactly_the_promised_keys(program: Program, server: PracticeServer) -> None:
-    server.install([does(use("read_file", path="x"), use("todo")), Reply("done")])
+    server.install([does(use("read_file", path="x"), use("todo")), ScriptedReply("done")])
     done = program.ask("go")
     row = done.row
     assert list(row) == KEYS
@@ -97,7 +97,7 @@ def test_json_is_one_object_with_exactly_the_promised_keys(program: Program, ser
 def test_stream_json_is_a_line_per_event_and_ends_with_the_same_object(
     program: Program, server: PracticeServer
 ) -> None:
-    server.install([does(use("read_file", path="x"), text="hm"), Reply("all done", pieces=3)])
+    server.install([does(use("read_file", path="x"), text="hm"), ScriptedReply("all done", pieces=3)])
     done = program.ask("go", "--stream-json")
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert rows[-1]["type"] == "result" and list(rows[-1])[1:] == KEYS
@@ -107,7 +107,7 @@ def test_stream_json_is_a_line_per_event_and_ends_with_the_same_object(
 
 
 def test_what_is_piped_in_is_context_for_the_question(program: Program, server: PracticeServer) -> None:
-    server.install([Reply("a disk")])
+    server.install([ScriptedReply("a disk")])
     done = program.ask("What is full?", given="ERROR: disk sda1 full — 100 %\n".encode())
     asked = said(server.requests[-1])[0][1]
     assert done.row["text"] == "a disk"
@@ -119,7 +119,7 @@ def test_what_is_piped_in_is_context_for_the_question(program: Program, server: 
 def test_a_conversation_goes_on_over_many_runs_with_one_growing_prefix(
     program: Program, server: PracticeServer
 ) -> None:
-    server.install([Reply(f"answer {n}") for n in range(4)])
+    server.install([ScriptedReply(f"answer {n}") for n in range(4)])
     rows = [program.ask("question 0").row]
     rows += [program.ask(f"question {n}", "--continue").row for n in range(1, 4)]
     assert len({row["session_id"] for row in rows}) == 1
@@ -131,13 +131,13 @@ def test_a_conversation_goes_on_over_many_runs_with_one_growing_prefix(
 def test_an_earlier_session_is_found_by_what_was_said_in_it_and_a_private_one_is_not(
     program: Program, server: PracticeServer
 ) -> None:
-    server.install([Reply("The heron is grey.")] * 2 + [Reply("ok")])
+    server.install([ScriptedReply("The heron is grey.")] * 2 + [ScriptedReply("ok")])
     open_ = program.ask("What colour is a heron?").row["session_id"]
     hidden = program.ask("Keep the heron secret", "--private").row["session_id"]
     found = program.run("sessions", "search", "heron", "--json")
     assert found.code == 0
     assert open_ in found.out and hidden not in found.out
-    server.install([does(use("session_search", query="heron")), Reply("It was grey.")])
+    server.install([does(use("session_search", query="heron")), ScriptedReply("It was grey.")])
     program.ask("What did we say of the bird?")
     told = next(text for role, text in said(server.requests[-1]) if role == "tool")
     assert "grey" in told and "secret" not in told
@@ -150,7 +150,7 @@ def test_a_dangerous_action_that_nobody_can_allow_is_denied_and_the_model_is_tol
     server.install(
         [
             does(use("terminal", command="rm -rf ~ ./*"), use("write_file", path="new.txt", content="x")),
-            Reply("I was not allowed to."),
+            ScriptedReply("I was not allowed to."),
         ]
     )
     done = program.ask("clean up", "--approvals", "ask")
@@ -163,7 +163,7 @@ def test_a_dangerous_action_that_nobody_can_allow_is_denied_and_the_model_is_tol
 
 def test_even_yes_does_not_allow_what_can_not_be_undone(program: Program, server: PracticeServer) -> None:
     (program.work / "keep.txt").write_text("kept")
-    server.install([does(use("terminal", command="rm -rf ~")), Reply("no")])
+    server.install([does(use("terminal", command="rm -rf ~")), ScriptedReply("no")])
     assert [call["ok"] for call in program.ask("clean up").row["tool_calls"]] == [False]
     assert (program.work / "keep.txt").exists()
 
@@ -179,9 +179,9 @@ def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(
     left, right = server_replies(first, second, wait)
     server.install(
         [
-            Reply("Left and right are fine.", when="helper session"),
-            Reply("the left is fine", when="did left"),
-            Reply("the right is fine", when="did right"),
+            ScriptedReply("Left and right are fine.", when="helper session"),
+            ScriptedReply("the left is fine", when="did left"),
+            ScriptedReply("the right is fine", when="did right"),
             both_when(both, "split the work"),
             left,
             right,
@@ -197,14 +197,14 @@ def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(
     assert len(program.sessions()) == 1, "helpers are not among a person's sessions"
 
 
-def server_replies(first: str, second: str, wait: str) -> tuple[Reply, Reply]:
+def server_replies(first: str, second: str, wait: str) -> tuple[ScriptedReply, ScriptedReply]:
     left = does(use("terminal", "l1", command=wait.format("l", "r") + "; echo did le''ft"))
     right = does(use("terminal", "r1", command=wait.format("r", "l") + "; echo did ri''ght"))
     return both_when(left, first), both_when(right, second)
 
 
-def both_when(reply: Reply, when: str) -> Reply:
-    return Reply(reply.text, tool_calls=reply.tool_calls, when=when)
+def both_when(reply: ScriptedReply, when: str) -> ScriptedReply:
+    return ScriptedReply(reply.text, tool_calls=reply.tool_calls, when=when)
 
 
 def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(
@@ -212,9 +212,9 @@ def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(
 ) -> None:
     server.install(
         [
-            Reply("The helper failed.", when="helper session"),
+            ScriptedReply("The helper failed.", when="helper session"),
             both_when(does(use("delegate_task", task="walk the dog")), "have it walked"),
-            Reply("", fault=Fault(status=400, message="no dogs"), when="walk the dog"),
+            ScriptedReply("", fault=Fault(status=400, message="no dogs"), when="walk the dog"),
         ]
     )
     done = program.ask("have it walked")
@@ -235,14 +235,14 @@ def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
                 use("read_file", path="missing"),
                 text="Zuerst.",
             ),
-            Reply("", reasoning="Hm, let me see.", tool_calls=(use("read_file", path="a.txt"),)),
-            Reply("Fertig: ein — 日本語 🙂", pieces=6, fault=Fault(split_utf8=True)),
+            ScriptedReply("", reasoning="Hm, let me see.", tool_calls=(use("read_file", path="a.txt"),)),
+            ScriptedReply("Fertig: ein — 日本語 🙂", pieces=6, fault=Fault(split_utf8=True)),
         ]
     )
     done = program.ask("Schreib ein")
     assert (done.code, done.row["text"], done.row["steps"], done.err) == (0, "Fertig: ein — 日本語 🙂", 3, "")
     assert [call["ok"] for call in done.row["tool_calls"]] == [True, False, True]
-    server.install([does(use("terminal", command="kill -9 $PPID")), Reply("Da bin ich wieder.")])
+    server.install([does(use("terminal", command="kill -9 $PPID")), ScriptedReply("Da bin ich wieder.")])
     running = program.start_asking("weiter", "--continue")
     running.done()
     done = program.ask("und?", "--continue")
@@ -252,7 +252,7 @@ def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
 
 
 def test_a_fallback_model_takes_over_and_the_person_is_told(program: Program, server: PracticeServer) -> None:
-    server.install([Reply("from the second")])
+    server.install([ScriptedReply("from the second")])
     with PracticeServer(script=[server_error(503, "down for repair")] * 3) as broken:
         done = program.start(
             *["chat", "-q", "hi", "--stream-json", "--provider", "far", "--base-url", broken.base_url],
@@ -270,7 +270,9 @@ def test_a_fallback_model_takes_over_and_the_person_is_told(program: Program, se
 
 def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path: Path) -> None:
     good = "sk-good-0123456789abcdef"
-    with PracticeServer(script=[Reply("hello"), rate_limited()], options=Options(api_key=good)) as server:
+    with PracticeServer(
+        script=[ScriptedReply("hello"), rate_limited()], options=Options(api_key=good)
+    ) as server:
         program = Program(tmp_path)
         flags = ["--provider", "far", "--base-url", server.base_url, "--model", "practice"]
         keys = {"BAD_KEY": "sk-bad-0123456789abcdef", "GOOD_KEY": good}
@@ -297,7 +299,7 @@ def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path: Path
 
 def test_the_default_tools_fit_the_promised_budget(program: Program, server: PracticeServer) -> None:
     for toolsets, limit in (((), 4_000), (("--toolsets", "file,terminal"), 1_500)):
-        server.install([Reply("hello")])
+        server.install([ScriptedReply("hello")])
         program.ask("hi", *toolsets)
         body = server.requests[-1].parsed
         rows = [row for row in body["messages"] if row["role"] == "system"]

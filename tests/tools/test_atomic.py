@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from whet.contract.errors import ToolDenied, ToolError
-from whet.tools.atomic import Change, fingerprint, write_all
+from whet.tools.atomic import PendingWrite, fingerprint, write_all
 from whet.tools.paths import resolve
 
 
@@ -18,21 +18,21 @@ def never() -> bool:
 
 
 @pytest.fixture
-def changes(tmp_path: Path) -> list[Change]:
+def changes(tmp_path: Path) -> list[PendingWrite]:
     (tmp_path / "a").write_text("old a")
     (tmp_path / "b").write_text("old b")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/last").write_text("old last")
     wanted = {"a": b"new a", "fresh": b"new", "b": None, "sub/last": b"new last"}
-    made: list[Change] = []
+    made: list[PendingWrite] = []
     for name, data in wanted.items():
         place = resolve(name, tmp_path)
         old = place.path.read_bytes() if place.path.exists() else None
-        made.append(Change(place, data, fingerprint(place), old))
+        made.append(PendingWrite(place, data, fingerprint(place), old))
     return made
 
 
-def test_all_is_done(tmp_path: Path, changes: list[Change]) -> None:
+def test_all_is_done(tmp_path: Path, changes: list[PendingWrite]) -> None:
     write_all(changes, never)
     assert sorted(os.listdir(tmp_path)) == ["a", "fresh", "sub"]
     assert (tmp_path / "a").read_text() == "new a" and (tmp_path / "sub/last").read_text() == "new last"
@@ -53,7 +53,7 @@ def swap_folder(folder: Path) -> None:
 
 @pytest.mark.parametrize("meddle", [edit_last, remove_last, swap_folder])
 def test_a_late_failure_puts_everything_back(
-    tmp_path: Path, changes: list[Change], meddle: Callable[[Path], None]
+    tmp_path: Path, changes: list[PendingWrite], meddle: Callable[[Path], None]
 ) -> None:
     def is_stopped() -> bool:
         meddle(tmp_path)
@@ -67,7 +67,7 @@ def test_a_late_failure_puts_everything_back(
     assert left == []
 
 
-def test_a_stop_before_the_first_rename_changes_nothing(tmp_path: Path, changes: list[Change]) -> None:
+def test_a_stop_before_the_first_rename_changes_nothing(tmp_path: Path, changes: list[PendingWrite]) -> None:
     with pytest.raises(ToolError, match="stopped"):
         write_all(changes, lambda: True)
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "sub"]
@@ -75,7 +75,7 @@ def test_a_stop_before_the_first_rename_changes_nothing(tmp_path: Path, changes:
 
 
 def test_a_file_that_appeared_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
-    change = Change(resolve("new", tmp_path), b"mine", None)
+    change = PendingWrite(resolve("new", tmp_path), b"mine", None)
     (tmp_path / "new").write_text("theirs")
     with pytest.raises(ToolError, match="changed meanwhile"):
         write_all([change], never)

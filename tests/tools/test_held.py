@@ -9,7 +9,7 @@ import pytest
 
 from whet.contract.errors import ToolError
 from whet.tools import atomic, held
-from whet.tools.atomic import Change
+from whet.tools.atomic import PendingWrite
 from whet.tools.paths import resolve
 
 
@@ -30,10 +30,10 @@ class Held:
         return True
 
 
-def change(folder: Path, name: str, new: str, old: str | None) -> Change:
+def change(folder: Path, name: str, new: str, old: str | None) -> PendingWrite:
     """A change that was worked out from `old` just now."""
     place = resolve(name, folder)
-    return Change(place, new.encode(), atomic.fingerprint(place), None if old is None else old.encode())
+    return PendingWrite(place, new.encode(), atomic.fingerprint(place), None if old is None else old.encode())
 
 
 def never() -> bool:

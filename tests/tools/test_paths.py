@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from whet.contract.errors import BadInput, ToolDenied
-from whet.tools.paths import Place, folder_of, kind, missing, open_file, printable, resolve
+from whet.tools.paths import ConfinedPath, folder_of, kind, missing, open_file, printable, resolve
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def test_a_link_planted_after_the_check_is_not_followed(workspace: Path) -> None
     assert not (workspace.parent / "new").exists()
 
 
-def resolve_below(place: Place, name: str) -> Place:
-    return Place(place.root, place.path.parent / name, name)
+def resolve_below(place: ConfinedPath, name: str) -> ConfinedPath:
+    return ConfinedPath(place.root, place.path.parent / name, name)
 
 
 def test_a_circle_of_links_ends(workspace: Path) -> None:

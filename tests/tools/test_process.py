@@ -13,11 +13,13 @@ import pytest
 from tests.store.support import run_child
 from tests.tools.running import until
 from whet.contract.errors import ToolError
-from whet.tools.process import Command, Output, Processes, clean, is_group_alive
+from whet.tools.process import Output, Processes, ProcessSpec, clean, is_group_alive
 
 
-def command(text: str, folder: Path, *, keep_stdin: bool = False) -> Command:
-    return Command(text, folder, dict(os.environ), stdin=b"" if keep_stdin else None, keep_stdin=keep_stdin)
+def command(text: str, folder: Path, *, keep_stdin: bool = False) -> ProcessSpec:
+    return ProcessSpec(
+        text, folder, dict(os.environ), stdin=b"" if keep_stdin else None, keep_stdin=keep_stdin
+    )
 
 
 def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
@@ -145,15 +147,16 @@ def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
 _LEAVE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from whet.tools.process import Command, Processes
+from whet.tools.process import ProcessSpec, Processes
 
 async def main():
     processes = Processes()
-    over = processes.start(Command("true", Path("/"), dict(os.environ)))
+    over = processes.start(ProcessSpec("true", Path("/"), dict(os.environ)))
     await over.wait(10)
     processes.forget(over)
     # The child of the shell has to go too, and one that does not listen to SIGTERM.
-    left = processes.start(Command("trap '' TERM; sleep 600 & wait; sleep 600", Path("/"), dict(os.environ)))
+    spec = ProcessSpec("trap '' TERM; sleep 600 & wait; sleep 600", Path("/"), dict(os.environ))
+    left = processes.start(spec)
     print(left.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

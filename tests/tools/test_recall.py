@@ -17,24 +17,24 @@ from tests.tools.running import context
 from whet.context import chat_dicts as chat
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_dict, to_dict
-from whet.store.database import Database
-from whet.store.transcript import SessionLog, Turn
+from whet.store.database import StateDatabase
+from whet.store.transcript import Transcript, TurnRecord
 from whet.tools.recall import PAGE_CHARS, recall_tools
 
 
 @pytest.fixture
-def db(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
-    database = Database.open(tmp_path / "state.db", clock)
+def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
+    database = StateDatabase.open(tmp_path / "state.db", clock)
     yield database
     database.close()
 
 
-async def recall(db: Database, **arguments: Any):
+async def recall(db: StateDatabase, **arguments: Any):
     (tool,) = recall_tools(db)
     return await tool.run(context(Path("."), session_id="s1"), arguments)
 
 
-async def work(log: SessionLog, turn: Turn, name: str, result: str, **arguments: Any) -> None:
+async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **arguments: Any) -> None:
     """One step with one call."""
     call = ToolCall(f"c{log.session.id}{time.monotonic_ns()}", name, msgspec.json.encode(arguments).decode())
     await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), USAGE, "m")
@@ -44,7 +44,7 @@ async def work(log: SessionLog, turn: Turn, name: str, result: str, **arguments:
     log.settle(turn)
 
 
-def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(db: Database, clock: FixedClock):
+def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(db: StateDatabase, clock: FixedClock):
     async def story():
         log = await new_log(db, clock)
         turn = await log.begin_turn(user("deploy it"))
@@ -65,7 +65,7 @@ def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(db: Datab
     assert "9999" not in text
 
 
-def test_a_reference_reads_messages_and_pages_through_long_ones(db: Database, clock: FixedClock):
+def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabase, clock: FixedClock):
     body = "".join(f"<{number}>" for number in range(5_000))
 
     async def story():
@@ -92,7 +92,7 @@ def test_a_reference_reads_messages_and_pages_through_long_ones(db: Database, cl
     assert "".join(pieces).split("\n[#4")[0] == body
 
 
-def test_an_image_comes_back(db: Database, clock: FixedClock):
+def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
     async def story():
         log = await new_log(db, clock)
         picture = Message(role="user", content=(TextPart("look"), ImagePart("image/png", "AAAA")))
@@ -104,7 +104,7 @@ def test_an_image_comes_back(db: Database, clock: FixedClock):
     assert [image.data_base64 for image in output.images] == ["AAAA"]
 
 
-def test_the_trail_lists_everything_newest_first_in_pages(db: Database, clock: FixedClock):
+def test_the_trail_lists_everything_newest_first_in_pages(db: StateDatabase, clock: FixedClock):
     async def story():
         log = await new_log(db, clock)
         turn = await log.begin_turn(user("go"))
@@ -129,7 +129,7 @@ def test_the_trail_lists_everything_newest_first_in_pages(db: Database, clock: F
     assert "https://example.org/" in urls
 
 
-def test_bad_references_say_how_they_are_written(db: Database, clock: FixedClock):
+def test_bad_references_say_how_they_are_written(db: StateDatabase, clock: FixedClock):
     async def story():
         log = await new_log(db, clock)
         await log.begin_turn(user("hello"))
@@ -147,7 +147,7 @@ def test_bad_references_say_how_they_are_written(db: Database, clock: FixedClock
     asyncio.run(story())
 
 
-def as_rows(log: SessionLog) -> list[dict[str, Any]]:
+def as_rows(log: Transcript) -> list[dict[str, Any]]:
     """The live list as a host hands it to an engine."""
     return [
         {**to_dict(message), **({"_seq": seq} if seq else {})}
@@ -155,10 +155,12 @@ def as_rows(log: SessionLog) -> list[dict[str, Any]]:
     ]
 
 
-def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(db: Database, clock: FixedClock):
+def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
+    db: StateDatabase, clock: FixedClock
+):
     compressor = engine(Model())
 
-    async def compact(log: SessionLog, turn: Turn) -> None:
+    async def compact(log: Transcript, turn: TurnRecord) -> None:
         rows = as_rows(log)
         by_id = {id(row): message for row, message in zip(rows, log.messages, strict=True)}
         compacted = compressor.compress(rows, force=True)
@@ -189,7 +191,7 @@ def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(db: Da
             paths |= set(re.findall(r"src/part\d/f\d+\.py", text))
             go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
             ref = go_on[1] if go_on else ""
-        reopened = await SessionLog.open(db, "s1", clock)
+        reopened = await Transcript.open(db, "s1", clock)
         return (
             found,
             len(paths),

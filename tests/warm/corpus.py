@@ -21,7 +21,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.practice.server import PracticeServer
 from whet.store.calls import StoredCall
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.tools.ask import ask_tools
 from whet.tools.delegate import delegate_tools
 from whet.tools.files import file_tools
@@ -152,7 +152,7 @@ def _odd(url: str) -> Iterator[Case]:
     yield Case("todo", {"items": "nothing"}, "failed")
 
 
-async def run_cases(folder: Path, database: Database, rounds: int) -> list[tuple[Case, StoredCall]]:
+async def run_cases(folder: Path, database: StateDatabase, rounds: int) -> list[tuple[Case, StoredCall]]:
     """Run every case with the real tools and give each as the store would have it."""
     furnish(folder)
     pool, processes = ToolPool(2), Processes()
@@ -172,7 +172,7 @@ async def run_cases(folder: Path, database: Database, rounds: int) -> list[tuple
         pool.close()
 
 
-def _tools(pool: ToolPool, processes: Processes, database: Database) -> list[Tool]:
+def _tools(pool: ToolPool, processes: Processes, database: StateDatabase) -> list[Tool]:
     async def spawn(parent: ToolContext, task: str, background: str) -> ToolOutput:
         return (
             ToolOutput("could not", error_kind="failed")

@@ -13,9 +13,9 @@ import msgspec
 from tests.support import FixedClock
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput, ToolSpec
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 SPECS = tuple(
     ToolSpec(name, f"{name} does.", {"type": "object", "properties": properties})
@@ -77,13 +77,13 @@ def steps(*calls: Did) -> list[list[Did]]:
     return [[call] for call in calls]
 
 
-def store(database: Database, clock: FixedClock, *turns: Turn, end: str = "", **fields: Any) -> str:
+def store(database: StateDatabase, clock: FixedClock, *turns: Turn, end: str = "", **fields: Any) -> str:
     """Store a session and give its id."""
     return asyncio.run(stored(database, clock, turns, end, **fields))
 
 
 async def stored(
-    database: Database,
+    database: StateDatabase,
     clock: FixedClock,
     turns: Sequence[Turn],
     end: str = "",
@@ -96,7 +96,7 @@ async def stored(
         tools_json=msgspec.json.encode(fields.pop("specs", SPECS)).decode(),
         **fields,  # type: ignore[arg-type]
     )
-    log = await SessionLog.create(database, new, clock)
+    log = await Transcript.create(database, new, clock)
     count = 0
     for turn in turns:
         clock.advance(60)
@@ -127,7 +127,7 @@ async def stored(
     return new.id
 
 
-def pitfalls(database: Database, clock: FixedClock, sessions: int = 3, **fields: Any) -> list[str]:
+def pitfalls(database: StateDatabase, clock: FixedClock, sessions: int = 3, **fields: Any) -> list[str]:
     """Sessions in which a file is looked for in the wrong place first, and found."""
     ids: list[str] = []
     for number in range(sessions):
@@ -148,6 +148,6 @@ def pitfalls(database: Database, clock: FixedClock, sessions: int = 3, **fields:
     return ids
 
 
-def open_store(folder: Path, clock: FixedClock) -> Database:
+def open_store(folder: Path, clock: FixedClock) -> StateDatabase:
     """Open a store in `folder`."""
-    return Database.open(folder / "state.db", clock)
+    return StateDatabase.open(folder / "state.db", clock)

@@ -11,41 +11,41 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
-from whet.app.warm_desk import WarmDesk
+from whet.app.warm_desk import WarmTemplates
 from whet.config.paths import Home
 from whet.context.repair import repair
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import calls, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.warm import template as templates
-from whet.warm.aftermath import Judge
+from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions
-from whet.warm.mine import Choice, mine
+from whet.warm.mine import MiningScope, mine
 from whet.warm.prime import make_prime
 from whet.warm.select import Situation, pick
 from whet.warm.template import Broken, Example, Template
 
 
 @pytest.fixture
-def database(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
+def database(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     opened = open_store(tmp_path, clock)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def desk(tmp_path: Path, database: Database, clock: FixedClock) -> WarmDesk:
-    return WarmDesk(Home(tmp_path / "home"), database, clock)
+def desk(tmp_path: Path, database: StateDatabase, clock: FixedClock) -> WarmTemplates:
+    return WarmTemplates(Home(tmp_path / "home"), database, clock)
 
 
-def build(desk: WarmDesk, name: str = "t") -> Template:
-    return desk.build(BuildOptions(name=name), Choice(min_messages=1)).template
+def build(desk: WarmTemplates, name: str = "t") -> Template:
+    return desk.build(BuildOptions(name=name), MiningScope(min_messages=1)).template
 
 
 @pytest.mark.parametrize(
     "name", ["../x", "con", "con.txt", "", "a" * 300, "größe", ".x", "a/b", "x.", "A b", "nul"]
 )
-def test_names_that_can_name_no_template(desk: WarmDesk, name: str) -> None:
+def test_names_that_can_name_no_template(desk: WarmTemplates, name: str) -> None:
     with pytest.raises(ConfigError, match="can't name a template"):
         build(desk, name)
     with pytest.raises(ConfigError, match="can't name a template"):
@@ -54,7 +54,7 @@ def test_names_that_can_name_no_template(desk: WarmDesk, name: str) -> None:
 
 
 def test_malformed_arguments_of_every_kind_do_no_harm(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     garbage = [
         "{",
@@ -74,7 +74,9 @@ def test_malformed_arguments_of_every_kind_do_no_harm(
     assert [example.tool_name for example in build(desk).examples] == ["read_file"]
 
 
-def test_huge_binary_and_foreign_results(desk: WarmDesk, database: Database, clock: FixedClock) -> None:
+def test_huge_binary_and_foreign_results(
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
+) -> None:
     for number in range(3):
         bad = read(f"no{number}", "no", "failed")
         turn = steps(
@@ -90,7 +92,9 @@ def test_huge_binary_and_foreign_results(desk: WarmDesk, database: Database, clo
     assert not any("blob" in str(example.arguments) for example in shown)
 
 
-def test_a_tool_renamed_since_is_left_out(desk: WarmDesk, database: Database, clock: FixedClock) -> None:
+def test_a_tool_renamed_since_is_left_out(
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
+) -> None:
     pitfalls(database, clock)
     template = build(desk)
     renamed = {"open_file" if name == "read_file" else name: spec for name, spec in TOOLS.items()}
@@ -98,14 +102,16 @@ def test_a_tool_renamed_since_is_left_out(desk: WarmDesk, database: Database, cl
     assert pick(template, situation) == []
 
 
-def test_an_empty_store_says_what_is_needed(desk: WarmDesk) -> None:
+def test_an_empty_store_says_what_is_needed(desk: WarmTemplates) -> None:
     with pytest.raises(NotFound, match="no finished session") as caught:
         build(desk)
     assert "--min-messages" in caught.value.hint
     assert not desk.home.warm.exists()
 
 
-def test_reviews_failed_and_unfinished_sessions_are_not_mined(database: Database, clock: FixedClock) -> None:
+def test_reviews_failed_and_unfinished_sessions_are_not_mined(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     go = Turn("go", steps(read("a")))
     good = store(database, clock, go, end="user_exit")
     store(database, clock, go, end="error")
@@ -131,7 +137,7 @@ _NONSENSE = (
 
 @pytest.mark.parametrize("text", _NONSENSE)
 def test_a_template_edited_into_nonsense_is_listed_as_broken_and_hides_no_other(
-    desk: WarmDesk, text: str
+    desk: WarmTemplates, text: str
 ) -> None:
     templates.save(desk.home, Template(name="good"))
     (desk.home.warm / "bad.json").write_bytes(text.encode("latin-1"))
@@ -142,7 +148,7 @@ def test_a_template_edited_into_nonsense_is_listed_as_broken_and_hides_no_other(
     assert [row.name for row in desk.listed()] == ["good"]
 
 
-def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmDesk, tmp_path: Path) -> None:
+def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmTemplates, tmp_path: Path) -> None:
     plain = {
         "name": "other",
         "description": "d",
@@ -167,14 +173,14 @@ def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmDesk, tmp_
 
 
 def test_the_same_store_gives_the_same_template(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     pitfalls(database, clock, 6)
     first = templates.encode(build(desk))
     assert templates.encode(build(desk)) == first
 
 
-def _generated(database: Database, clock: FixedClock, seed: int) -> None:
+def _generated(database: StateDatabase, clock: FixedClock, seed: int) -> None:
     """Write a session whose rows are pushed around: lost, doubled, reordered, renamed."""
     rng = random.Random(seed)
     made = [
@@ -202,7 +208,7 @@ def _generated(database: Database, clock: FixedClock, seed: int) -> None:
     database.write_now(push)
 
 
-def pairs_are_sound(database: Database, clock: FixedClock, stores: int) -> None:
+def pairs_are_sound(database: StateDatabase, clock: FixedClock, stores: int) -> None:
     """Every call comes once, with at most one result, and what is primed is valid for every provider."""
     for seed in range(stores):
         _generated(database, clock, seed)
@@ -211,7 +217,7 @@ def pairs_are_sound(database: Database, clock: FixedClock, stores: int) -> None:
     )
     for key in found:
         asked: set[int] = set()
-        judge = Judge()
+        judge = OutcomeJudge()
 
         def work(connection, key=key, asked=asked, judge=judge):
             for item in calls.of_session(connection, key):
@@ -238,18 +244,18 @@ def pairs_are_sound(database: Database, clock: FixedClock, stores: int) -> None:
 
 
 def test_generated_stores_give_no_orphan_invalid_or_doubled_pair(
-    database: Database, clock: FixedClock
+    database: StateDatabase, clock: FixedClock
 ) -> None:
     pairs_are_sound(database, clock, 60)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
-def test_ten_thousand_generated_stores(database: Database, clock: FixedClock) -> None:
+def test_ten_thousand_generated_stores(database: StateDatabase, clock: FixedClock) -> None:
     pairs_are_sound(database, clock, 10_000)
 
 
-def test_memory_does_not_grow_with_the_store(database: Database, clock: FixedClock) -> None:
+def test_memory_does_not_grow_with_the_store(database: StateDatabase, clock: FixedClock) -> None:
     pitfalls(database, clock, 4)
-    mined = database.read_now(lambda db: mine(db, Choice(min_messages=1), lambda done, total: None))
+    mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
     assert all(len(group.candidates) <= 5 for group in mined.groups.values())

@@ -14,23 +14,23 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import open_store, pitfalls
-from whet.app.warm_desk import WarmDesk
+from whet.app.warm_desk import WarmTemplates
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions
-from whet.warm.mine import Choice
+from whet.warm.mine import MiningScope
 
 _BUILD = """
 import os, signal, sys
 from pathlib import Path
-from whet.app.warm_desk import WarmDesk
+from whet.app.warm_desk import WarmTemplates
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.warm.compose import BuildOptions
-from whet.warm.mine import Choice
+from whet.warm.mine import MiningScope
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -40,29 +40,29 @@ if sys.argv[2] == "reading":
     progress = die
 else:
     setattr(os, sys.argv[2], die)  # the system's own: the last steps of writing
-database = Database.open(Path(sys.argv[1]) / "state.db", SystemClock())
-desk = WarmDesk(Home(Path(sys.argv[1]) / "home"), database, SystemClock())
-desk.build(BuildOptions(name="t", description="the new one"), Choice(min_messages=1), progress)
+database = StateDatabase.open(Path(sys.argv[1]) / "state.db", SystemClock())
+desk = WarmTemplates(Home(Path(sys.argv[1]) / "home"), database, SystemClock())
+desk.build(BuildOptions(name="t", description="the new one"), MiningScope(min_messages=1), progress)
 """
 
 
 @pytest.fixture
-def database(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
+def database(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     opened = open_store(tmp_path, clock)
     pitfalls(opened, clock)
     yield opened
     opened.close()
 
 
-def build(desk: WarmDesk, **options: Any) -> None:
-    desk.build(BuildOptions(name="t", **options), Choice(min_messages=1))
+def build(desk: WarmTemplates, **options: Any) -> None:
+    desk.build(BuildOptions(name="t", **options), MiningScope(min_messages=1))
 
 
 @pytest.mark.parametrize("point", ["reading", "fsync", "replace"])
 def test_a_build_that_is_killed_leaves_the_old_template(
-    tmp_path: Path, database: Database, clock: FixedClock, point: str
+    tmp_path: Path, database: StateDatabase, clock: FixedClock, point: str
 ) -> None:
-    desk = WarmDesk(Home(tmp_path / "home"), database, clock)
+    desk = WarmTemplates(Home(tmp_path / "home"), database, clock)
     build(desk, description="the old one")
     done = subprocess.run([sys.executable, "-c", _BUILD, str(tmp_path), point], timeout=60)
     assert done.returncode == -signal.SIGKILL
@@ -89,12 +89,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_one_line_and_the_old_template_stays(
-    tmp_path: Path, database: Database, clock: FixedClock, small_disk: Path
+    tmp_path: Path, database: StateDatabase, clock: FixedClock, small_disk: Path
 ) -> None:
     home = Home(tmp_path / "home")
     home.ensure()
     home.warm.symlink_to(small_disk)
-    desk = WarmDesk(home, database, clock)
+    desk = WarmTemplates(home, database, clock)
     (small_disk / "filler").write_bytes(b"x" * 4096)
     with pytest.raises(ConfigError, match=r"can't write .*No space left"):
         build(desk)

@@ -11,18 +11,18 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
-from whet.app.warm_desk import WarmDesk
+from whet.app.warm_desk import WarmTemplates
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolSpec
 from whet.stats import Interval
 from whet.store import calls, sessions, warm
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.warm import ArmCounts, WarmStart
-from whet.warm.aftermath import Judge
+from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions
 from whet.warm.label import label_all
-from whet.warm.mine import Choice
+from whet.warm.mine import MiningScope
 from whet.warm.prime import decode_prime, encode_prime, make_prime
 from whet.warm.proof import difference, keep_verdict, uplift
 from whet.warm.rates import measure
@@ -31,26 +31,26 @@ from whet.warm.template import Example, Template, example_tokens, schema_hash, s
 
 
 @pytest.fixture
-def database(tmp_path: Path, clock: FixedClock) -> Iterator[Database]:
+def database(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     opened = open_store(tmp_path, clock)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def desk(tmp_path: Path, database: Database, clock: FixedClock) -> WarmDesk:
-    return WarmDesk(Home(tmp_path / "home"), database, clock)
+def desk(tmp_path: Path, database: StateDatabase, clock: FixedClock) -> WarmTemplates:
+    return WarmTemplates(Home(tmp_path / "home"), database, clock)
 
 
-def build(desk: WarmDesk, name: str = "t", min_messages: int = 1, **options: object) -> Template:
+def build(desk: WarmTemplates, name: str = "t", min_messages: int = 1, **options: object) -> Template:
     chosen = BuildOptions(name=name, **options)  # type: ignore[arg-type]
-    return desk.build(chosen, Choice(min_messages=min_messages)).template
+    return desk.build(chosen, MiningScope(min_messages=min_messages)).template
 
 
-def outcomes(database: Database, session_id: str) -> list[str]:
+def outcomes(database: StateDatabase, session_id: str) -> list[str]:
     def work(connection):
         key = sessions.key_of(connection, session_id)
-        judge = Judge(calls.undone_turns(connection, key))
+        judge = OutcomeJudge(calls.undone_turns(connection, key))
         found = []
         for item in calls.of_session(connection, key):
             judge.feed(item)
@@ -69,13 +69,15 @@ def situation(text: str, clock: FixedClock, **more: object) -> Situation:
 
 
 def test_rule_1_a_call_without_result_is_unknown_and_no_example(
-    database: Database, clock: FixedClock
+    database: StateDatabase, clock: FixedClock
 ) -> None:
     lost = Turn("go", [[read("a.txt"), Did("read_file", {"path": "b.txt"}, None)]])
     assert outcomes(database, store(database, clock, lost)) == ["ok", "unknown"]
 
 
-def test_rule_1_results_are_paired_by_id_and_orphans_dropped(database: Database, clock: FixedClock) -> None:
+def test_rule_1_results_are_paired_by_id_and_orphans_dropped(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     id_ = store(database, clock, Turn("go", [[read("a.txt", "A"), read("b.txt", "B")]]))
 
     def swap(connection):
@@ -109,7 +111,7 @@ def test_rule_1_results_are_paired_by_id_and_orphans_dropped(database: Database,
 
 
 def test_rule_2_success_is_read_from_exit_code_fields_and_phrases(
-    database: Database, clock: FixedClock
+    database: StateDatabase, clock: FixedClock
 ) -> None:
     turn = Turn(
         "go",
@@ -129,7 +131,7 @@ def test_rule_2_success_is_read_from_exit_code_fields_and_phrases(
     assert outcomes(database, store(database, clock, turn)) == expected
 
 
-def test_rule_2_a_mended_call_at_the_same_target_corrects(database: Database, clock: FixedClock) -> None:
+def test_rule_2_a_mended_call_at_the_same_target_corrects(database: StateDatabase, clock: FixedClock) -> None:
     made_again = Turn("go", steps(sh("pytest tests", "ok"), sh("pytest -x tests", "ok")))
     next_file = Turn("go", steps(read("a.txt"), read("b.txt")))
     next_page = Turn("go", steps(read("a.txt"), Did("read_file", {"path": "a.txt", "offset": 500})))
@@ -138,7 +140,9 @@ def test_rule_2_a_mended_call_at_the_same_target_corrects(database: Database, cl
     assert outcomes(database, store(database, clock, next_page)) == ["ok", "ok"]
 
 
-def test_rule_2_what_was_undone_or_objected_to_is_no_success(database: Database, clock: FixedClock) -> None:
+def test_rule_2_what_was_undone_or_objected_to_is_no_success(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     undone = store(database, clock, Turn("go", steps(read("a.txt")), undone=True))
     objected = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no, that's the wrong file"))
     content = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no problem, thanks"))
@@ -153,7 +157,7 @@ def test_rule_2_what_was_undone_or_objected_to_is_no_success(database: Database,
 
 
 def test_rule_3_a_repair_pair_keeps_the_corrected_call_and_why(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     pitfalls(database, clock)
     (example,) = build(desk).examples
@@ -167,7 +171,7 @@ def test_rule_3_a_repair_pair_keeps_the_corrected_call_and_why(
 
 
 def test_rule_4_one_example_for_a_shape_and_none_for_a_tool_that_does_not_fail(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     pitfalls(database, clock, 5)
     template = build(desk)
@@ -175,7 +179,7 @@ def test_rule_4_one_example_for_a_shape_and_none_for_a_tool_that_does_not_fail(
 
 
 def test_rule_4_the_tool_that_fails_more_gets_more(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     for number in range(6):
         often = [read(f"gone{number}.txt", "no", "failed")]
@@ -191,7 +195,7 @@ def test_rule_4_the_tool_that_fails_more_gets_more(
 
 
 def test_rule_4_nothing_fails_so_nothing_is_taught(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     store(database, clock, Turn("go", steps(*(read(f"{n}.txt") for n in range(20)))))
     with pytest.raises(NotFound, match="no tool failed in 2%"):
@@ -232,7 +236,7 @@ def test_rule_5_at_most_three_and_not_two_alike(clock: FixedClock) -> None:
 
 
 def test_rule_6_secrets_are_taken_out_when_stored(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     for number in range(3):
         text = f"1|token: abcD{number}efGH1234ijKL5678\n2|by ada@example.org in /home/ada/x"
@@ -250,7 +254,7 @@ def test_rule_6_secrets_are_taken_out_when_stored(
 
 
 def test_rule_6_private_sessions_never_count_and_not_afterwards_either(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     pitfalls(database, clock, 3, private=True)
     with pytest.raises(NotFound, match="no finished session"):
@@ -267,7 +271,7 @@ def test_rule_6_private_sessions_never_count_and_not_afterwards_either(
 
 
 def test_rule_7_the_budget_holds_and_long_results_are_cut(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     long = "begin " + "x " * 5_000 + " end"
     for number in range(3):
@@ -303,7 +307,7 @@ def test_rule_8_the_same_template_gives_the_same_marked_messages() -> None:
 
 
 def test_rule_9_only_what_reads_and_needed_no_yes(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     def session(*good: Did) -> None:
         bad = sh("frob", "frob: not found", 127)
@@ -323,7 +327,7 @@ def test_rule_9_only_what_reads_and_needed_no_yes(
 
 
 def test_rule_9_a_call_that_a_person_allowed_is_no_example(
-    desk: WarmDesk, database: Database, clock: FixedClock
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     bad = sh("frob", "frob: not found", 127)
     asked = sh("cat asked.txt", "x", decided_by="person")
@@ -337,7 +341,7 @@ def test_rule_9_a_call_that_a_person_allowed_is_no_example(
 
 
 def test_rule_10_every_example_says_where_it_is_from_and_when_it_is_stale(
-    desk: WarmDesk, database: Database, clock: FixedClock, tmp_path: Path
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock, tmp_path: Path
 ) -> None:
     workspace = tmp_path / "project"
     (workspace / "reports/2026").mkdir(parents=True)
@@ -365,7 +369,7 @@ def test_rule_10_every_example_says_where_it_is_from_and_when_it_is_stale(
 # Rule 11: measured, with a hold-out; switched off when worse.
 
 
-def _used(database: Database, clock: FixedClock, arm: str, failed: int, count: int) -> None:
+def _used(database: StateDatabase, clock: FixedClock, arm: str, failed: int, count: int) -> None:
     for _ in range(count):
         bad = [read("x", "no", "failed")] * failed
         id_ = store(database, clock, Turn("go", steps(*bad, *(read(f"{n}") for n in range(10 - failed)))))
@@ -376,7 +380,7 @@ def _used(database: Database, clock: FixedClock, arm: str, failed: int, count: i
 
 
 def test_rule_11_uplift_is_measured_and_what_hurts_is_switched_off(
-    database: Database, clock: FixedClock
+    database: StateDatabase, clock: FixedClock
 ) -> None:
     _used(database, clock, "warm", 5, 4)
     _used(database, clock, "held_out", 1, 4)
@@ -403,7 +407,7 @@ def test_rule_11_the_interval_takes_sessions_not_calls_as_the_units() -> None:
 
 
 def test_rule_12_a_difference_between_sessions_alone_is_no_evidence(
-    database: Database, clock: FixedClock
+    database: StateDatabase, clock: FixedClock
 ) -> None:
     # Short sessions fail all the time, long ones never: between sessions it looks like learning.
     for _ in range(12):
@@ -418,7 +422,7 @@ def test_rule_12_a_difference_between_sessions_alone_is_no_evidence(
 
 
 def test_rule_12_later_calls_of_the_same_session_and_tool_are_the_evidence(
-    database: Database, clock: FixedClock
+    database: StateDatabase, clock: FixedClock
 ) -> None:
     for number in range(12):
         bad, good = [read("x", "no", "failed")] * (4 + number % 3), [read("y")] * 6

@@ -18,7 +18,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.facade import Nobody
-from whet.app.warm_desk import WarmDesk
+from whet.app.warm_desk import WarmTemplates
 from whet.cli.eval_warm import warm as eval_warm
 from whet.clock import SystemClock
 from whet.config.load import load
@@ -31,7 +31,7 @@ from whet.evals.warm_world import NAME, Depot, furnish, live, run_seeds, templat
 from whet.practice.depot import question
 from whet.practice.server import PracticeServer
 from whet.store import export, outcomes, search, sessions, warm
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession, SessionKind
 from whet.warm.prime import decode_prime
 from whet.warm.template import Template, save
@@ -97,7 +97,7 @@ def is_prefix(first: bytes, second: bytes) -> bool:
 
 def test_a_template_holds_real_results_and_no_failed_call(lived: tuple[Depot, Template]) -> None:
     depot, template = lived
-    database = Database.open(depot.home.database, SystemClock())
+    database = StateDatabase.open(depot.home.database, SystemClock())
     try:
         for example in template.examples:
             rows = database.read_now(
@@ -255,7 +255,7 @@ def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
         assert all(use.randomised and use.item.name == NAME for use in uses)
         hashes = {example.hash for example in template.examples}
         assert {use.item.hash for use in uses} <= hashes
-        seen = WarmDesk(home, app.database, app.clock).effects(template)
+        seen = WarmTemplates(home, app.database, app.clock).effects(template)
         assert sum(one.shown.sessions + one.compared.sessions for one in seen if one) >= 8
         await app.aclose()
 
@@ -380,7 +380,7 @@ def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> 
         return session.id
 
     asyncio.run(run())
-    database = Database.open(depot.home.database, SystemClock())
+    database = StateDatabase.open(depot.home.database, SystemClock())
     found = database.read_now(lambda db: db.execute("SELECT outcome FROM tool_calls ORDER BY seq").fetchall())
     database.close()
     assert [row[0] for row in found] == ["failed", "ok", "ok"]
@@ -396,8 +396,8 @@ def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
 
 
 def test_desk_of_an_empty_home(tmp_path: Path) -> None:
-    database = Database.open(tmp_path / "state.db", SystemClock())
-    desk = WarmDesk(Home(tmp_path / "home"), database, SystemClock())
+    database = StateDatabase.open(tmp_path / "state.db", SystemClock())
+    desk = WarmTemplates(Home(tmp_path / "home"), database, SystemClock())
     assert desk.listed() == []
     assert desk.label() == (0, 0)
     assert desk.rates().calls == 0

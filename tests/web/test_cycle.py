@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 
 from tests.confirm.running import request
-from whet.web.line import Line
+from whet.web.line import WebConnection
 from whet.web.protocol import LimitedProtocol
 
 LENGTH = (b"content-length", b"2")
@@ -94,11 +94,11 @@ def test_whole_answers_keep_or_close_the_connection_as_they_should():
 
 
 def test_a_streamed_answers_head_does_not_wait_and_a_cut_line_is_heard():
-    lines: list[Line] = []
+    lines: list[WebConnection] = []
     cut = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        line: Line = scope["extensions"]["whet.line"]
+        line: WebConnection = scope["extensions"]["whet.line"]
         line.listen(cut.set)
         lines.append(line)
         await start(send, (b"content-type", b"text/event-stream"))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from whet.contract.errors import ConfigError
-from whet.web.guard import POLICY, Guard, host_name, place
+from whet.web.guard import POLICY, SiteGuard, host_name, place
 
 
 def ask(
@@ -27,7 +27,7 @@ def ask(
 
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     scope = {"type": "http", "method": method, "headers": raw, "server": (server, 6080)}
-    asyncio.run(Guard(app, where)(scope, None, send))  # type: ignore[arg-type]
+    asyncio.run(SiteGuard(app, where)(scope, None, send))  # type: ignore[arg-type]
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], found, sent[1]["body"]
 

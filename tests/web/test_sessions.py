@@ -14,7 +14,7 @@ from tests.support import FixedClock
 from whet.web.assets import Assets
 from whet.web.forms import BadForm, read_form
 from whet.web.guard import place
-from whet.web.sessions import LIFETIME_S, Account, SessionRow, Sessions, is_own_form
+from whet.web.sessions import LIFETIME_S, Account, LoginSession, Sessions, is_own_form
 
 
 class Names:
@@ -30,13 +30,13 @@ class Names:
         return Account(key, key) if key in self.known else None
 
 
-class Rows(dict[str, SessionRow]):
+class Rows(dict[str, LoginSession]):
     """Sessions in memory."""
 
-    async def save(self, row: SessionRow) -> None:
+    async def save(self, row: LoginSession) -> None:
         self[row.id_hash] = row
 
-    async def find(self, id_hash: str) -> SessionRow | None:
+    async def find(self, id_hash: str) -> LoginSession | None:
         return self.get(id_hash)
 
     async def drop(self, id_hash: str) -> None:

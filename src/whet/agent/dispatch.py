@@ -21,7 +21,7 @@ from whet.contract.messages import Message, TextPart
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
-from whet.store.transcript import OpenCall, Turn
+from whet.store.transcript import OpenCall, TurnRecord
 
 log = logging.getLogger("whet.dispatch")
 _REPEATS_ALLOWED = 3
@@ -42,7 +42,7 @@ class _Planned(msgspec.Struct):
     known: ToolOutput | None = None
 
 
-async def dispatch(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> None:
+async def dispatch(session: Session, turn: TurnRecord, emit: Emit, deadline: asyncio.Timeout) -> None:
     """Give every open call of the last reply exactly one stored result; without open calls do nothing.
 
     Calls that the tool allows to overlap run together; results are handed back in the model's order.
@@ -75,7 +75,7 @@ def _batches(planned: Sequence[_Planned]) -> list[list[_Planned]]:
 
 
 async def _plan(
-    session: Session, turn: Turn, open_call: OpenCall, emit: Emit, deadline: asyncio.Timeout
+    session: Session, turn: TurnRecord, open_call: OpenCall, emit: Emit, deadline: asyncio.Timeout
 ) -> _Planned:
     call = open_call.call
     tool = session.tools.get(call.name)
@@ -116,14 +116,14 @@ async def _decide(session: Session, question: GateCall, emit: Emit, deadline: as
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
 
 
-def _question(session: Session, turn: Turn, item: _Planned, tool: Tool) -> GateCall:
+def _question(session: Session, turn: TurnRecord, item: _Planned, tool: Tool) -> GateCall:
     asked = item.open_call
     key = f"{turn.number}.{asked.step}.{asked.index}"
     return GateCall(session.id, asked.call, tool, item.arguments, str(session.workspace), key)
 
 
 async def _run_one(
-    session: Session, turn: Turn, item: _Planned, emit: Emit, deadline: asyncio.Timeout
+    session: Session, turn: TurnRecord, item: _Planned, emit: Emit, deadline: asyncio.Timeout
 ) -> None:
     call = item.open_call.call
     if item.known is not None or item.tool is None:
@@ -170,7 +170,7 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
 
 
 def _context(
-    session: Session, turn: Turn, item: _Planned, emit: Emit, deadline: asyncio.Timeout
+    session: Session, turn: TurnRecord, item: _Planned, emit: Emit, deadline: asyncio.Timeout
 ) -> ToolContext:
     call_id = item.open_call.call.id
 
@@ -184,7 +184,7 @@ def _context(
     return ToolContext(session.id, turn.id, call_id, session.workspace, show, ask, session.buffers)
 
 
-async def close_open_calls(session: Session, turn: Turn, reason: EndReason) -> None:
+async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
     """Give every call that still has no result one that says why, so that the transcript is whole."""
     for open_call in session.log.open_calls(turn):
         fate = "was stopped while it ran; its outcome is unknown" if open_call.started else "was not started"

@@ -26,7 +26,7 @@ from whet.contract.events import (
 )
 from whet.contract.messages import Message
 from whet.store.jobs import Queued
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 
 async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> TurnEnd:
@@ -78,8 +78,8 @@ async def run_turn(session: Session, incoming: Message | None, emit: Emit) -> Tu
     return end
 
 
-async def _begin(session: Session, incoming: Message | None) -> Turn:
-    async def end(turn: Turn | None) -> None:
+async def _begin(session: Session, incoming: Message | None) -> TurnRecord:
+    async def end(turn: TurnRecord | None) -> None:
         """End a turn that is stored although a cancel came: nobody else may go on with it."""
         if turn is not None:
             await _finish(session, turn, "cancelled", None)
@@ -98,7 +98,7 @@ async def _begin(session: Session, incoming: Message | None) -> Turn:
     return await or_undone(session.log.begin_turn(message), end)
 
 
-async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Timeout) -> EndReason:
+async def _steps(session: Session, turn: TurnRecord, emit: Emit, deadline: asyncio.Timeout) -> EndReason:
     budget = turn.steps + session.limits.steps
     while True:
         await dispatch(session, turn, emit, deadline)  # none open: no-op. This line is also resume.
@@ -117,7 +117,7 @@ async def _steps(session: Session, turn: Turn, emit: Emit, deadline: asyncio.Tim
         emit(StepFinished(turn.steps, reply.usage))
 
 
-async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
+async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> bool:
     steered = bool(session.inbox)
     while session.inbox:
         message = session.inbox.popleft()  # before the write: a cancel does not undo that
@@ -127,7 +127,7 @@ async def _read_inbox(session: Session, turn: Turn, emit: Emit) -> bool:
 
 
 async def _finish(
-    session: Session, turn: Turn, reason: EndReason, error: WhetError | None
+    session: Session, turn: TurnRecord, reason: EndReason, error: WhetError | None
 ) -> Sequence[Queued]:
     await session.log.settle_writes()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)

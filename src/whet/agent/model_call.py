@@ -13,11 +13,11 @@ from whet.agent.shield import shielded
 from whet.contract.errors import ContextOverflow, ProviderError
 from whet.contract.events import Emit, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
-from whet.contract.protocols import Reply
-from whet.store.transcript import Turn
+from whet.contract.protocols import ModelReply
+from whet.store.transcript import TurnRecord
 
 
-async def ask_model(session: Session, turn: Turn, emit: Emit) -> Reply:
+async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelReply:
     """Give the model's reply to the transcript; nothing is stored, unless the stream is cut.
 
     After an overflow the context is asked once for a smaller view. Raises ProviderError; text that a
@@ -34,11 +34,11 @@ async def ask_model(session: Session, turn: Turn, emit: Emit) -> Reply:
         return await _stream(session, turn, smaller, emit)
 
 
-async def _stream(session: Session, turn: Turn, view: Sequence[Message], emit: Emit) -> Reply:
+async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
     shown: list[str] = []
     try:
         async for item in session.link.stream(view):
-            if isinstance(item, Reply):
+            if isinstance(item, ModelReply):
                 return item
             if isinstance(item, TextDelta):
                 shown.append(item.text)

@@ -18,17 +18,17 @@ from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Buffers, Tool
 from whet.store.jobs import AtEnd, nothing
-from whet.store.transcript import SessionLog, Turn
+from whet.store.transcript import Transcript, TurnRecord
 
 
-class Limits(msgspec.Struct, frozen=True):
+class TurnLimits(msgspec.Struct, frozen=True):
     """What one turn may spend: model calls, and seconds without those a person was asked in."""
 
     steps: int
     turn_s: float
 
 
-def no_jobs(turn: Turn, reason: EndReason) -> AtEnd:
+def no_jobs(turn: TurnRecord, reason: EndReason) -> AtEnd:
     """Enqueue nothing when a turn ends."""
     return nothing
 
@@ -48,17 +48,17 @@ class Session(msgspec.Struct):
     a message before it is stored, `after_turn` sees each end; neither raises. `buffers`: what the person's
     editor holds of files."""
 
-    log: SessionLog
+    log: Transcript
     link: ModelLink
     context: Context
     tools: Mapping[str, Tool]
     gate: Gate
     person: Person
-    limits: Limits
+    limits: TurnLimits
     clock: Clock
     workspace: Path
     note: Callable[[], str] = str
-    jobs_at_end: Callable[[Turn, EndReason], AtEnd] = no_jobs
+    jobs_at_end: Callable[[TurnRecord, EndReason], AtEnd] = no_jobs
     before_turn: Callable[[Message], Awaitable[Message]] = unchanged
     after_turn: Callable[[TurnEnd], Awaitable[None]] = nothing_more
     buffers: Buffers | None = None

@@ -17,28 +17,28 @@ from whet.agent.session import Session
 from whet.app import confirmed, plugged
 from whet.app.children import Children
 from whet.app.contexts import Contexts
-from whet.app.learning import Learning
-from whet.app.memories import Told, offer_skills
+from whet.app.learning import LearningServices
+from whet.app.memories import MemoryObserver, offer_skills
 from whet.app.models import Models
-from whet.app.notify import Bell, NotifiedPerson
+from whet.app.notify import NotifiedPerson, NotifierGroup
 from whet.app.outcomes import Outcomes
 from whet.app.plugged import PluginNeeds
 from whet.app.plugin_sessions import PluginSessions
 from whet.app.practice import PracticeHost
 from whet.app.remote_tools import open_servers, remote_names, with_remote
-from whet.app.reviews import Needs, Reviews
+from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.schedule_watch import ScheduleWatch
-from whet.app.session_builder import SessionBuilder, Shared, Start, Stored
-from whet.app.standing import Standing
-from whet.app.warm_tool import WarmActs
-from whet.app.warmth import OFF, Warmth
-from whet.app.whose import OWNERS, OWNERS_TOOLS, Whose
+from whet.app.session_builder import SessionBuilder, SessionStart, SharedParts, StoredPrefix
+from whet.app.standing import GrantRepository
+from whet.app.warm_tool import WarmToolHandler
+from whet.app.warmth import OFF, WarmStarts
+from whet.app.whose import OWNERS, OWNERS_TOOLS, Principal
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.context.prompt import system_prompt
-from whet.context.seat import Seat
+from whet.context.seat import EngineRunner
 from whet.contract.context_engine import EngineOffer
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider
@@ -46,9 +46,9 @@ from whet.lanes import ToolPool
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect, learn_windows
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.trail import arguments_of
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 from whet.tools.ask import ask_tools
 from whet.tools.delegate import delegate_tools
 from whet.tools.files import file_tools
@@ -77,22 +77,22 @@ class App:
         self.home = home
         self.settings = settings
         self.workspace = workspace
-        self._bell: Bell | None = None
+        self._bell: NotifierGroup | None = None
         self.person: Person = NotifiedPerson(person, lambda: self._bell, settings.notify)
         self.clock: Clock = SystemClock()
         self.source = source
         self._secrets = secrets
-        self.database = Database.open(home.database, self.clock)
-        self.warmth = Warmth(home, settings.warm, self.database, self.clock)
+        self.database = StateDatabase.open(home.database, self.clock)
+        self.warmth = WarmStarts(home, settings.warm, self.database, self.clock)
         self._practice = PracticeHost()
         self.processes = Processes()
         self.pool = ToolPool()
         self.todo_lists = TodoLists()
-        standing = Standing(self.database, self.clock)
+        standing = GrantRepository(self.database, self.clock)
         self.gate = PolicyGate(settings.approval, self.person, standing, home.root)
-        self.learning = Learning(self.database, self.clock, home, settings)
+        self.learning = LearningServices(self.database, self.clock, home, settings)
         self.outcomes = Outcomes(self.learning, self.database, settings.memory.holdout_share)
-        self.reviews = Reviews(self._needs_of_reviews(standing))
+        self.reviews = ReviewRunner(self._needs_of_reviews(standing))
         self.schedules = ScheduleWatch(home, self.database, self.clock, settings.schedules)
         self._confirmations = confirmed.attach(self.gate, settings.confirm, secrets, home, self.clock)
         built_in = self._built_in()
@@ -144,7 +144,7 @@ class App:
         title: str = "",
         leaving: Session | None = None,
         warm: str = "",
-        whose: Whose = OWNERS,
+        whose: Principal = OWNERS,
     ) -> Session:
         """Begin a conversation: its system prompt and tools are written now and stay.
 
@@ -169,7 +169,7 @@ class App:
         )
         conversation_id = leaving.log.session.conversation_id if leaving else ""
         wanted = await self.warmth.wanted(OFF if whose.profile else warm, str(workspace))
-        new = Start(
+        new = SessionStart(
             prompt,
             list(tools.values()),
             private=private,
@@ -187,7 +187,7 @@ class App:
 
         It takes the context engine of `leaving` over.
         """
-        log = await SessionLog.open(self.database, session_id, self.clock)
+        log = await Transcript.open(self.database, session_id, self.clock)
         seat = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done = await self.database.read(
             lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, "todo"))
@@ -195,10 +195,10 @@ class App:
         if not prompt and not tools_json:  # it was made by another program
             prompt, tools_json = await self._freeze(session_id, seat)
         self.todo_lists.restore(session_id, done)
-        stored = Stored(log, prompt, read_specs(tools_json.encode()))
+        stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
         return await self._builder.build(stored, seat, leaving=leaving)
 
-    async def _freeze(self, session_id: str, seat: Seat) -> tuple[str, str]:
+    async def _freeze(self, session_id: str, seat: EngineRunner) -> tuple[str, str]:
         own = await self.contexts.tools(seat, self.tools.by_name)
         specs = [tool.spec for tool in (*self.tools.by_name.values(), *own)]
         toolsets = self.settings.tools.toolsets
@@ -218,7 +218,7 @@ class App:
 
     async def context_status(self, session_id: str) -> ContextStatus:
         """Say how full a stored conversation's window is, without opening it for its engine."""
-        log = await SessionLog.open(self.database, session_id, self.clock)
+        log = await Transcript.open(self.database, session_id, self.clock)
         prefix = await self.database.read(
             lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
         )
@@ -293,16 +293,18 @@ class App:
             lambda db: (sessions.get(db, parent_id), sessions.profile_of(db, parent_id))
         )
         workspace = Path(row.workspace) if row.workspace else self.workspace
-        whose = Whose(profile, row.source, workspace)
+        whose = Principal(profile, row.source, workspace)
         prompt = system_prompt(workspace, self.settings.tools.toolsets, child=True)
         steps = self.settings.agent.delegate_max_steps
-        new = Start(prompt, tools, title=title, parent_id=parent_id, kind="child", whose=whose, steps=steps)
+        new = SessionStart(
+            prompt, tools, title=title, parent_id=parent_id, kind="child", whose=whose, steps=steps
+        )
         child = await self._builder.create(new)
         self.gate.adopt(child.id, parent_id)
         return child
 
-    def _needs_of_reviews(self, standing: Standing) -> Needs:
-        return Needs(
+    def _needs_of_reviews(self, standing: GrantRepository) -> ReviewParts:
+        return ReviewParts(
             home=self.home,
             settings=self.settings,
             secrets=self._secrets,
@@ -315,8 +317,8 @@ class App:
             others=self._plugged_provider,
         )
 
-    def _shared(self) -> Shared:
-        return Shared(
+    def _shared(self) -> SharedParts:
+        return SharedParts(
             settings=self.settings,
             source=self.source,
             workspace=self.workspace,
@@ -337,12 +339,12 @@ class App:
             servers=self.mcp,
         )
 
-    def _join_memories(self) -> Told | None:
+    def _join_memories(self) -> MemoryObserver | None:
         """Have plugins' memories and skills take part; None where no plugin brings a memory."""
         if self.plugins is None:
             return None
         offer_skills(self.plugins, self.learning.desk)
-        return Told(self.plugins.memories, self.learning.desk) if self.plugins.memories else None
+        return MemoryObserver(self.plugins.memories, self.learning.desk) if self.plugins.memories else None
 
     def _plugged_engines(self) -> list[EngineOffer]:
         return [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
@@ -359,7 +361,7 @@ class App:
                 *todo_tools(self.todo_lists),
                 *ask_tools(),
                 *self.learning.tools(),
-                *warm_tools(WarmActs(self.warmth)),
+                *warm_tools(WarmToolHandler(self.warmth)),
                 *session_tools(self.database),
                 *recall_tools(self.database),
                 *delegate_tools(children, parallel=self.settings.agent.delegate_parallel),

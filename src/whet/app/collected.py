@@ -11,20 +11,25 @@ from typing import Any
 
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.hosted import Hosted
-from whet.app.slash import Command, Commands
+from whet.app.hosted import SessionHost
+from whet.app.slash import Commands, SlashCommand
 from whet.contract.errors import WhetError
 from whet.contract.events import Compaction, Emit, Event, Notice
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 
 
-class Collected:
+class CommandReply:
     """What a command may do with a session. `lines` is what it said, `sends` the messages (None: go on with
     the unfinished turn) that it begins turns with, `begins` the title and template of a session that it wants
     to go on in."""
 
     def __init__(
-        self, hosted: Hosted, session: Session, commands: Commands[Any], desk: Desk, columns: int
+        self,
+        hosted: SessionHost,
+        session: Session,
+        commands: Commands[Any],
+        desk: LearningService,
+        columns: int,
     ) -> None:
         self.app: App = hosted.app
         self.session = session
@@ -37,7 +42,7 @@ class Collected:
         self._columns = columns
         self._works: list[Callable[[Emit], Awaitable[None]]] = []
 
-    async def run(self, command: Command[Any], rest: str, emit: Emit | None = None) -> None:
+    async def run(self, command: SlashCommand[Any], rest: str, emit: Emit | None = None) -> None:
         """Run a command and what it does long. `emit` sees the events of that; without it they become lines.
         Raises WhetError."""
         await command.run(self, rest)

@@ -9,7 +9,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from whet.approval.gate import PolicyGate, Service
+from whet.approval.gate import PolicyGate, ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
 from whet.config.paths import Home
@@ -28,5 +28,5 @@ def attach(
     confirmer: Confirmations = pkgutil.resolve_name("whet.app.confirming").Confirmations(
         settings, secrets, home, clock
     )
-    gate.service = Service(HighRisk(settings.actions, defaults=settings.default_actions), confirmer)
+    gate.service = ServiceRoute(HighRisk(settings.actions, defaults=settings.default_actions), confirmer)
     return confirmer

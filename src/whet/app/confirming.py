@@ -17,7 +17,14 @@ from whet.clock import Clock
 from whet.config.files import read_small
 from whet.config.paths import Home
 from whet.config.schema import ConfirmSettings
-from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed, Ticket, Unreachable
+from whet.confirm.client import (
+    ConfirmationRefused,
+    ConfirmClient,
+    ConfirmOptions,
+    Failed,
+    Ticket,
+    Unreachable,
+)
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
@@ -90,7 +97,7 @@ class Confirmations:
         await self._client.close()
 
     async def _submit(self, case: ConfirmCase) -> Ticket:
-        ask = Ask(
+        ask = ConfirmOptions(
             requester="whet",
             session_key=case.call.session_id,
             timeout_s=self._settings.timeout_s,

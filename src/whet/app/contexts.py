@@ -16,12 +16,12 @@ from whet.config.schema import Settings
 from whet.context.engine_tools import engine_tools
 from whet.context.engines import NoEngine, built_in, choose, offers
 from whet.context.host import EngineHost
-from whet.context.seat import Deadlines, HostFacts, Scope, Seat, no_scope
+from whet.context.seat import Deadlines, EngineRunner, HostFacts, Scope, no_scope
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import EngineOffer
 from whet.contract.protocols import Context, ContextStatus, ModelInfo
 from whet.contract.tools import Tool
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 _LOOK_AT = 16
 
@@ -41,31 +41,31 @@ class Contexts:
         """Give a session's context as the host that it is."""
         return self._open[id(context)]
 
-    async def seat(self, info: ModelInfo, *, foreground: bool) -> Seat:
+    async def seat(self, info: ModelInfo, *, foreground: bool) -> EngineRunner:
         """Make the chosen engine for one agent and tell it the model; the built-in one where it fails."""
         offer, warning = choose(self.engines, self._settings.context.engine)
-        seat = await Seat.take(offer, self._deadlines(), foreground=foreground)
+        seat = await EngineRunner.take(offer, self._deadlines(), foreground=foreground)
         if isinstance(seat, str):
             standing_in = built_in(self.engines)
             warning = f"{offer.name} is not used, {standing_in.name} is: {seat}"
-            seat = await Seat.take(standing_in, self._deadlines(), foreground=foreground)
+            seat = await EngineRunner.take(standing_in, self._deadlines(), foreground=foreground)
         if isinstance(seat, str):
             warning = f"no engine could be started: {seat}"
-            seat = Seat.of(NoEngine(), self._deadlines())
+            seat = EngineRunner.of(NoEngine(), self._deadlines())
         if warning:
             seat.note(warning)
         await seat.follow(info, info.window_tokens, self._facts(lambda: info, "", 0))
         return seat
 
-    async def tools(self, seat: Seat, taken: Collection[str]) -> list[Tool]:
+    async def tools(self, seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
         """Give the engine's own tools, without names that are taken and tools that are disabled."""
         found = await engine_tools(seat, taken)
         return [tool for tool in found if tool.name not in self._settings.tools.disabled]
 
     def put(
         self,
-        log: SessionLog,
-        seat: Seat,
+        log: Transcript,
+        seat: EngineRunner,
         info: Callable[[], ModelInfo],
         prefix: Sequence[str],
         *,
@@ -86,7 +86,7 @@ class Contexts:
         """Count what was put before a session's messages after its host was made."""
         self.host(context).lengthen(tokens)
 
-    async def peek(self, log: SessionLog, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
+    async def peek(self, log: Transcript, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
         """Say how full a stored session is. The engine is not told of the session, nor of its end."""
         seat = await self.seat(info, foreground=False)
         try:
@@ -105,8 +105,8 @@ class Contexts:
         for host in reversed([*self._open.values()]):
             await host.aclose()
 
-    async def _spare(self) -> Seat | None:
-        seat = await Seat.take(built_in(self.engines), self._deadlines(), foreground=False)
+    async def _spare(self) -> EngineRunner | None:
+        seat = await EngineRunner.take(built_in(self.engines), self._deadlines(), foreground=False)
         return None if isinstance(seat, str) else seat
 
     def _facts(self, info: Callable[[], ModelInfo], platform: str, fixed: int) -> HostFacts:

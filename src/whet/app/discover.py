@@ -25,7 +25,7 @@ _LARGEST_ANSWER_BYTES = 512 * 1024
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
-class Choice(msgspec.Struct, frozen=True):
+class ModelChoice(msgspec.Struct, frozen=True):
     """A way to a model: what config.yaml would say, and how it was found. `model` may be empty: the
     provider's default."""
 
@@ -52,7 +52,7 @@ def is_needed(settings: Settings) -> bool:
     return not settings.model.provider and not settings.model.base_url
 
 
-def discover(secrets: Mapping[str, str]) -> list[Choice]:
+def discover(secrets: Mapping[str, str]) -> list[ModelChoice]:
     """List what could answer, best first, the practice model last. Takes at most half a second.
 
     Runs an event loop of its own: not to be called from one.
@@ -61,24 +61,24 @@ def discover(secrets: Mapping[str, str]) -> list[Choice]:
     return [*by_keys(secrets), *asyncio.run(by_servers(local)), practice()]
 
 
-def by_keys(secrets: Mapping[str, str]) -> list[Choice]:
+def by_keys(secrets: Mapping[str, str]) -> list[ModelChoice]:
     """List the providers whose key is in `secrets` (environment and .env)."""
-    found: list[Choice] = []
+    found: list[ModelChoice] = []
     for name, server in SERVERS.items():
         variable = next((key for key in server.keys if secrets.get(key)), "")
         if variable:
-            found.append(Choice(name, server.model, f"{variable} is set"))
+            found.append(ModelChoice(name, server.model, f"{variable} is set"))
     return found
 
 
-def practice() -> Choice:
+def practice() -> ModelChoice:
     """Give the choice that is always there."""
-    return Choice(
+    return ModelChoice(
         "practice", SERVERS["practice"].model, "a scripted stand-in to try things out, no key needed"
     )
 
 
-async def by_servers(base_urls: Mapping[str, str], *, limit_s: float = PROBE_LIMIT_S) -> list[Choice]:
+async def by_servers(base_urls: Mapping[str, str], *, limit_s: float = PROBE_LIMIT_S) -> list[ModelChoice]:
     """Ask local servers (name: base URL) for their models, all at once, within `limit_s` altogether."""
     probes = {name: asyncio.create_task(_probe(name, url)) for name, url in base_urls.items()}
     if not probes:
@@ -87,10 +87,10 @@ async def by_servers(base_urls: Mapping[str, str], *, limit_s: float = PROBE_LIM
     for task in probes.values():
         task.cancel()
     answers = await asyncio.gather(*probes.values(), return_exceptions=True)
-    return [answer for answer in answers if isinstance(answer, Choice)]
+    return [answer for answer in answers if isinstance(answer, ModelChoice)]
 
 
-async def _probe(name: str, base_url: str) -> Choice | None:
+async def _probe(name: str, base_url: str) -> ModelChoice | None:
     address = urlsplit(base_url)
     host, port = address.hostname or "localhost", address.port or 80
     try:
@@ -113,7 +113,7 @@ async def _probe(name: str, base_url: str) -> Choice | None:
     models = _models_in(bytes(answer))
     if models is None:
         return None
-    return Choice(name, _pick(models) or SERVERS[name].model, f"answers on {host}:{port}")
+    return ModelChoice(name, _pick(models) or SERVERS[name].model, f"answers on {host}:{port}")
 
 
 def _models_in(answer: bytes) -> list[str] | None:
@@ -131,7 +131,9 @@ def _pick(models: Sequence[str]) -> str:
     return able[0] if able else ""
 
 
-def ask(choices: Sequence[Choice], say: Callable[[str], None], read: Callable[[str], str]) -> Choice:
+def ask(
+    choices: Sequence[ModelChoice], say: Callable[[str], None], read: Callable[[str], str]
+) -> ModelChoice:
     """Offer `choices` and take the person's; an empty line takes the first. EOFError goes through."""
     say("No model is set yet. Found on this machine:")
     for number, choice in enumerate(choices, start=1):
@@ -153,7 +155,7 @@ def ask(choices: Sequence[Choice], say: Callable[[str], None], read: Callable[[s
         say(f"Please type a number from 1 to {len(choices)}." if several else other)
 
 
-def save(home: Home, choice: Choice) -> None:
+def save(home: Home, choice: ModelChoice) -> None:
     """Write the choice to config.yaml; it is on disk on return. Raises ConfigError."""
     set_value(home, "model.provider", choice.provider)
     if choice.model:
@@ -165,7 +167,7 @@ def choose(
     secrets: Mapping[str, str],
     say: Callable[[str], None],
     read: Callable[[str], str] | None,
-) -> Choice:
+) -> ModelChoice:
     """Find, ask and save. `read` None: nobody is at a terminal, then a ConfigError says what to set."""
     if read is None:
         raise nothing_set(by_keys(secrets))
@@ -175,7 +177,7 @@ def choose(
     return choice
 
 
-def nothing_set(found: Sequence[Choice]) -> ConfigError:
+def nothing_set(found: Sequence[ModelChoice]) -> ConfigError:
     """Make the error for a run without a model and without a terminal."""
     if found:
         first = found[0]

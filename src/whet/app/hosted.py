@@ -20,7 +20,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.people import Switchboard
-from whet.app.whose import Whose
+from whet.app.whose import Principal
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
@@ -28,14 +28,14 @@ from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import sessions
 from whet.store.jobs import AtEnd, Queued, nothing
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 Busy = Literal["steer", "queue", "refuse"]
 """What becomes of a message while a turn runs: it is read before that turn's next step, or after it, or not
 taken at all."""
 
 
-def no_end(turn: Turn, reason: EndReason, text: str) -> AtEnd:
+def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
     """Do nothing more in a turn's last transaction."""
     return nothing
 
@@ -46,7 +46,7 @@ class Receipt(msgspec.Struct, frozen=True):
     transcript has the message, and an answer is in an outbox exactly when the turn has ended."""
 
     stored: AtEnd = nothing
-    ended: Callable[[Turn, EndReason, str], AtEnd] = no_end
+    ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
 
 
 _NO_RECEIPT = Receipt()
@@ -69,7 +69,7 @@ class _Slot:
         self.expiry: asyncio.TimerHandle | None = None
 
 
-class Hosted:
+class SessionHost:
     """The conversations of one app. `people` is the Person that the app was started with.
 
     At most `max_turns` turns run at a time and `max_open` sessions are open; what comes more waits. A
@@ -124,7 +124,7 @@ class Hosted:
         its context engine over, and the old one is let go. `profile` is whose memory it reads and writes, ""
         the owner's; `source` the interface; `tools` what it has besides the process's. Raises WhetError."""
         self._refuse_if_closing()
-        whose = Whose(profile, source, workspace, tools)
+        whose = Principal(profile, source, workspace, tools)
         if not leaving:
             await self._make_room()
             session = await self.app.new_session(title=title, private=private, warm=warm, whose=whose)
@@ -348,7 +348,7 @@ class Hosted:
         session.person = self._people.at(session.id)
         jobs = session.jobs_at_end
 
-        def at_end(turn: Turn, reason: EndReason) -> AtEnd:
+        def at_end(turn: TurnRecord, reason: EndReason) -> AtEnd:
             last = session.log.messages[-1]
             text = last.text if last.role == "assistant" else ""
             queue, also = jobs(turn, reason), slot.receipt.ended(turn, reason, text)

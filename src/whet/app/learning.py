@@ -18,25 +18,25 @@ from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.builtin import add_builtin
 from whet.memory.claim import LOCAL
-from whet.memory.desk import Desk
-from whet.memory.prompt_part import Item, PromptPart
-from whet.store.database import Database
+from whet.memory.desk import LearningService
+from whet.memory.prompt_part import PromptItem, PromptPart
+from whet.store.database import StateDatabase
 from whet.tools.remember import memory_tools
 from whet.tools.skills import skill_tools
 
 
-class Learning:
+class LearningServices:
     """The desks of one process."""
 
-    def __init__(self, database: Database, clock: Clock, home: Home, settings: Settings) -> None:
-        self.desk = Desk(database, clock, home.root, (settings.memory, settings.review))
+    def __init__(self, database: StateDatabase, clock: Clock, home: Home, settings: Settings) -> None:
+        self.desk = LearningService(database, clock, home.root, (settings.memory, settings.review))
         add_builtin(self.desk.library)
         self._people = home.people
-        self._desks: WeakValueDictionary[str, Desk] = WeakValueDictionary({"": self.desk})
+        self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary({"": self.desk})
         self.platform = "cli"
-        self._bound: dict[str, tuple[Desk, Origin]] = {}
+        self._bound: dict[str, tuple[LearningService, Origin]] = {}
 
-    def desk_of(self, profile: str) -> Desk:
+    def desk_of(self, profile: str) -> LearningService:
         """Give the desk of a person, "" for the owner: each has notes and skills that no other one sees.
 
         It stays while somebody has it: their open sessions do. What it knows is in files and the store.
@@ -62,7 +62,7 @@ class Learning:
         ]
         self.desk.judging.local_tools = LOCAL.union(local)
 
-    def bind(self, session_id: str, origin: Origin, desk: Desk | None = None) -> None:
+    def bind(self, session_id: str, origin: Origin, desk: LearningService | None = None) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
         and go to `desk` (the home's where None)."""
         self._bound[session_id] = (desk or self.desk, origin)
@@ -79,7 +79,7 @@ class Learning:
         """Forget what a session was bound to."""
         self._bound.pop(session_id, None)
 
-    def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[Desk, Origin]:
+    def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
         """Give the desk and the origin of a tool call."""
         fallback = (self.desk, Origin("foreground", platform=self.platform))
         desk, origin = self._bound.get(ctx.session_id, fallback)
@@ -92,7 +92,10 @@ class Learning:
         )
 
     async def prompt_part(
-        self, tools: Collection[str], desk: Desk | None = None, without: Collection[Item] = ()
+        self,
+        tools: Collection[str],
+        desk: LearningService | None = None,
+        without: Collection[PromptItem] = (),
     ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
         if not {"memory", "skill_view"} & set(tools):

@@ -12,7 +12,7 @@ from typing import Any
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.rpc import RESOURCE_NOT_FOUND, BadCall
 
 _MARKDOWN = "text/markdown"
@@ -20,7 +20,7 @@ _ABOUT = {"memory": "What Whet remembers of the work.", "user": "What Whet remem
 _URI = re.compile(r"whet://(?:memory/(?P<notes>memory|user)|skills/(?P<skill>[^/]+)(?:/(?P<file>.+))?)")
 
 
-async def listed(desk: Desk) -> dict[str, Any]:
+async def listed(desk: LearningService) -> dict[str, Any]:
     """Give the answer to resources/list: both notes files and each usable skill."""
     rows = [
         {"uri": f"whet://memory/{name}", "name": name, "description": about, "mimeType": _MARKDOWN}
@@ -39,7 +39,7 @@ async def listed(desk: Desk) -> dict[str, Any]:
     return {"resources": rows}
 
 
-async def read(desk: Desk, uri: object) -> dict[str, Any]:
+async def read(desk: LearningService, uri: object) -> dict[str, Any]:
     """Give the answer to resources/read. Raises BadCall."""
     found = _URI.fullmatch(uri) if isinstance(uri, str) else None
     if found is None:
@@ -50,11 +50,11 @@ async def read(desk: Desk, uri: object) -> dict[str, Any]:
     return {"contents": [{"uri": uri, "mimeType": _MARKDOWN, "text": mask(text)}]}
 
 
-async def _notes(desk: Desk, target: str) -> str:
+async def _notes(desk: LearningService, target: str) -> str:
     return next(one.text for one in await desk.notes() if one.target == target)
 
 
-async def _skill(desk: Desk, found: re.Match[str]) -> str:
+async def _skill(desk: LearningService, found: re.Match[str]) -> str:
     origin = Origin("foreground", platform="mcp", tool_name="skill_view")
     try:
         outcome = await desk.skill_view(found["skill"], found["file"] or "", origin, "mcp")

@@ -13,14 +13,14 @@ import apsw
 import msgspec
 
 from whet.app import mcp_resources
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit, Event, ToolStarted
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.tools import clip
 from whet.log import mask
-from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, Call, hello, text_result
+from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, text_result
 from whet.store import sessions
 from whet.store.search import around, find
 
@@ -74,16 +74,16 @@ _ASKING = {
 }
 
 
-class McpServer:
+class OwnMcpServer:
     """The tools of one process, over its hosted conversations; without `asks` only those that read."""
 
-    def __init__(self, hosted: Hosted, *, asks: bool = True) -> None:
+    def __init__(self, hosted: SessionHost, *, asks: bool = True) -> None:
         self._hosted = hosted
         self._app = hosted.app
         self.tools = [*_READING, *([_ASKING] if asks else [])]
         self._names = {str(tool["name"]) for tool in self.tools}
 
-    async def answer(self, call: Call) -> dict[str, Any]:
+    async def answer(self, call: RpcCall) -> dict[str, Any]:
         """Give the result of a call. Raises BadCall."""
         if call.method == "initialize":
             return hello(call.params, "whet", "resources")
@@ -102,7 +102,7 @@ class McpServer:
             said = f"{error.message}. {error.hint}".strip() if error.hint else error.message
             return text_result(mask(said), is_error=True)
 
-    async def _resources(self, call: Call) -> dict[str, Any]:
+    async def _resources(self, call: RpcCall) -> dict[str, Any]:
         desk = self._app.learning.desk
         match call.method:
             case "resources/list":
@@ -114,7 +114,7 @@ class McpServer:
             case _:
                 raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
 
-    async def _run(self, name: str, given: dict[str, Any], call: Call) -> dict[str, Any]:
+    async def _run(self, name: str, given: dict[str, Any], call: RpcCall) -> dict[str, Any]:
         match name:
             case "search_sessions":
                 return await self._search(_text(given, "query"), _number(given, "limit", 10))
@@ -159,7 +159,7 @@ class McpServer:
         lines = [f"[{number}] {row.role}: {clip(row.text, _MESSAGE_CHARS)}" for number, row in rows]
         return text_result(mask("\n\n".join(lines)) or "Nothing there.")
 
-    async def _ask(self, message: str, session_id: str, call: Call) -> dict[str, Any]:
+    async def _ask(self, message: str, session_id: str, call: RpcCall) -> dict[str, Any]:
         if not message.strip():
             raise BadCall(INVALID_PARAMS, "message is empty")
         if session_id:
@@ -187,7 +187,7 @@ def _check_owners(db: apsw.Connection, session_id: str) -> None:
         raise NotFound(f"there is no session {session_id}", hint="search_sessions gives the ids")
 
 
-def _progress(call: Call) -> Emit:
+def _progress(call: RpcCall) -> Emit:
     """Tell the client of each tool that starts, where it asked to be told."""
     meta: object = call.params.get("_meta")
     token: object = cast("dict[str, Any]", meta).get("progressToken") if isinstance(meta, dict) else None

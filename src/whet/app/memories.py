@@ -23,20 +23,20 @@ from whet.contract.errors import WhetError
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
 from whet.memory import disk, frontmatter
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
     from whet.plugins.memories import Memories
 
 _SETTLE_S = 3.0
 
 
-class Told:
+class MemoryObserver:
     """Tells external memories of learned changes; made on the event loop."""
 
-    def __init__(self, memories: Memories, desk: Desk) -> None:
+    def __init__(self, memories: Memories, desk: LearningService) -> None:
         self._memories = memories
         self._loop = asyncio.get_running_loop()
         self._pending: set[Future[None]] = set()
@@ -83,16 +83,16 @@ class Told:
 
 
 @asynccontextmanager
-async def joined(plugins: Loaded | None, desk: Desk) -> AsyncGenerator[None]:
+async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncGenerator[None]:
     """Have plugins take part in a desk while it lasts: their skills on offer, their memories told of changes.
 
     At the end what is being told is waited for, and the plugins are closed.
     """
-    told: Told | None = None
+    told: MemoryObserver | None = None
     try:
         if plugins is not None:
             offer_skills(plugins, desk)
-            told = Told(plugins.memories, desk) if plugins.memories else None
+            told = MemoryObserver(plugins.memories, desk) if plugins.memories else None
         yield
     finally:
         if told is not None:
@@ -101,12 +101,12 @@ async def joined(plugins: Loaded | None, desk: Desk) -> AsyncGenerator[None]:
             plugins.close()
 
 
-def homes_plugins(home: Home, settings: Settings) -> Loaded | None:
+def homes_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
     """Load what a home enables, for a process that asks no model; None where that is nothing."""
     return plugged.load(PluginNeeds(home, settings, Path.cwd(), (), plugged.no_model))
 
 
-def offer_skills(plugins: Loaded, desk: Desk) -> None:
+def offer_skills(plugins: LoadedPlugins, desk: LearningService) -> None:
     """Put the plugins' skills into the library; one without a description gives its own."""
     for skill in plugins.skills:
         about = skill.description

@@ -20,7 +20,7 @@ _TEXT_CHARS = 500
 _CLOSE_S = 5.0
 
 
-class Notifier(Protocol):
+class PersonNotifier(Protocol):
     """A way to reach a person."""
 
     async def send(self, title: str, text: str) -> None:
@@ -28,11 +28,14 @@ class Notifier(Protocol):
         ...
 
 
-class Bell:
+class NotifierGroup:
     """Sends to every notifier, each on its own; `failed` gets a line where one could not."""
 
     def __init__(
-        self, notifiers: Sequence[Notifier], settings: NotifySettings, failed: Callable[[PluginError], None]
+        self,
+        notifiers: Sequence[PersonNotifier],
+        settings: NotifySettings,
+        failed: Callable[[PluginError], None],
     ) -> None:
         self._notifiers = notifiers
         self._settings = settings
@@ -62,7 +65,7 @@ class Bell:
         if self._sending:
             await asyncio.wait(self._sending, timeout=_CLOSE_S)
 
-    async def _send(self, notifier: Notifier, title: str, text: str) -> None:
+    async def _send(self, notifier: PersonNotifier, title: str, text: str) -> None:
         try:
             await notifier.send(title, text)
         except PluginError as error:
@@ -72,7 +75,9 @@ class Bell:
 class NotifiedPerson:
     """Asks `person`, and tells the notifiers that a question waits."""
 
-    def __init__(self, person: Person, bell: Callable[[], Bell | None], settings: NotifySettings) -> None:
+    def __init__(
+        self, person: Person, bell: Callable[[], NotifierGroup | None], settings: NotifySettings
+    ) -> None:
         self._person = person
         self._bell = bell
         self._settings = settings

@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from whet.app.learning import Learning
-from whet.memory.prompt_part import Item, PromptPart
+from whet.app.learning import LearningServices
+from whet.memory.prompt_part import PromptItem, PromptPart
 from whet.store import outcomes
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.outcomes import ContextItem
 
 
-class Start(msgspec.Struct, frozen=True):
+class LearnedStart(msgspec.Struct, frozen=True):
     """What a session is begun with: its part of the prompt, and the items that chance left out of it."""
 
     part: PromptPart
-    held_out: tuple[Item, ...] = ()
+    held_out: tuple[PromptItem, ...] = ()
     randomised: bool = False
 
 
@@ -31,8 +31,8 @@ class Outcomes:
 
     def __init__(
         self,
-        learning: Learning,
-        database: Database,
+        learning: LearningServices,
+        database: StateDatabase,
         holdout_share: float,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -41,18 +41,18 @@ class Outcomes:
         self._share = holdout_share
         self._chance = chance
 
-    async def start(self, tools: Collection[str], profile: str = "") -> Start:
+    async def start(self, tools: Collection[str], profile: str = "") -> LearnedStart:
         """Give what a person's new session with these tools reads, less what the hold-out takes away."""
         desk = self._learning.desk_of(profile)
         part = await self._learning.prompt_part(tools, desk)
         if not self._share or not part.items:
-            return Start(part)
+            return LearnedStart(part)
         held = tuple(item for item in part.items if self._chance() < self._share)
         if held:
             part = await self._learning.prompt_part(tools, desk, without=held)
-        return Start(part, held, randomised=True)
+        return LearnedStart(part, held, randomised=True)
 
-    async def record(self, session_id: str, start: Start) -> None:
+    async def record(self, session_id: str, start: LearnedStart) -> None:
         """Store what a session began with; durable on return."""
         if not start.part.items and not start.held_out:
             return
@@ -62,5 +62,5 @@ class Outcomes:
         )
 
 
-def _stored(items: Sequence[Item]) -> list[ContextItem]:
+def _stored(items: Sequence[PromptItem]) -> list[ContextItem]:
     return [ContextItem(item.kind, item.id, item.hash, item.label) for item in items]

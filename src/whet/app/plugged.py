@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.app.notify import Bell
+from whet.app.notify import NotifierGroup
 from whet.app.practice import PracticeHost
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, NotifySettings, Settings
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
-from whet.contract.protocols import Provider, Reply
+from whet.contract.protocols import ModelReply, Provider
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect
 
 if TYPE_CHECKING:
     from whet.plugins.hermes import ModelRequest
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 OFFERS = frozenset(
     {
@@ -56,7 +56,7 @@ class PluginNeeds(msgspec.Struct, frozen=True):
     connect: Callable[[ModelSettings], Provider]
 
 
-def load(needs: PluginNeeds) -> Loaded | None:
+def load(needs: PluginNeeds) -> LoadedPlugins | None:
     """Load what `plugins.enabled` names; None where that is nothing.
 
     Called off an event loop, the plugins get no model to ask.
@@ -77,7 +77,9 @@ def load(needs: PluginNeeds) -> Loaded | None:
     return load_plugins(needs.home, needs.settings.plugins, os.environ, host)
 
 
-def provider(plugins: Loaded | None, model: ModelSettings, secrets: Mapping[str, str]) -> Provider | None:
+def provider(
+    plugins: LoadedPlugins | None, model: ModelSettings, secrets: Mapping[str, str]
+) -> Provider | None:
     """Give the provider of a plugin that `model.provider` names; None where no plugin brings it."""
     found = plugins.providers.get(model.provider) if plugins else None
     return found.open(model, secrets) if found is not None else None
@@ -89,7 +91,7 @@ def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]
     provider's name is none of ours. The provider `practice` is one for that long."""
     names = {settings.model.provider, settings.fallback.provider} - {"", *SERVERS}
     practice = PracticeHost()
-    plugins: Loaded | None = None
+    plugins: LoadedPlugins | None = None
     if names and not settings.model.base_url:
         plugins = load(PluginNeeds(home, settings, Path.cwd(), (), no_model))
     try:
@@ -103,11 +105,11 @@ def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]
             plugins.close()
 
 
-def bell(plugins: Loaded | None, settings: NotifySettings) -> Bell | None:
+def bell(plugins: LoadedPlugins | None, settings: NotifySettings) -> NotifierGroup | None:
     """Give what tells the plugins' notifiers; None where no plugin brings one."""
     if plugins is None or not plugins.notifiers:
         return None
-    return Bell(list(plugins.notifiers.values()), settings, plugins.note_failure)
+    return NotifierGroup(list(plugins.notifiers.values()), settings, plugins.note_failure)
 
 
 def no_model(model: ModelSettings) -> Provider:
@@ -149,7 +151,7 @@ async def _answer(needs: PluginNeeds, request: ModelRequest) -> str:
     provider = needs.connect(wanted)
     try:
         async for item in provider.open(system, (), "plugin").stream(messages):
-            if isinstance(item, Reply):
+            if isinstance(item, ModelReply):
                 return item.message.text
     finally:
         await provider.aclose()

@@ -19,7 +19,7 @@ from whet.contract.messages import Message, to_dict
 
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 Scope = Callable[[], AbstractContextManager[object]]
 
@@ -27,7 +27,7 @@ Scope = Callable[[], AbstractContextManager[object]]
 class PluginSessions:
     """The sessions that plugins were told of; each end is told once."""
 
-    def __init__(self, plugins: Loaded, platform: str) -> None:
+    def __init__(self, plugins: LoadedPlugins, platform: str) -> None:
         self._plugins = plugins
         self._platform = platform
         self._open: dict[str, Hooks] = {}

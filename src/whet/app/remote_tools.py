@@ -25,7 +25,7 @@ def open_servers(home: Home, settings: Settings, secrets: Mapping[str, str], clo
     if not settings.mcp.servers:
         return None
     servers = pkgutil.resolve_name("whet.mcp.servers:Servers")
-    reach = pkgutil.resolve_name("whet.mcp.remote:Reach")
+    reach = pkgutil.resolve_name("whet.mcp.remote:RemoteParts")
     guardian = pkgutil.resolve_name("whet.tools.guardian:Guardian")
     return servers(
         settings.mcp,

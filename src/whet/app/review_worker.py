@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Limits
+from whet.agent.session import TurnLimits
 from whet.app import plugged
-from whet.app.learning import Learning
+from whet.app.learning import LearningServices
 from whet.app.memories import joined
 from whet.app.plugged import PluginNeeds
 from whet.app.practice import PracticeHost
-from whet.app.reviews import Needs, Reviews
-from whet.app.standing import Standing
-from whet.app.warmth import Warmth
+from whet.app.reviews import ReviewParts, ReviewRunner
+from whet.app.standing import GrantRepository
+from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -34,47 +34,49 @@ from whet.lanes import ToolPool
 from whet.providers.connect import connect, connect_one
 from whet.providers.link import ServerProvider
 from whet.review.budget import Budget
-from whet.review.fork import PROBES, Nobody, Parts
+from whet.review.fork import PROBES, ForkParts, NobodyInReview
 from whet.review.order import Order
-from whet.review.worker import Worker
-from whet.store.database import Database
+from whet.review.worker import ReviewWorker
+from whet.store.database import StateDatabase
 from whet.tools.files import file_tools
 from whet.tools.sessions import session_tools
 
 if TYPE_CHECKING:
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 
-def make(needs: Needs, tell: Callable[[ReviewFinished], None]) -> Worker:
+def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
     """Make a worker from what a process has."""
     settings = needs.settings.review
     approval = msgspec.structs.replace(needs.settings.approval, mode="deny")
-    warmth = Warmth(needs.home, needs.settings.warm, needs.database, needs.clock)
+    warmth = WarmStarts(needs.home, needs.settings.warm, needs.database, needs.clock)
 
     async def reopen(session_id: str, link: ModelLink) -> ModelLink:
         return (await warmth.reopened(session_id, link))[0]
 
-    parts = Parts(
+    parts = ForkParts(
         database=needs.database,
         clock=needs.clock,
         tools=_tools(needs),
-        policy=PolicyGate(approval, Nobody(), needs.grants, needs.home.root),
+        policy=PolicyGate(approval, NobodyInReview(), needs.grants, needs.home.root),
         bind=needs.learning.bind_review,
         reopen=reopen,
         budget=Budget(needs.database, needs.clock, settings),
-        limits=Limits(settings.max_steps, settings.timeout_s),
+        limits=TurnLimits(settings.max_steps, settings.timeout_s),
         digest_tokens=settings.digest_tokens,
     )
-    return Worker(parts, needs.learning.desk_of, settings, lambda order: _connect(needs, order), tell)
+    return ReviewWorker(parts, needs.learning.desk_of, settings, lambda order: _connect(needs, order), tell)
 
 
 @asynccontextmanager
-async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str]) -> AsyncGenerator[Reviews]:
+async def open_reviews(
+    home: Home, settings: Settings, secrets: Mapping[str, str]
+) -> AsyncGenerator[ReviewRunner]:
     """Open the reviews of a home for a process that does nothing else; everything is closed at the end."""
     home.ensure()
     clock, pool, practice = SystemClock(), ToolPool(), PracticeHost()
-    database = Database.open(home.database, clock)
-    plugins: Loaded | None = None
+    database = StateDatabase.open(home.database, clock)
+    plugins: LoadedPlugins | None = None
 
     def others(model: ModelSettings) -> Provider | None:
         return plugged.provider(plugins, model, secrets)
@@ -83,15 +85,18 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
         return connect(practice.reach(model), settings.fallback, secrets, others=others)
 
     try:
-        learning, standing = Learning(database, clock, home, settings), Standing(database, clock)
+        learning, standing = (
+            LearningServices(database, clock, home, settings),
+            GrantRepository(database, clock),
+        )
         plugins = plugged.load(PluginNeeds(home, settings, home.root, (), dial))
         if plugins is not None:
             learning.trust(plugins.tools)
-        needs = Needs(
+        needs = ReviewParts(
             home, settings, secrets, database, clock, learning, standing, pool, practice.reach, others
         )
         async with joined(plugins, learning.desk):
-            reviews = Reviews(needs)
+            reviews = ReviewRunner(needs)
             try:
                 yield reviews
             finally:
@@ -102,13 +107,13 @@ async def open_reviews(home: Home, settings: Settings, secrets: Mapping[str, str
         database.close()
 
 
-def _tools(needs: Needs) -> dict[str, Tool]:
+def _tools(needs: ReviewParts) -> dict[str, Tool]:
     tools = (*file_tools(needs.pool), *needs.learning.tools(), *session_tools(needs.database))
     wanted = {*PROBES, "memory", "skill_manage"}
     return {tool.name: tool for tool in tools if tool.name in wanted}
 
 
-def _connect(needs: Needs, order: Order) -> tuple[Provider, bool]:
+def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
     """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
     settings = needs.settings.review
     if settings.model:
@@ -121,7 +126,7 @@ def _connect(needs: Needs, order: Order) -> tuple[Provider, bool]:
     return provider, True
 
 
-def _open(needs: Needs, model: ModelSettings) -> Provider:
+def _open(needs: ReviewParts, model: ModelSettings) -> Provider:
     return needs.others(model) or connect_one(needs.reach(model), needs.secrets)
 
 

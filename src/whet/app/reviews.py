@@ -22,7 +22,7 @@ import apsw
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.learning import Learning
+from whet.app.learning import LearningServices
 from whet.approval.gate import GrantStore
 from whet.clock import Clock
 from whet.config.paths import Home
@@ -32,16 +32,16 @@ from whet.contract.events import EndReason, ReviewFinished
 from whet.contract.protocols import ModelInfo, Provider
 from whet.lanes import ToolPool
 from whet.log import start as start_log
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.providers.connect import stand_in
 from whet.providers.fallback import FallbackProvider
 from whet.providers.link import ServerProvider
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.review.triggers import watch
 from whet.store import jobs, live, reviews, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, Queued
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 from whet.tools.registry import read_specs
 
 log = logging.getLogger("whet.review")
@@ -52,26 +52,26 @@ _LONGEST_WAIT_S = 300.0
 PATIENCE_S = 150.0
 
 
-class Needs(msgspec.Struct, frozen=True):
+class ReviewParts(msgspec.Struct, frozen=True):
     """What reviews take from the program that they run in. `reach` makes an address of the provider
     `practice`, which may have none of its own; `others` gives a plugin's provider where one is named."""
 
     home: Home
     settings: Settings
     secrets: Mapping[str, str]
-    database: Database
+    database: StateDatabase
     clock: Clock
-    learning: Learning
+    learning: LearningServices
     grants: GrantStore
     pool: ToolPool
     reach: Callable[[ModelSettings], ModelSettings]
     others: Callable[[ModelSettings], Provider | None] = lambda _model: None
 
 
-class Reviews:
+class ReviewRunner:
     """The reviews of one process. `listeners` get what came of each one that it runs."""
 
-    def __init__(self, needs: Needs) -> None:
+    def __init__(self, needs: ReviewParts) -> None:
         self._needs = needs
         self.settings = needs.settings.review
         self.listeners: list[Callable[[ReviewFinished], None]] = []
@@ -80,16 +80,18 @@ class Reviews:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def database(self) -> Database:
+    def database(self) -> StateDatabase:
         """The store that it works on."""
         return self._needs.database
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> LearningService:
         """Where what reviews write is handed in."""
         return self._needs.learning.desk
 
-    def watch(self, session: Session, runtime: Callable[[], Runtime]) -> Callable[[Turn, EndReason], AtEnd]:
+    def watch(
+        self, session: Session, runtime: Callable[[], Runtime]
+    ) -> Callable[[TurnRecord, EndReason], AtEnd]:
         """Give what a session's turns do at their end; `runtime` says which model answers it then."""
         return watch(session, self.settings, self._needs.clock, runtime)
 
@@ -200,7 +202,7 @@ def runtime_of(provider: Provider, answering: ModelInfo, settings: Settings) -> 
     return Runtime(model, key)
 
 
-def _ask(connection: apsw.Connection, needs: Needs, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:
+def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:
     session_id, focus, wanted = what
     session = sessions.get(connection, session_id)
     if session.private:

@@ -15,7 +15,7 @@ from whet.config.paths import Home
 from whet.config.schema import ScheduleSettings
 from whet.contract.errors import StoreError
 from whet.store import jobs, schedules
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 log = logging.getLogger("whet.schedules")
 _POLL_S = 20.0
@@ -24,7 +24,7 @@ _POLL_S = 20.0
 class ScheduleWatch:
     """Looks whether a schedule is due while the program runs. It costs one read every 20 s."""
 
-    def __init__(self, home: Home, database: Database, clock: Clock, settings: ScheduleSettings) -> None:
+    def __init__(self, home: Home, database: StateDatabase, clock: Clock, settings: ScheduleSettings) -> None:
         self._home = home
         self._database = database
         self._clock = clock

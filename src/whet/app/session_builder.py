@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Limits, Session
+from whet.agent.session import Session, TurnLimits
 from whet.app.contexts import Contexts
-from whet.app.learning import Learning
-from whet.app.memories import Told
+from whet.app.learning import LearningServices
+from whet.app.memories import MemoryObserver
 from whet.app.models import Models
-from whet.app.notify import Bell
+from whet.app.notify import NotifierGroup
 from whet.app.plugin_sessions import PluginSessions
-from whet.app.reviews import Reviews
-from whet.app.warmth import OFF, Opening, Wanted, Warmth
-from whet.app.whose import Whose
+from whet.app.reviews import ReviewRunner
+from whet.app.warmth import OFF, Opening, WarmStarts, WarmWish
+from whet.app.whose import Principal
 from whet.clock import Clock
 from whet.config.schema import Settings
 from whet.context.host import EngineHost
 from whet.context.prompt import volatile_note
-from whet.context.seat import Seat, no_scope
+from whet.context.seat import EngineRunner, no_scope
 from whet.contract.protocols import Gate, Person
 from whet.contract.tools import Tool, ToolSpec
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession, SessionKind
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
     from whet.mcp.servers import Servers
-    from whet.plugins.load import Loaded
+    from whet.plugins.load import LoadedPlugins
 
 
-class Start(msgspec.Struct, frozen=True):
+class SessionStart(msgspec.Struct, frozen=True):
     """What a new session starts with. `steps` 0 stands for what the settings allow a turn."""
 
     prompt: str
@@ -49,57 +49,57 @@ class Start(msgspec.Struct, frozen=True):
     kind: SessionKind = "chat"
     private: bool = False
     conversation_id: str = ""
-    warm: Wanted = Wanted()
-    whose: Whose = Whose()
+    warm: WarmWish = WarmWish()
+    whose: Principal = Principal()
     steps: int = 0
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredPrefix(msgspec.Struct, frozen=True):
     """A session as it is in the store: its log, and the prefix that every request of it begins with."""
 
-    log: SessionLog
+    log: Transcript
     prompt: str
     specs: Sequence[ToolSpec]
 
 
-class Shared(msgspec.Struct, frozen=True):
+class SharedParts(msgspec.Struct, frozen=True):
     """What the sessions of one process have in common. `tools` gives those that are there now; None stands
     for what only some homes have: plugins, notifiers, plugins' memories, MCP servers."""
 
     settings: Settings
     source: str
     workspace: Path
-    database: Database
+    database: StateDatabase
     clock: Clock
     person: Person
     gate: Gate
     models: Models
     tools: Callable[[], Mapping[str, Tool]]
     contexts: Contexts
-    learning: Learning
-    reviews: Reviews
-    warmth: Warmth
-    plugins: Loaded | None
+    learning: LearningServices
+    reviews: ReviewRunner
+    warmth: WarmStarts
+    plugins: LoadedPlugins | None
     hooks: PluginSessions | None
-    bell: Bell | None
-    memories: Told | None
+    bell: NotifierGroup | None
+    memories: MemoryObserver | None
     servers: Servers | None
 
 
 class SessionBuilder:
     """Makes sessions on the shared parts of one process."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedParts) -> None:
         self._shared = shared
 
-    async def create(self, start: Start, *, leaving: Session | None = None) -> Session:
+    async def create(self, start: SessionStart, *, leaving: Session | None = None) -> Session:
         """Begin a session: its row and prefix are durable on return, and its prefix stays."""
         shared = self._shared
         seat = await self.seat(leaving, foreground=start.kind == "chat")
         own = await shared.contexts.tools(seat, shared.tools())
         specs = [tool.spec for tool in (*start.tools, *own)]
-        log = await SessionLog.create(shared.database, self._row(start, specs), shared.clock)
-        stored = Stored(log, start.prompt, specs)
+        log = await Transcript.create(shared.database, self._row(start, specs), shared.clock)
+        stored = StoredPrefix(log, start.prompt, specs)
         session = await self.build(stored, seat, leaving=leaving, steps=start.steps)
         if start.warm.name != OFF:
             opening = Opening(
@@ -111,7 +111,7 @@ class SessionBuilder:
             shared.warmth.arrange(session, start.warm, opening)
         return session
 
-    async def seat(self, leaving: Session | None, *, foreground: bool) -> Seat:
+    async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
         """Give a session its context engine: that of the session it follows, else one of its own."""
         contexts = self._shared.contexts
         if leaving is not None:
@@ -119,7 +119,7 @@ class SessionBuilder:
         return await contexts.seat(self._shared.models.provider.info, foreground=foreground)
 
     async def build(
-        self, stored: Stored, seat: Seat, *, leaving: Session | None = None, steps: int = 0
+        self, stored: StoredPrefix, seat: EngineRunner, *, leaving: Session | None = None, steps: int = 0
     ) -> Session:
         """Make a stored session one that takes turns: the same prefix, with the tools that are there now."""
         shared, row = self._shared, stored.log.session
@@ -128,7 +128,7 @@ class SessionBuilder:
         if profile:
             shared.learning.bind_person(row.id, profile, row.source)
         agent, folder = shared.settings.agent, Path(row.workspace)
-        limits = Limits(steps or agent.max_steps, agent.turn_timeout_s)
+        limits = TurnLimits(steps or agent.max_steps, agent.turn_timeout_s)
         workspace = folder if row.workspace and folder.is_dir() else shared.workspace
         link = shared.models.provider.open(stored.prompt, stored.specs, row.id)
         link, primed = await shared.warmth.reopened(row.id, link)
@@ -163,7 +163,7 @@ class SessionBuilder:
             shared.memories.enter(session)
         shared.warmth.watch(session)
 
-    async def _tools(self, specs: Sequence[ToolSpec], seat: Seat) -> dict[str, Tool]:
+    async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> dict[str, Tool]:
         """Give the tools of a stored list that are there now, the engine's own among them."""
         there = self._shared.tools()
         own = {tool.name: tool for tool in await self._shared.contexts.tools(seat, there)}
@@ -173,13 +173,13 @@ class SessionBuilder:
             seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
         return tools
 
-    def _note_news(self, specs: Sequence[ToolSpec], seat: Seat) -> None:
+    def _note_news(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> None:
         for line in self._shared.plugins.take_news() if self._shared.plugins else ():
             seat.note(line)
         if self._shared.servers is not None:
             self._shared.servers.enter(specs, seat)
 
-    def _row(self, start: Start, specs: Sequence[ToolSpec]) -> NewSession:
+    def _row(self, start: SessionStart, specs: Sequence[ToolSpec]) -> NewSession:
         shared = self._shared
         info = shared.models.provider.info
         return NewSession(

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Generic[C]):
+class SlashCommand(Generic[C]):
     """One command. `run` takes the chat and the text after the name; it raises WhetError to say no.
 
     `argument` shows what may follow the name. `anytime`: it also works while a turn runs. `remote`: people on
@@ -39,10 +39,10 @@ class Commands(Generic[C]):
     """The commands of one chat, by name and alias."""
 
     def __init__(self) -> None:
-        self._commands: dict[str, Command[C]] = {}
+        self._commands: dict[str, SlashCommand[C]] = {}
         self._names: dict[str, str] = {}
 
-    def add(self, command: Command[C]) -> None:
+    def add(self, command: SlashCommand[C]) -> None:
         """Add a command. Raises WhetError where a name is unusable or taken; nothing is added then."""
         names = (command.name, *command.aliases)
         for name in names:
@@ -53,7 +53,7 @@ class Commands(Generic[C]):
         self._commands[command.name] = command
         self._names.update(dict.fromkeys(names, command.name))
 
-    def get(self, name: str) -> Command[C]:
+    def get(self, name: str) -> SlashCommand[C]:
         """Give the command of that name or alias. Raises NotFound, with the nearest name."""
         if owner := self._names.get(name):
             return self._commands[owner]
@@ -65,7 +65,7 @@ class Commands(Generic[C]):
         """Whether there is a command of that name or alias."""
         return name in self._names
 
-    def __iter__(self) -> Iterator[Command[C]]:
+    def __iter__(self) -> Iterator[SlashCommand[C]]:
         """Give every command, in the order they were added."""
         return iter(self._commands.values())
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from whet.clock import Clock, iso
 from whet.store import grants
-from whet.store.database import Database
-from whet.store.grants import Grant
+from whet.store.database import StateDatabase
+from whet.store.grants import GrantRow
 
 
-class Standing:
+class GrantRepository:
     """The kept grants of one home."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -22,6 +22,6 @@ class Standing:
         now = iso(self._clock.now())
         await self._database.write(lambda db: grants.add(db, tool, pattern, workspace, now))
 
-    async def all(self) -> Sequence[Grant]:
+    async def all(self) -> Sequence[GrantRow]:
         """Give every kept grant."""
         return await self._database.read(grants.all_grants)

@@ -13,7 +13,7 @@ from typing import Any
 
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
-from whet.contract.protocols import Provider, Reply
+from whet.contract.protocols import ModelReply, Provider
 
 _SYSTEM = "You write records of conversations, exactly as asked and nothing else."
 
@@ -38,6 +38,6 @@ class Summariser:
     async def _ask(self, messages: Sequence[Message]) -> str:
         link = self._provider().open(_SYSTEM, (), "summaries")
         async for item in link.stream(messages):
-            if isinstance(item, Reply):
+            if isinstance(item, ModelReply):
                 return item.message.text
         raise ProviderError("the model ended its stream without a reply")

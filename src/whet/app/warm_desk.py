@@ -21,11 +21,11 @@ from whet.memory.correction import is_correction
 from whet.memory.effects import Effect, by_session, effects
 from whet.stats import Interval
 from whet.store import outcomes, warm
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions, Composed, compose
 from whet.warm.label import label_all
-from whet.warm.mine import Choice, Mined, mine
+from whet.warm.mine import Mined, MiningScope, mine
 from whet.warm.proof import keep_verdict, uplift
 from whet.warm.rates import Rates, measure
 from whet.warm.template import Broken, Template, staleness
@@ -64,14 +64,14 @@ class Built(msgspec.Struct, frozen=True):
     path: str
 
 
-class WarmDesk(msgspec.Struct, frozen=True):
+class WarmTemplates(msgspec.Struct, frozen=True):
     """The templates of one home and its store."""
 
     home: Home
-    database: Database
+    database: StateDatabase
     clock: Clock
 
-    def build(self, options: BuildOptions, choice: Choice, progress: Progress = silent) -> Built:
+    def build(self, options: BuildOptions, choice: MiningScope, progress: Progress = silent) -> Built:
         """Mine the store and write the template; nothing is left half-done. Raises NotFound, ConfigError."""
         templates.path_of(self.home, options.name)
         now = self.clock.now()

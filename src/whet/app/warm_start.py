@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.warmth import AUTO, Opening, Wanted, Warmth
+from whet.app.warmth import AUTO, Opening, WarmStarts, WarmWish
 from whet.clock import iso
 from whet.config.redact import redact
 from whet.context.tokens import list_tokens, text_tokens
@@ -36,7 +36,7 @@ class Chosen(msgspec.Struct, frozen=True):
     news: tuple[str, ...] = ()
 
 
-async def start(warmth: Warmth, session: Session, wanted: Wanted, opening: Opening, text: str) -> None:
+async def start(warmth: WarmStarts, session: Session, wanted: WarmWish, opening: Opening, text: str) -> None:
     """Start a session with what fits its first message. Durable on return; does nothing a second time."""
     try:
         known = await warmth.database.read(lambda db: warm.start_of(db, session.id))
@@ -59,7 +59,9 @@ def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
     return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, HOLDOUT_MAX)
 
 
-async def _choose(warmth: Warmth, session: Session, wanted: Wanted, opening: Opening, text: str) -> Chosen:
+async def _choose(
+    warmth: WarmStarts, session: Session, wanted: WarmWish, opening: Opening, text: str
+) -> Chosen:
     if wanted.name == AUTO:
         templates = [
             one
@@ -95,7 +97,7 @@ async def _choose(warmth: Warmth, session: Session, wanted: Wanted, opening: Ope
     return Chosen(news=tuple(news))
 
 
-def _named(template: Template, situation: Situation, state: TemplateState | None, wanted: Wanted) -> Chosen:
+def _named(template: Template, situation: Situation, state: TemplateState | None, wanted: WarmWish) -> Chosen:
     if state is not None and state.off_reason and wanted.chosen_by == "default":
         return Chosen(news=(f"warm template {template.name} is switched off: {state.off_reason}",))
     examples = pick(template, situation)
@@ -109,7 +111,13 @@ def _named(template: Template, situation: Situation, state: TemplateState | None
 
 
 async def _open(
-    warmth: Warmth, session: Session, wanted: Wanted, opening: Opening, chosen: Chosen, *, held_out: bool
+    warmth: WarmStarts,
+    session: Session,
+    wanted: WarmWish,
+    opening: Opening,
+    chosen: Chosen,
+    *,
+    held_out: bool,
 ) -> None:
     template = chosen.template
     assert template is not None

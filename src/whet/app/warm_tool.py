@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whet.app.warmth import Warmth
+from whet.app.warmth import WarmStarts
 from whet.contract.errors import WhetError
 from whet.contract.messages import to_dict
 from whet.contract.tools import ToolContext
 from whet.tools.warm import WarmRequest
 
 if TYPE_CHECKING:
-    from whet.app.warm_desk import WarmDesk
+    from whet.app.warm_desk import WarmTemplates
 
 
-class WarmActs(msgspec.Struct, frozen=True):
+class WarmToolHandler(msgspec.Struct, frozen=True):
     """Carries out the model's requests; a failure is part of the answer."""
 
-    warmth: Warmth
+    warmth: WarmStarts
 
     async def __call__(self, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
         """Do it on a thread and give what the model reads."""
@@ -35,7 +35,7 @@ class WarmActs(msgspec.Struct, frozen=True):
 
     def _act(self, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
         warmth = self.warmth
-        desk: WarmDesk = pkgutil.resolve_name("whet.app.warm_desk:WarmDesk")(
+        desk: WarmTemplates = pkgutil.resolve_name("whet.app.warm_desk:WarmTemplates")(
             warmth.home, warmth.database, warmth.clock
         )
         if request.action == "list":
@@ -47,11 +47,11 @@ class WarmActs(msgspec.Struct, frozen=True):
             return {"deleted": request.name}
         return self._load(desk, ctx, request)
 
-    def _build(self, desk: WarmDesk, request: WarmRequest) -> dict[str, Any]:
+    def _build(self, desk: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
         options = pkgutil.resolve_name("whet.warm.compose:BuildOptions")(
             name=request.name, description=request.description
         )
-        built = desk.build(options, pkgutil.resolve_name("whet.warm.mine:Choice")())
+        built = desk.build(options, pkgutil.resolve_name("whet.warm.mine:MiningScope")())
         return {
             "name": built.template.name,
             "examples": len(built.template.examples),
@@ -59,7 +59,7 @@ class WarmActs(msgspec.Struct, frozen=True):
             "error_rates": {name: round(rate, 4) for name, rate in built.error_rates.items()},
         }
 
-    def _load(self, desk: WarmDesk, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+    def _load(self, desk: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
         template = desk.load(request.name)
         if request.apply:
             desk.apply(request.name, str(ctx.workspace))

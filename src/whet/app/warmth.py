@@ -20,13 +20,13 @@ from whet.contract.messages import Message
 from whet.contract.protocols import ModelLink
 from whet.contract.tools import ToolSpec
 from whet.store import sessions, warm
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 OFF = "off"
 AUTO = "auto"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WarmWish(msgspec.Struct, frozen=True):
     """What a new session is to start with: a template's name, auto or off, and who says so."""
 
     name: str = OFF
@@ -43,28 +43,28 @@ class Opening(msgspec.Struct, frozen=True):
     lengthen: Callable[[int], None]
 
 
-class Warmth(msgspec.Struct, frozen=True):
+class WarmStarts(msgspec.Struct, frozen=True):
     """The warm starts of one process."""
 
     home: Home
     settings: WarmSettings
-    database: Database
+    database: StateDatabase
     clock: Clock
 
-    async def wanted(self, asked: str, workspace: str) -> Wanted:
+    async def wanted(self, asked: str, workspace: str) -> WarmWish:
         """Say what a new session starts with: what was asked for now, what `load` had asked for before, or
         the setting. Raises NotFound and ConfigError where a template was asked for that can't be had."""
         if asked:
             if asked not in (OFF, AUTO):
                 pkgutil.resolve_name("whet.warm.template:load")(self.home, asked)
-            return Wanted(asked, "auto" if asked == AUTO else "name")
+            return WarmWish(asked, "auto" if asked == AUTO else "name")
         waiting = self.database.read_now(lambda db: warm.next_of(db, workspace))
         if waiting:
             await self.database.write(lambda db: warm.forget_next(db, workspace))
-            return Wanted(waiting, "next")
-        return Wanted(self.settings.default, "default")
+            return WarmWish(waiting, "next")
+        return WarmWish(self.settings.default, "default")
 
-    def arrange(self, session: Session, wanted: Wanted, opening: Opening) -> None:
+    def arrange(self, session: Session, wanted: WarmWish, opening: Opening) -> None:
         """Let the first message of a new session decide, before it is stored."""
         if wanted.name == OFF:
             return

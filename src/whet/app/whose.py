@@ -13,7 +13,7 @@ OWNERS_TOOLS = ("warm_session",)
 """Tools that read the owner's sessions; another person's session has none of them."""
 
 
-class Whose(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True):
     """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
     empty for the owner's; `source`: the interface; `tools`: what it has besides the process's own, of names
     that no other tool has."""
@@ -24,4 +24,4 @@ class Whose(msgspec.Struct, frozen=True):
     tools: Sequence[Tool] = ()
 
 
-OWNERS = Whose()
+OWNERS = Principal()

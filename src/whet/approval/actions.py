@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from whet.approval.paths import absolute, is_secret, within, writing, zone_of
-from whet.approval.risk import Analyse, Level, Piece, Place, worst
+from whet.approval.risk import Analyse, Level, Piece, RiskScope, worst
 from whet.contract.protocols import GateCall
 from whet.log import mask
 from whet.visible import visible
 
 
-class Action(msgspec.Struct, frozen=True):
+class ActionView(msgspec.Struct, frozen=True):
     """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`.
 
     `typed`: the commands in text that is typed into a running program. No rule allows by them.
@@ -40,7 +40,7 @@ class Action(msgspec.Struct, frozen=True):
         return worst(piece.level for piece in self.pieces)
 
 
-def describe(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def describe(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     """Say what `call` would do. Raises ValueError where an argument is of the wrong type."""
     by_name = _TOOLS.get(call.tool.name)
     if by_name is not None:
@@ -56,10 +56,10 @@ def describe(call: GateCall, place: Place, analyse: Analyse) -> Action:
     return _simple(call, level, _arguments(call))
 
 
-def _simple(call: GateCall, level: Level, text: str, reasons: tuple[str, ...] = ()) -> Action:
+def _simple(call: GateCall, level: Level, text: str, reasons: tuple[str, ...] = ()) -> ActionView:
     name = call.tool.name
     piece = Piece(text, name, level, reasons, "*" if level == "normal" else "")
-    return Action(name, text, visible(f"{name} {text}".strip()), (piece,), reasons)
+    return ActionView(name, text, visible(f"{name} {text}".strip()), (piece,), reasons)
 
 
 def _arguments(call: GateCall) -> str:
@@ -73,7 +73,7 @@ def _text(call: GateCall, name: str, default: str = "") -> str:
     return value
 
 
-def _terminal(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     command, stdin = _text(call, "command"), _text(call, "stdin")
     cwd = os.path.normpath(os.path.join(place.workspace, _text(call, "workdir")))
     risk = analyse(command, cwd, place, stdin)
@@ -85,17 +85,17 @@ def _terminal(call: GateCall, place: Place, analyse: Analyse) -> Action:
     pieces = risk.commands
     if worst(piece.level for piece in pieces) != risk.level:
         pieces = (*pieces, Piece(command, "", risk.level, risk.reasons))
-    return Action(call.tool.name, command, shown, pieces, risk.reasons)
+    return ActionView(call.tool.name, command, shown, pieces, risk.reasons)
 
 
-def _process(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _process(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     action, name = _text(call, "action"), call.tool.name
     identity = _text(call, "id")
     if action in ("list", "poll", "wait"):
         return _simple(call, "safe", f"{action} {identity}".strip())
     if action != "write":
         text = f"{action} {identity}".strip()
-        return Action(
+        return ActionView(
             name, text, visible(f"process {text}"), (Piece(text, action, "normal", (), f"{action} *"),)
         )
     text = _text(call, "text")
@@ -103,10 +103,10 @@ def _process(call: GateCall, place: Place, analyse: Analyse) -> Action:
     level: Level = "normal" if risk.level == "safe" else risk.level
     piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
     shown = visible(f"send to process {identity}: {text}")
-    return Action(name, piece.text, shown, (piece,), risk.reasons, risk.commands)
+    return ActionView(name, piece.text, shown, (piece,), risk.reasons, risk.commands)
 
 
-def _file_piece(path: str, place: Place, writes: bool) -> Piece:
+def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     full = absolute(os.path.expanduser(path), place.workspace) or path
     real = _real(full)
     names = _names(full, place) + (() if real == full else _names(real, place))
@@ -122,7 +122,7 @@ def _file_piece(path: str, place: Place, writes: bool) -> Piece:
     )
 
 
-def _names(full: str, place: Place) -> tuple[str, str]:
+def _names(full: str, place: RiskScope) -> tuple[str, str]:
     """Give the two ways to write a path: from the workspace, and absolute."""
     inside = within(full, place.workspace) and full != place.workspace
     return (full[len(place.workspace.rstrip("/")) + 1 :] if inside else full), full
@@ -135,22 +135,22 @@ def _real(full: str) -> str:
         return full
 
 
-def _files(call: GateCall, place: Place, paths: list[str], writes: bool) -> Action:
+def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> ActionView:
     pieces = tuple(_file_piece(path, place, writes) for path in paths)
     reasons = tuple(dict.fromkeys(reason for piece in pieces for reason in piece.reasons))
     whole = " ".join(paths)
-    return Action(call.tool.name, whole, visible(f"{call.tool.name} {' '.join(paths)}"), pieces, reasons)
+    return ActionView(call.tool.name, whole, visible(f"{call.tool.name} {' '.join(paths)}"), pieces, reasons)
 
 
-def _read(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _read(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     return _files(call, place, [_text(call, "path", ".")], False)
 
 
-def _write(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _write(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     return _files(call, place, [_text(call, "path")], True)
 
 
-def _patch(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _patch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     """A patch names its file, or its diff names several."""
     paths = [path] if (path := _text(call, "path")) else []
     for line in _text(call, "diff").splitlines():
@@ -160,7 +160,7 @@ def _patch(call: GateCall, place: Place, analyse: Analyse) -> Action:
     return _files(call, place, list(dict.fromkeys(paths)) or [""], True)
 
 
-def _fetch(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     url = _text(call, "url").strip()
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
@@ -169,22 +169,22 @@ def _fetch(call: GateCall, place: Place, analyse: Analyse) -> Action:
     level: Level = "dangerous" if reasons else "normal"
     program = "" if strange else host
     piece = Piece(url, program, level, reasons, host if program and level == "normal" else "", (host,))
-    return Action(call.tool.name, url, visible(f"{call.tool.name} {url}"), (piece,), reasons)
+    return ActionView(call.tool.name, url, visible(f"{call.tool.name} {url}"), (piece,), reasons)
 
 
-def _learning(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _learning(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     """Learned changes have a gate of their own, asks for what is the person's, and an undo for each."""
     return _simple(call, "safe", _arguments(call))
 
 
-def _warm(call: GateCall, place: Place, analyse: Analyse) -> Action:
+def _warm(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     action = _text(call, "action")
     reads = action == "list" or (action == "load" and not call.arguments.get("apply"))
     text = f"{action} {_text(call, 'name')}".strip()
     return _simple(call, "safe" if reads else "normal", text)
 
 
-_TOOLS: dict[str, Callable[[GateCall, Place, Analyse], Action]] = {
+_TOOLS: dict[str, Callable[[GateCall, RiskScope, Analyse], ActionView]] = {
     "terminal": _terminal,
     "process": _process,
     "read_file": _read,

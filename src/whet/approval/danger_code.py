@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from whet.approval.danger_files import Finding, Setting
+from whet.approval.danger_files import CommandPlace, Finding
 from whet.approval.shell_words import Word
 
 _LONGEST_QUERY = 20_000
@@ -29,7 +29,7 @@ def database_text(text: str) -> Finding | None:
     return ("dangerous", "deletes or overwrites data in a database") if _SQL.search(text) else None
 
 
-def database(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def database(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in words:
         finding = database_text(word.text)
         if finding is not None:

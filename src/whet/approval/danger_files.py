@@ -15,24 +15,24 @@ from itertools import islice
 
 from whet.approval.paths import absolute, is_secret, is_vital, within, writing, zone_of
 from whet.approval.readonly import has_option, operands
-from whet.approval.risk import Level, Place
+from whet.approval.risk import Level, RiskScope
 from whet.approval.shell_words import Word
 
 Finding = tuple[Level, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class CommandPlace:
     """Where a command runs: its folder (None where unknown) and the place's borders."""
 
     cwd: str | None
-    place: Place
+    place: RiskScope
 
 
-Rule = Callable[[Sequence[Word], Setting], Iterator[Finding]]
+Rule = Callable[[Sequence[Word], CommandPlace], Iterator[Finding]]
 
 
-def writes_to(word: Word, setting: Setting) -> Finding:
+def writes_to(word: Word, setting: CommandPlace) -> Finding:
     """Judge writing to the file that `word` names."""
     if word.dynamic and (not word.prefix or ".." in word.text):
         return "dangerous", "can't tell where it writes"
@@ -40,7 +40,7 @@ def writes_to(word: Word, setting: Setting) -> Finding:
     return level, f"{reason}: {word.plain}" if reason else ""
 
 
-def deletes(word: Word, setting: Setting, *, recursive: bool) -> Iterator[Finding]:
+def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[Finding]:
     """Judge deleting what `word` names."""
     place = setting.place
     if vital_target(word, setting):
@@ -65,7 +65,7 @@ def deletes(word: Word, setting: Setting, *, recursive: bool) -> Iterator[Findin
         yield "dangerous", "deletes the workspace itself"
 
 
-def vital_target(word: Word, setting: Setting) -> bool:
+def vital_target(word: Word, setting: CommandPlace) -> bool:
     """Whether `word` names, or matches all of, a folder that the machine or the person can't lose."""
     if len(word.text) > 4_096:
         return False
@@ -80,7 +80,7 @@ def vital_target(word: Word, setting: Setting) -> bool:
     return full is not None and is_vital(full, setting.place)
 
 
-def _rm(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _rm(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     recursive = has_option(words, "rR", "recursive") or any(w.may_be_flag and w.dynamic for w in words)
     if has_option(words, "rR", "recursive"):
         yield "dangerous", "deletes folders with all that is in them"
@@ -90,17 +90,17 @@ def _rm(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield from deletes(word, setting, recursive=recursive)
 
 
-def _unlink(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _unlink(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in operands(words, "sn"):
         yield from deletes(word, setting, recursive=False)
 
 
-def _shred(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _shred(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield "dangerous", "destroys files beyond recovery"
     yield from _unlink(words, setting)
 
 
-def _find(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _find(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     starts: list[Word] = []
     for word in words:
         if word.text.startswith(("-", "(", "!")):
@@ -125,18 +125,18 @@ _DESTROYERS = frozenset(
 )
 
 
-def _dd(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _dd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in words:
         if word.text.startswith("of="):
             target = Word(word.text[3:], word.plain[3:], word.dynamic, prefix=word.prefix[3:])
             yield writes_to(target, setting)
 
 
-def _disk_tool(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _disk_tool(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield "dangerous", "changes disks or file systems"
 
 
-def _wiper(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _wiper(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """mkfs and kin: on a disk they are the end of it, on an image file only dangerous."""
     yield "dangerous", "makes a new file system or wipes one"
     for word in operands(words):
@@ -144,7 +144,7 @@ def _wiper(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield "forbidden", f"destroys a disk: {word.plain}"
 
 
-def _mode(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _mode(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """chmod, chown, chgrp."""
     recursive = has_option(
         [w for w in words if re.match(r"-{1,2}[a-zA-Z]*R|--rec", w.text)], "R", "recursive"
@@ -161,12 +161,12 @@ def _mode(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield writes_to(word, setting)
 
 
-def _all_written(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _all_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in operands(words, "smd"):
         yield writes_to(word, setting)
 
 
-def _last_written(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """cp, install, ln: the last operand, or what -t names."""
     found = operands(words, "mgoS")
     targets = found[-1:] if len(found) > 1 else []
@@ -179,7 +179,7 @@ def _last_written(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield writes_to(word, setting)
 
 
-def _mv(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _mv(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from _last_written(words, setting)
     found = operands(words, "tS")
     if found and found[-1].text == "/dev/null":
@@ -188,12 +188,12 @@ def _mv(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield from deletes(word, setting, recursive=True)
 
 
-def _truncate(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _truncate(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in operands(words, "srA"):
         yield writes_to(word, setting)
 
 
-def _in_place(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _in_place(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """sed -i and perl -i: the files are overwritten."""
     if any(re.match(r"-[a-zA-Z]*i|--in-place", w.text) for w in words):
         for word in operands(words, "ef")[0 if any(w.text == "-e" for w in words) else 1 :]:
@@ -205,7 +205,7 @@ _SED_COMMAND = re.compile(r"(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/
 _LONGEST_SCRIPT = 2_000
 
 
-def _sed(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _sed(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from _in_place(words, setting)
     for word in words:
         if len(word.text) > _LONGEST_SCRIPT:
@@ -214,7 +214,7 @@ def _sed(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield "dangerous", "sed's e command runs programs"
 
 
-def _awk(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in words:
         if re.search(r"\bsystem\s*\(|\|&?\s*getline|\|\s*\"|\"\s*\|", word.text):
             yield "dangerous", "awk runs other programs"
@@ -226,7 +226,7 @@ _TAR_PROGRAMS = (
 )
 
 
-def _tar(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _tar(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     bundle = words[0].text if words else ""
     if has_option(words, "", *_TAR_PROGRAMS) or re.fullmatch(r"[a-zA-Z]*[IF][a-zA-Z]*", bundle):
         yield "dangerous", "tar runs other programs"
@@ -239,13 +239,13 @@ def _tar(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield writes_to(words[at + 1], setting)
 
 
-def _second_written(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _second_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """uniq and xxd: the second operand."""
     for word in operands(words, "fswclgo")[1:2]:
         yield writes_to(word, setting)
 
 
-def _ln(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """A link to a start-up file is a way to write it that can't be seen before the link is there."""
     yield from _last_written(words, setting)
     found = operands(words, "tS")
@@ -255,7 +255,7 @@ def _ln(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield "dangerous", f"makes a link to {word.plain}, through which it can be changed"
 
 
-def reads_secret(name: str, words: Sequence[Word], setting: Setting) -> str:
+def reads_secret(name: str, words: Sequence[Word], setting: CommandPlace) -> str:
     """Give the first word that names a file of keys or passwords and that `name` would read, else ""."""
     for word in _read_by(name, words):
         text = re.sub(r"^(--?[\w-]+=|[\w-]+=@|@|-[a-zA-Z](?=[\w.~/]))", "", word.text)
@@ -386,7 +386,7 @@ _READERS = _PATTERN_FIRST | frozenset(
 )
 
 
-def _fd(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _fd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if has_option(words, "xX", "exec", "exec-batch") and _DESTROYERS & {w.text for w in words}:
         yield "dangerous", "deletes or overwrites every file that fd finds"
 

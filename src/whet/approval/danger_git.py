@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.danger_files import Finding, Setting
+from whet.approval.danger_files import CommandPlace, Finding
 from whet.approval.readonly import has_option
 from whet.approval.shell_words import Word
 
@@ -51,7 +51,7 @@ _GIT_PROGRAMS = re.compile(
 )
 
 
-def git(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """Judge a git command: its own options, then its verb."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):

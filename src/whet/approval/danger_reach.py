@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_code import DATABASES, database
-from whet.approval.danger_files import Finding, Rule, Setting, disk_rule, writes_to
+from whet.approval.danger_files import CommandPlace, Finding, Rule, disk_rule, writes_to
 from whet.approval.danger_git import git
 from whet.approval.danger_verbs import ALWAYS, INSTALL, ONLY, PUBLISH, REMOTE, VERBS, verb_of
 from whet.approval.readonly import has_option, operands
@@ -20,7 +20,7 @@ from whet.approval.shell_words import Word
 _PYTHON = re.compile(r"python[\d.]*")
 
 
-def reach(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """Judge a simple command by its program's name and its words (program left out)."""
     if name in ALWAYS and not _asks_version(words):
         yield "dangerous", f"{name}: {ALWAYS[name]}"
@@ -33,7 +33,7 @@ def reach(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Findin
         yield from rule(words, setting)
 
 
-def writes_by_option(name: str, words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """Judge the file after -o or --output, and one that hangs on its option: `-o/etc/x`, `--output=x`."""
     letters = _WRITING_LETTERS.get(name, "")
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
@@ -87,7 +87,7 @@ def _fits(allowed: re.Pattern[str], verb: str) -> bool:
     )
 
 
-def _npm(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _npm(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     verb = verb_of("npm", words).split(" ")[0]
     if has_option(words, "g", "global") and verb in (
         "install",
@@ -102,7 +102,7 @@ def _npm(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield "dangerous", "installs or removes packages for the whole system"
 
 
-def _pip(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _pip(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     texts = [word.text for word in words]
     if texts[:1] in (["install"], ["uninstall"]) and has_option(
         words, "", "break-system-packages", "root", "target"
@@ -110,7 +110,7 @@ def _pip(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield "dangerous", "changes packages outside a virtual environment"
 
 
-def _docker(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     parts = verb_of("docker", words).split(" ")
     verb = parts[1] if parts[0] in _DOCKER_NOUNS and len(parts) > 1 else parts[0]
     texts = [word.text for word in words]
@@ -137,7 +137,7 @@ _ESCAPES = re.compile(
 )
 
 
-def _kill(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _kill(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     texts = [word.text for word in words]
     if texts[:1] in (["-l"], ["-L"], ["-0"]) or texts[:2] in (["-s", "0"], ["-n", "0"]):
         return
@@ -150,7 +150,7 @@ def _kill(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             return
 
 
-def _fuser(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _fuser(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if has_option(words, "k", "kill"):
         yield "dangerous", "ends other programs"
 
@@ -158,7 +158,7 @@ def _fuser(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
 
 
-def _transfer(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """curl and wget: where they write, and whether they send."""
     texts = [word.text for word in words]
     is_local = any(_LOCAL.match(text) for text in texts) and not any(
@@ -197,7 +197,7 @@ def _transfer(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
             yield writes_to(words[at + 1], setting)
 
 
-def _remote_copy(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _remote_copy(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """rsync: remote operands, --delete, another shell; the last operand is written."""
     found = operands(words, "ef")
     if any(re.match(r"[\w.@-]+:(?!\\)|rsync://", word.text) for word in found):
@@ -210,7 +210,7 @@ def _remote_copy(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield writes_to(found[-1], setting)
 
 
-def _socket(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _socket(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     texts = [word.text for word in words]
     if any(re.match(r"-[a-z]*[ec]$|--(exec|sh-exec)|(EXEC|SYSTEM):", text, re.IGNORECASE) for text in texts):
         yield "dangerous", "connects a program to the network"
@@ -218,49 +218,49 @@ def _socket(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
         yield "dangerous", "reaches another machine"
 
 
-def _gh(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _gh(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if verb_of("gh", words).startswith("api") and has_option(
         words, "XfF", "method", "field", "raw-field", "input"
     ):
         yield "dangerous", "changes things on GitHub"
 
 
-def _crontab(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _crontab(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if [word.text for word in words] not in (["-l"], []) or not words:
         yield "dangerous", "changes what runs on a schedule"
 
 
-def _sysctl(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _sysctl(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if any(w.text in ("-w", "-p", "--system") or "=" in w.text for w in words):
         yield "dangerous", "changes the system"
 
 
-def _pacman(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _pacman(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if any(re.match(r"-[RSUD](?![sil])|--(sync|remove|upgrade)", w.text) for w in words):
         yield "dangerous", f"pacman: {INSTALL}"
 
 
-def _shell_settings(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _shell_settings(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if words:
         yield "dangerous", "changes what later commands mean"
 
 
-def _enable(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _enable(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if has_option(words, "f"):
         yield "dangerous", "loads code into the shell"
 
 
-def _mapfile(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _mapfile(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if has_option(words, "C"):
         yield "dangerous", "runs text as a command"
 
 
-def _keys(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _keys(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if any(re.match(r"--(export-secret|delete|gen|import)", w.text) for w in words):
         yield "dangerous", "reads or changes keys"
 
 
-def _editor(words: Sequence[Word], setting: Setting) -> Iterator[Finding]:
+def _editor(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if any(
         "!" in w.text or "system(" in w.text
         for w in words

@@ -18,10 +18,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from whet.approval.actions import Action, describe
+from whet.approval.actions import ActionView, describe
 from whet.approval.high_risk import HighRisk
-from whet.approval.policy import Grant, Policy, Ruling
-from whet.approval.risk import Analyse, Place, ShellRisk
+from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
+from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
@@ -89,11 +89,11 @@ class _Case(msgspec.Struct, frozen=True):
     """A call under judgement."""
 
     call: GateCall
-    action: Action
-    place: Place
+    action: ActionView
+    place: RiskScope
 
 
-class Service(msgspec.Struct, frozen=True):
+class ServiceRoute(msgspec.Struct, frozen=True):
     """The confirmation service: what goes to it, and the way there."""
 
     high_risk: HighRisk
@@ -115,13 +115,13 @@ class PolicyGate:
         whet_home: Path,
         analyse: Analyse | None = None,
     ) -> None:
-        self.service: Service | None = None
-        self._policy = Policy(settings)
+        self.service: ServiceRoute | None = None
+        self._policy = GatePolicy(settings)
         self._person = person
         self._store = grants
         self._whet_home = os.path.realpath(whet_home)
         self._analyse = analyse or _analyse_shell
-        self._session_grants: OrderedDict[str, list[Grant]] = OrderedDict()
+        self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -199,7 +199,7 @@ class PolicyGate:
         if first.verdict != "ask":
             return first
         kept = await self._store.all()
-        held = [Grant(g.tool, g.pattern) for g in kept if g.workspace in ("", case.call.workspace)]
+        held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", case.call.workspace)]
         held.extend(self._session_grants.get(self.root_of(case.call.session_id), ()))
         return self._policy.judge(case.action, held)
 
@@ -246,9 +246,9 @@ class PolicyGate:
         patterns = lasting or tuple(
             _exact(piece.text) for piece in case.action.pieces if piece.level != "safe"
         )
-        kept.extend(Grant(tool, pattern, workspace) for pattern in patterns)
+        kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in patterns)
 
-    def _nobody(self, action: Action, reasons: Sequence[str]) -> str:
+    def _nobody(self, action: ActionView, reasons: Sequence[str]) -> str:
         why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
         without = "what only reads" if self.mode == "ask" else "what is not dangerous"
         rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
@@ -265,8 +265,8 @@ class PolicyGate:
             session_id = parent
         return session_id
 
-    def _place(self, workspace: str) -> Place:
-        return Place(os.path.realpath(workspace), os.path.expanduser("~"), self._whet_home)
+    def _place(self, workspace: str) -> RiskScope:
+        return RiskScope(os.path.realpath(workspace), os.path.expanduser("~"), self._whet_home)
 
 
 _SAID_NO = (
@@ -280,7 +280,7 @@ def _decided(call: GateCall, decision: Decision, emit: Emit) -> Decision:
     return decision
 
 
-def _lasting(action: Action) -> tuple[str, ...]:
+def _lasting(action: ActionView) -> tuple[str, ...]:
     """Give the patterns that a lasting yes would store; none where some piece has no such pattern."""
     risky = [piece for piece in action.pieces if piece.level != "safe"]
     return tuple(dict.fromkeys(p.grant for p in risky)) if all(p.grant for p in risky) else ()
@@ -290,7 +290,7 @@ def _exact(text: str) -> str:
     return "".join("\\" + c if c in "*?\\" else c for c in text)
 
 
-def _analyse_shell(command: str, cwd: str, place: Place, stdin: str) -> ShellRisk:
+def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> ShellRisk:
     """Load the shell's parser at the first command: it costs 50 ms of CPU, which a session that runs none
     should not pay before its first request.
     """

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from whet.approval.actions import Action
-from whet.approval.patterns import Rule, matches, parse_rule
+from whet.approval.actions import ActionView
+from whet.approval.patterns import PatternRule, matches, parse_rule
 from whet.approval.risk import Piece
 from whet.contract.errors import ConfigError
 
@@ -255,7 +255,7 @@ _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 class ActionRule(msgspec.Struct, frozen=True):
     """A rule and the name that what it matches is submitted under; an empty name exempts."""
 
-    rule: Rule
+    rule: PatternRule
     name: str
 
 
@@ -270,7 +270,7 @@ class HighRisk:
         self._rules = tuple(_parse(text) for text in texts)
         self._defaults = defaults
 
-    def name_of(self, action: Action) -> str:
+    def name_of(self, action: ActionView) -> str:
         """Give the name under which `action` must be confirmed, "" where it need not be.
 
         Of an action with several pieces the first high-risk one names it.
@@ -284,7 +284,7 @@ class HighRisk:
                 return named
         return ""
 
-    def _by_rules(self, action: Action, texts: Sequence[str]) -> str:
+    def _by_rules(self, action: ActionView, texts: Sequence[str]) -> str:
         for row in self._rules:
             pattern = row.rule.pattern
             if matches(row.rule.tool, action.tool) and (
@@ -293,7 +293,7 @@ class HighRisk:
                 return row.name
         return ""
 
-    def _by_default(self, action: Action, piece: Piece) -> str:
+    def _by_default(self, action: ActionView, piece: Piece) -> str:
         if not self._defaults or action.tool not in _SHELL or piece.level in ("safe", "forbidden"):
             return ""
         if piece.program in _CLIENTS:

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Literal
 
-from whet.approval.risk import Level, Place
+from whet.approval.risk import Level, RiskScope
 
 Zone = Literal[
     "null",
@@ -81,7 +81,7 @@ def absolute(path: str, cwd: str | None) -> str | None:
     return "/" + path.lstrip("/")
 
 
-def zone_of(path: str, cwd: str | None, place: Place) -> Zone:
+def zone_of(path: str, cwd: str | None, place: RiskScope) -> Zone:
     """Say where `path` lies. A link that leads out of the workspace counts as where it leads."""
     full = absolute(path, cwd)
     if full is None or "\0" in full:
@@ -102,7 +102,7 @@ def is_secret(path: str) -> bool:
     return re.search(_SECRET, path) is not None
 
 
-def is_vital(path: str, place: Place) -> bool:
+def is_vital(path: str, place: RiskScope) -> bool:
     """Whether losing this folder loses the machine or a person's home."""
     if path == "/" or path == place.home or place.home.startswith(path + "/"):
         return True
@@ -130,7 +130,7 @@ def _special(full: str) -> Zone | None:
     return None
 
 
-def _zone(full: str, place: Place) -> Zone:
+def _zone(full: str, place: RiskScope) -> Zone:
     special = _special(full)
     if special is not None:
         return special
@@ -150,7 +150,7 @@ def _zone(full: str, place: Place) -> Zone:
     return _outside(full, place)
 
 
-def _outside(full: str, place: Place) -> Zone:
+def _outside(full: str, place: RiskScope) -> Zone:
     if is_vital(full, place):
         return "root"
     if within(full, place.home):
@@ -158,7 +158,7 @@ def _outside(full: str, place: Place) -> Zone:
     return "system" if re.match(_SYSTEM, full) else "outside"
 
 
-def _is_startup(full: str, place: Place) -> bool:
+def _is_startup(full: str, place: RiskScope) -> bool:
     """Whether it is a start-up file or a key of the home, wherever that lies: below /tmp, in the workspace.
 
     A workspace inside the home was chosen by the person, `~/.config/fish` too.

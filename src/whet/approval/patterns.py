@@ -16,7 +16,7 @@ from whet.contract.errors import ConfigError
 _RULE = r"\s*([\w*?.:/-]+)\s*(?:\((.*)\))?\s*"
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PatternRule(msgspec.Struct, frozen=True):
     """One rule: a tool's name, perhaps with wildcards, and a pattern; None matches every call."""
 
     tool: str
@@ -39,7 +39,7 @@ class Rule(msgspec.Struct, frozen=True):
         return self.pattern is not None and not has_wildcard(self.pattern)
 
 
-def parse_rule(text: str, origin: str) -> Rule:
+def parse_rule(text: str, origin: str) -> PatternRule:
     """Read a rule; `origin` is the setting that holds it. Raises ConfigError that names both."""
     found = re.fullmatch(_RULE, text, re.DOTALL)
     if found is None or (found[2] is not None and not found[2].strip()):
@@ -47,7 +47,7 @@ def parse_rule(text: str, origin: str) -> Rule:
             f"{origin}: {text!r} is no rule",
             hint="write tool or tool(pattern), e.g. terminal(git commit *), write_file(docs/*), web_fetch",
         )
-    return Rule(found[1], None if found[2] is None else found[2].strip(), text)
+    return PatternRule(found[1], None if found[2] is None else found[2].strip(), text)
 
 
 def has_wildcard(pattern: str) -> bool:

@@ -12,13 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from whet.approval.actions import Action
-from whet.approval.patterns import Rule, has_wildcard, matches, parse_rule
+from whet.approval.actions import ActionView
+from whet.approval.patterns import PatternRule, has_wildcard, matches, parse_rule
 from whet.approval.risk import Piece
 from whet.config.schema import ApprovalMode, ApprovalSettings
 
 
-class Grant(msgspec.Struct, frozen=True):
+class PolicyGrant(msgspec.Struct, frozen=True):
     """A person's standing yes: the pattern covers calls of `tool` in `workspace` (empty: everywhere)."""
 
     tool: str
@@ -34,7 +34,7 @@ class Ruling(msgspec.Struct, frozen=True):
     lasting: bool = False
 
 
-class Policy:
+class GatePolicy:
     """The rules of one configuration. Raises ConfigError, naming the rule, for one that can't be read."""
 
     def __init__(self, settings: ApprovalSettings) -> None:
@@ -43,7 +43,7 @@ class Policy:
         self._ask = _rules("ask", settings.ask)
         self._deny = _rules("deny", settings.deny)
 
-    def judge(self, action: Action, grants: Iterable[Grant]) -> Ruling:
+    def judge(self, action: ActionView, grants: Iterable[PolicyGrant]) -> Ruling:
         """Decide on `action`, given the grants that hold in its session and workspace."""
         denied = _first(self._deny, action)
         if denied is not None:
@@ -67,7 +67,7 @@ class Policy:
             return Ruling("deny", f"the approval mode is deny, and this would need a person's decision{why}")
         return Ruling("ask", reason, lasting)
 
-    def _covered(self, tool: str, piece: Piece, grants: tuple[Grant, ...]) -> bool:
+    def _covered(self, tool: str, piece: Piece, grants: tuple[PolicyGrant, ...]) -> bool:
         """Whether a piece may run without a question: harmless, or by a rule, or by a grant."""
         if piece.level == "safe":
             return True
@@ -77,11 +77,11 @@ class Policy:
         return any(grant.tool == tool and _grants(grant.pattern, piece) for grant in grants)
 
 
-def _rules(kind: str, texts: Iterable[str]) -> tuple[Rule, ...]:
+def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
     return tuple(parse_rule(text, f"approval.{kind}") for text in texts)
 
 
-def _first(rules: Iterable[Rule], action: Action) -> Rule | None:
+def _first(rules: Iterable[PatternRule], action: ActionView) -> PatternRule | None:
     """Give the first rule that matches the action as a whole or any of its pieces."""
     texts = [action.whole, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
     for rule in rules:
@@ -92,7 +92,7 @@ def _first(rules: Iterable[Rule], action: Action) -> Rule | None:
     return None
 
 
-def _allows(rule: Rule, piece: Piece) -> bool:
+def _allows(rule: PatternRule, piece: Piece) -> bool:
     if piece.level == "forbidden":
         return False
     if rule.pattern is None:
@@ -117,5 +117,5 @@ def _leading_to(piece: Piece, pattern: str) -> tuple[str, ...]:
     return (piece.text, *piece.also[-2:])
 
 
-def _worst_reasons(action: Action) -> list[str]:
+def _worst_reasons(action: ActionView) -> list[str]:
     return list(dict.fromkeys(r for p in action.pieces if p.level == "forbidden" for r in p.reasons))

@@ -29,7 +29,7 @@ def rank(level: Level) -> int:
     return _RANK[level]
 
 
-class Place(msgspec.Struct, frozen=True):
+class RiskScope(msgspec.Struct, frozen=True):
     """Where a command would run: all absolute. Files outside `workspace` and `temp` are out of bounds."""
 
     workspace: str
@@ -66,5 +66,5 @@ class ShellRisk(msgspec.Struct, frozen=True):
     network: bool = False
 
 
-Analyse = Callable[[str, str, Place, str], ShellRisk]
+Analyse = Callable[[str, str, RiskScope, str], ShellRisk]
 """Takes a command's text, the folder it starts in, the place, and its input. Never raises for bad text."""

@@ -103,7 +103,7 @@ class Redirect:
 
 
 @dataclass(slots=True)
-class Script:
+class ShellScript:
     """All that a text can run. `doubts`: why it can't be told what runs. `everyday`: only plain syntax."""
 
     invocations: list[Invocation] = field(default_factory=list[Invocation])
@@ -120,7 +120,7 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def parse(text: str, cwd: str | None, home: str, stdin: str = "") -> Script:
+def parse(text: str, cwd: str | None, home: str, stdin: str = "") -> ShellScript:
     """Parse `text` as bash would run it in `cwd` with `stdin` as its input. Never raises for bad text."""
     walker = _Walker(text, cwd, home)
     if stdin:
@@ -170,7 +170,7 @@ class _Walker:
         self.source = source
         self.home = home
         self.cwd = cwd
-        self.script = Script()
+        self.script = ShellScript()
         self.known: dict[str, str] = {}
         self.assigned: set[str] = set()
         self.functions: list[str] = []

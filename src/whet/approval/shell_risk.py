@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from whet.approval.danger_code import DATABASES, code_text, database_text, interpreter_code
-from whet.approval.danger_files import FILE_RULES, Finding, Setting, reads_secret, writes_to
+from whet.approval.danger_files import FILE_RULES, CommandPlace, Finding, reads_secret, writes_to
 from whet.approval.danger_reach import reach, writes_by_option
 from whet.approval.paths import is_secret
 from whet.approval.readonly import only_reads
-from whet.approval.risk import Level, Piece, Place, ShellRisk, rank, worst
+from whet.approval.risk import Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.shell_grants import escape, grant_for
-from whet.approval.shell_parse import Invocation, Script, parse
+from whet.approval.shell_parse import Invocation, ShellScript, parse
 from whet.approval.shell_words import Word, literal
-from whet.approval.wrappers import SHELLS, Inside, joined, name_of, unwrap
+from whet.approval.wrappers import SHELLS, WrappedCommand, joined, name_of, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
@@ -136,7 +136,7 @@ _WRITERS = frozenset(
 )
 
 
-def analyse(command: str, cwd: str, place: Place, stdin: str = "") -> ShellRisk:
+def analyse(command: str, cwd: str, place: RiskScope, stdin: str = "") -> ShellRisk:
     """Judge the text that a shell would run in `cwd`, `stdin` being its input. Never raises for bad text."""
     if len(command) > _MAX_LENGTH or len(stdin) > 10 * _MAX_LENGTH:
         return _whole(command, "dangerous", "it is too long to be looked through")
@@ -154,7 +154,7 @@ def _whole(command: str, level: Level, reason: str) -> ShellRisk:
 class _Judge:
     """Collects the pieces of one command and what they add up to."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RiskScope) -> None:
         self.place = place
         self.pieces: list[Piece] = []
         self.wholes: list[Finding] = []
@@ -205,10 +205,10 @@ class _Judge:
         for invocation in script.invocations:
             self.invocation(invocation, nesting)
 
-    def redirects(self, script: Script) -> None:
+    def redirects(self, script: ShellScript) -> None:
         """Judge the files that the shell opens."""
         for redirect in script.redirects:
-            target, setting = redirect.target, Setting(redirect.cwd, self.place)
+            target, setting = redirect.target, CommandPlace(redirect.cwd, self.place)
             if "/dev/tcp/" in target.text or "/dev/udp/" in target.text:
                 self.network = True
                 self.whole("dangerous", "opens a network connection")
@@ -262,7 +262,7 @@ class _Judge:
                 return
         self.piece(words, findings)
 
-    def inside(self, inside: Inside, invocation: Invocation, nesting: int) -> None:
+    def inside(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge what a wrapper runs."""
         for doubt in inside.doubts:
             self.whole(
@@ -285,7 +285,7 @@ class _Judge:
                 if piece.level == "forbidden":
                     self.pieces[at] = msgspec.structs.replace(piece, level="dangerous")
 
-    def guesses(self, inside: Inside, invocation: Invocation, nesting: int) -> None:
+    def guesses(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge what a wrapper may run, and take it into account only where it would be dangerous."""
         for command in inside.maybe:
             if _program_doubt(command[0]):
@@ -297,11 +297,11 @@ class _Judge:
             self.wholes.extend(finding for finding in other.wholes if finding not in self.wholes)
 
     def findings(
-        self, words: Sequence[Word], invocation: Invocation, inside: Inside | None
+        self, words: Sequence[Word], invocation: Invocation, inside: WrappedCommand | None
     ) -> Iterator[Finding]:
         """Collect what the tables have against one simple command."""
         name, rest = name_of(words[0]), words[1:]
-        setting = Setting(invocation.cwd, self.place)
+        setting = CommandPlace(invocation.cwd, self.place)
         if name in FILE_RULES:
             yield from FILE_RULES[name](rest, setting)
         yield from reach(name, rest, setting)
@@ -427,7 +427,7 @@ def _piped(invocation: Invocation) -> str:
     return "runs text that another command makes"
 
 
-def is_environment_dump(script: Script) -> bool:
+def is_environment_dump(script: ShellScript) -> bool:
     """Whether some command prints the environment."""
     return any(
         i.words and i.words[0].text in ("env", "printenv", "export", "declare", "set") and len(i.words) == 1

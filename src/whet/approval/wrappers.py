@@ -17,7 +17,7 @@ _OPTION = re.compile(r"-[^-]|--.")
 
 
 @dataclass(slots=True)
-class Inside:
+class WrappedCommand:
     """What a command runs. `vanishes`: the wrapper itself needs no rule. `fed`: its shell reads its input.
 
     `doubts`: why it can't be told what runs. `assigns`: variables that are set for the inner command.
@@ -40,7 +40,7 @@ def name_of(word: Word) -> str:
     return word.text.rsplit("/", 1)[-1]
 
 
-def unwrap(words: Sequence[Word]) -> Inside | None:
+def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
     """Say what `words` (program first) runs inside, or None where it is no wrapper."""
     name = name_of(words[0])
     if name in SHELLS:
@@ -59,7 +59,7 @@ def unwrap(words: Sequence[Word]) -> Inside | None:
         return _prefix(words[1:], _VALUES_AFTER_RUN, vanishes=False)
     if verbs is not None and words[1:] and words[1].text.startswith("-"):
         at = next((at for at, word in enumerate(words) if word.text in verbs), len(words))
-        return Inside(maybe=[list(words[at + 1 :])] if words[at + 1 :] else [])
+        return WrappedCommand(maybe=[list(words[at + 1 :])] if words[at + 1 :] else [])
     return None
 
 
@@ -142,10 +142,10 @@ def _takes_next(option: str, short: str) -> bool:
     return found == len(option) - 1 if found else False
 
 
-def _prefix(words: Sequence[Word], takes: tuple[str, int], *, vanishes: bool) -> Inside:
+def _prefix(words: Sequence[Word], takes: tuple[str, int], *, vanishes: bool) -> WrappedCommand:
     """Skip options, their values and operands; the rest is the command."""
     short, operands = takes
-    inside = Inside(vanishes=vanishes)
+    inside = WrappedCommand(vanishes=vanishes)
     at, unsure = 1, 0
     while at < len(words):
         word = words[at]
@@ -170,12 +170,12 @@ def _prefix(words: Sequence[Word], takes: tuple[str, int], *, vanishes: bool) ->
     return inside
 
 
-def _guess(inside: Inside, words: Sequence[Word], unsure: int) -> None:
+def _guess(inside: WrappedCommand, words: Sequence[Word], unsure: int) -> None:
     """Note what runs if some of the `unsure` options before take a value of their own."""
     inside.maybe.extend(list(words[at:]) for at in range(min(unsure, _MOST_GUESSES, len(words))))
 
 
-def _add(inside: Inside, words: Sequence[Word]) -> None:
+def _add(inside: WrappedCommand, words: Sequence[Word]) -> None:
     if words:
         inside.commands.append(list(words))
 
@@ -185,9 +185,9 @@ _SHELL_LONG = frozenset(
 )
 
 
-def _shell(words: Sequence[Word]) -> Inside:
+def _shell(words: Sequence[Word]) -> WrappedCommand:
     """sh, bash and kin: `-c TEXT`, a script, or whatever comes in."""
-    inside = Inside()
+    inside = WrappedCommand()
     at, has_text = 1, False
     while at < len(words):
         text = words[at].text
@@ -215,7 +215,7 @@ def _shell(words: Sequence[Word]) -> Inside:
     return _what_a_shell_runs(inside, words[at:], has_text)
 
 
-def _what_a_shell_runs(inside: Inside, operands: Sequence[Word], has_text: bool) -> Inside:
+def _what_a_shell_runs(inside: WrappedCommand, operands: Sequence[Word], has_text: bool) -> WrappedCommand:
     if has_text:
         inside.texts.extend(operands[:1])
         inside.vanishes, inside.fed = True, False
@@ -228,8 +228,8 @@ def _what_a_shell_runs(inside: Inside, operands: Sequence[Word], has_text: bool)
     return inside
 
 
-def _env(words: Sequence[Word]) -> Inside:
-    inside = Inside(vanishes=True)
+def _env(words: Sequence[Word]) -> WrappedCommand:
+    inside = WrappedCommand(vanishes=True)
     at = 1
     while at < len(words):
         word = words[at]
@@ -258,7 +258,7 @@ def _env(words: Sequence[Word]) -> Inside:
     return inside
 
 
-def _command(words: Sequence[Word]) -> Inside | None:
+def _command(words: Sequence[Word]) -> WrappedCommand | None:
     """`command -v name` only looks a name up."""
     if len(words) > 1 and re.fullmatch(r"-[pvV]*[vV][pvV]*", words[1].text):
         return None
@@ -276,9 +276,9 @@ _XARGS_LONG = {
 }
 
 
-def _xargs(words: Sequence[Word]) -> Inside:
+def _xargs(words: Sequence[Word]) -> WrappedCommand:
     """The command after xargs' own options; a word that its input replaces is known at run time only."""
-    inside = Inside(vanishes=True)
+    inside = WrappedCommand(vanishes=True)
     at, marks = 1, set[str]()
     while at < len(words) and words[at].text.startswith("-"):
         text, following = words[at].text, words[at + 1].text if at + 1 < len(words) else ""
@@ -319,9 +319,9 @@ def _xargs_short(text: str, following: str) -> tuple[str, bool]:
     return mark if found[1] in "IJi" else "", takes_next
 
 
-def _parallel(words: Sequence[Word]) -> Inside:
+def _parallel(words: Sequence[Word]) -> WrappedCommand:
     """GNU parallel: the command up to `:::`, its arguments known only at run time."""
-    inside = Inside()
+    inside = WrappedCommand()
     at, unsure = 1, 0
     while at < len(words) and words[at].text.startswith("-"):
         valued = words[at].text in ("-j", "--jobs", "-a", "--arg-file", "-n", "-S", "--joblog", "-I")
@@ -338,9 +338,9 @@ def _parallel(words: Sequence[Word]) -> Inside:
     return inside
 
 
-def _find(words: Sequence[Word]) -> Inside | None:
+def _find(words: Sequence[Word]) -> WrappedCommand | None:
     """Each -exec, -execdir, -ok, -okdir up to `;` or `+`; `{}` is a path below the start folder."""
-    inside = Inside()
+    inside = WrappedCommand()
     at = 1
     while at < len(words):
         if words[at].text in ("-exec", "-execdir", "-ok", "-okdir"):
@@ -356,23 +356,23 @@ def _find(words: Sequence[Word]) -> Inside | None:
     return inside if inside.commands else None
 
 
-def _fd(words: Sequence[Word]) -> Inside | None:
+def _fd(words: Sequence[Word]) -> WrappedCommand | None:
     for at, word in enumerate(words):
         if word.text in ("-x", "-X", "--exec", "--exec-batch"):
-            inside = Inside()
+            inside = WrappedCommand()
             _add(inside, [*words[at + 1 :], unknown("{}", "./")])
             return inside
         found = re.match(r"(?:-[a-zA-Z0-9]*?[xX]|--exec(?:-batch)?=)(.*)", word.text, re.DOTALL)
         if found:
-            return Inside(
+            return WrappedCommand(
                 maybe=[[*map(literal, filter(None, [found[1]])), *words[at + 1 :], unknown("{}", "./")]]
             )
     return None
 
 
-def _text_of_rest(words: Sequence[Word]) -> Inside:
+def _text_of_rest(words: Sequence[Word]) -> WrappedCommand:
     """eval and watch: their arguments joined are shell text."""
-    inside = Inside()
+    inside = WrappedCommand()
     rest = [w for w in words[1:] if w.text != "--"]
     if name_of(words[0]) == "watch":
         while rest and rest[0].text.startswith("-"):
@@ -389,24 +389,24 @@ def joined(words: Sequence[Word]) -> list[Word]:
     return [unknown(text, text[:1])] if any(w.dynamic or w.glob for w in words) else [literal(text)]
 
 
-def _trap(words: Sequence[Word]) -> Inside | None:
+def _trap(words: Sequence[Word]) -> WrappedCommand | None:
     rest = [w for w in words[1:] if w.text not in ("--", "-p", "-l")]
-    return Inside(texts=rest[:1]) if len(rest) > 1 and rest[0].text not in ("", "-") else None
+    return WrappedCommand(texts=rest[:1]) if len(rest) > 1 and rest[0].text not in ("", "-") else None
 
 
-def _given_text(words: Sequence[Word]) -> Inside | None:
+def _given_text(words: Sequence[Word]) -> WrappedCommand | None:
     """script, su and npx: the text after -c, which may stand in a cluster or hang on its option."""
     for at, word in enumerate(words[1:], 1):
         found = re.match(r"(?:-[a-zA-Z]*?c|--(?:com?m?a?n?d?|call)(?:=|$))(.*)", word.text, re.DOTALL)
         if found is None:
             continue
         if found[1]:
-            return Inside(texts=[unknown(found[1]) if word.dynamic else literal(found[1])])
-        return Inside(texts=list(words[at + 1 : at + 2]))
+            return WrappedCommand(texts=[unknown(found[1]) if word.dynamic else literal(found[1])])
+        return WrappedCommand(texts=list(words[at + 1 : at + 2]))
     return None
 
 
-def _container(words: Sequence[Word]) -> Inside | None:
+def _container(words: Sequence[Word]) -> WrappedCommand | None:
     """`docker exec NAME command`: the command runs in the container, yet on real data."""
     texts = [w.text for w in words]
     if "exec" not in texts:
@@ -414,28 +414,30 @@ def _container(words: Sequence[Word]) -> Inside | None:
     at = texts.index("exec") + 1
     while at < len(words) and texts[at].startswith("-"):
         at += 2 if texts[at] in ("-u", "-e", "-w", "--user", "--env", "--workdir", "-n", "-c") else 1
-    inside = Inside(elsewhere=True, in_container=True)
+    inside = WrappedCommand(elsewhere=True, in_container=True)
     _add(inside, [w for w in words[at + 1 :] if w.text != "--"])
     return inside
 
 
-def _git(words: Sequence[Word]) -> Inside | None:
+def _git(words: Sequence[Word]) -> WrappedCommand | None:
     """`git bisect run CMD`, `git submodule foreach CMD` and `git rebase --exec TEXT`."""
     texts = [w.text for w in words]
     for first, second in (("bisect", "run"), ("submodule", "foreach")):
         if first in texts and second in texts[texts.index(first) :]:
             rest = [w for w in words[texts.index(second) + 1 :] if w.text not in ("--recursive", "--quiet")]
             return (
-                Inside(texts=joined(rest)) if second == "foreach" else Inside(commands=[rest] if rest else [])
+                WrappedCommand(texts=joined(rest))
+                if second == "foreach"
+                else WrappedCommand(commands=[rest] if rest else [])
             )
     if "rebase" in texts:
         for at, text in enumerate(texts[:-1]):
             if text in ("-x", "--exec"):
-                return Inside(texts=[words[at + 1]])
+                return WrappedCommand(texts=[words[at + 1]])
     return None
 
 
-_HANDLERS: dict[str, Callable[[Sequence[Word]], Inside | None]] = {
+_HANDLERS: dict[str, Callable[[Sequence[Word]], WrappedCommand | None]] = {
     "env": _env,
     "command": _command,
     "xargs": _xargs,

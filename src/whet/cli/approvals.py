@@ -18,7 +18,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import grants
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 T = TypeVar("T")
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -66,11 +66,11 @@ def revoke(home: Home, grant_id: int, as_json: bool) -> None:
         click.echo(f"grant {grant_id} no longer holds")
 
 
-def _use(home: Home, work: Callable[[Database], T]) -> T | None:
+def _use(home: Home, work: Callable[[StateDatabase], T]) -> T | None:
     """Run `work` on the store; None where there is no store yet."""
     if not home.database.exists():
         return None
-    database = Database.open(home.database, SystemClock())
+    database = StateDatabase.open(home.database, SystemClock())
     try:
         return work(database)
     finally:

@@ -16,7 +16,7 @@ _FENCE = re.compile(r" *(?:[-*+] +|\d{1,9}[.)] +)?(`{3,}|~{3,})")
 _INDENTED = re.compile(r"(?: {2,}|\t)\S")
 
 
-class Block(msgspec.Struct, frozen=True):
+class MarkdownBlock(msgspec.Struct, frozen=True):
     """A finished piece of Markdown; `tight` joins it to the one before without an empty line."""
 
     text: str
@@ -43,9 +43,9 @@ class Blocks:
         open_line = "".join(self._open)[-characters:]
         return "\n".join([*self._lines[-lines:], open_line])[-characters:].strip("\n")
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[MarkdownBlock]:
         """Take more text and give the blocks that it finished."""
-        done: list[Block] = []
+        done: list[MarkdownBlock] = []
         first, *rest = text.split("\n")
         self._open.append(first)
         for piece in rest:
@@ -54,16 +54,16 @@ class Blocks:
             self._take(line, done)
         return done
 
-    def finish(self) -> list[Block]:
+    def finish(self) -> list[MarkdownBlock]:
         """Give what is left as finished blocks, and start over."""
-        done: list[Block] = []
+        done: list[MarkdownBlock] = []
         if line := "".join(self._open):
             self._take(line, done)
         self._close(done)
         self.__init__()
         return done
 
-    def _take(self, line: str, done: list[Block]) -> None:
+    def _take(self, line: str, done: list[MarkdownBlock]) -> None:
         if self._fence:
             self._lines.append(line)
             if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
@@ -80,7 +80,7 @@ class Blocks:
         if match := _FENCE.match(line):
             self._fence = match[1]
 
-    def _start_or_go_on(self, line: str, done: list[Block]) -> None:
+    def _start_or_go_on(self, line: str, done: list[MarkdownBlock]) -> None:
         in_item = bool(self._lines) and _is_item(self._lines[0])
         if self._lines and self._starts(line, in_item):
             self._close(done)
@@ -99,11 +99,11 @@ class Blocks:
             return self._blank and not _INDENTED.match(line)
         return _FENCE.match(line) is not None
 
-    def _close(self, done: list[Block]) -> None:
+    def _close(self, done: list[MarkdownBlock]) -> None:
         if not self._lines:
             return
         item = _is_item(self._lines[0])
-        done.append(Block("\n".join(self._lines), tight=item and self._after_item))
+        done.append(MarkdownBlock("\n".join(self._lines), tight=item and self._after_item))
         self._after_item = item and not self._blank
         self._lines = []
         self._blank = False

@@ -23,7 +23,7 @@ from whet.app.plugged import borrowed_provider
 from whet.cli.output import has_colour, size
 from whet.clock import Clock
 from whet.config import files
-from whet.config.load import Loaded, load
+from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
@@ -46,7 +46,7 @@ _TOO_LOW_BYTES = 50_000_000
 _SAFE_SQLITE = (3, 51, 3)
 
 
-class Finding(msgspec.Struct, frozen=True):
+class DoctorFinding(msgspec.Struct, frozen=True):
     """One line of the report: what was looked at, how it is, and what to do where it is not ok."""
 
     name: str
@@ -55,92 +55,97 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-def check_python() -> Iterator[Finding]:
+def check_python() -> Iterator[DoctorFinding]:
     """Look at the interpreter and the packages."""
-    yield Finding("whet", "ok", f"{__version__}, Python {platform.python_version()}, {platform.system()}")
+    yield DoctorFinding(
+        "whet", "ok", f"{__version__}, Python {platform.python_version()}, {platform.system()}"
+    )
     found: list[str] = []
     for name in _PACKAGES:
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
-            yield Finding("packages", "failed", f"{name} is missing", f"pip install {name}")
-    yield Finding("packages", "ok", ", ".join(found))
+            yield DoctorFinding("packages", "failed", f"{name} is missing", f"pip install {name}")
+    yield DoctorFinding("packages", "ok", ", ".join(found))
 
 
-def check_home(home: Home) -> Iterator[Finding]:
+def check_home(home: Home) -> Iterator[DoctorFinding]:
     """Look at the home folder: there, writable, closed to others."""
     root = home.root
     if not root.exists():
         parent = next(folder for folder in root.parents if folder.exists())
         if os.access(parent, os.W_OK):
-            yield Finding("home", "ok", f"{root} (made at the first use)")
+            yield DoctorFinding("home", "ok", f"{root} (made at the first use)")
         else:
-            yield Finding(
+            yield DoctorFinding(
                 "home", "failed", f"{root} can't be made", "set WHET_HOME to a folder that you can write"
             )
         return
     if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):
-        yield Finding(
+        yield DoctorFinding(
             "home", "failed", f"{root} can't be written", f"check the owner of {root}, or set WHET_HOME"
         )
         return
     mode = files.mode_of(root) or 0
     if mode & 0o077:
-        yield Finding("home", "warning", f"{root} is open to others (mode {mode:04o})", f"chmod 700 {root}")
+        yield DoctorFinding(
+            "home", "warning", f"{root} is open to others (mode {mode:04o})", f"chmod 700 {root}"
+        )
     else:
-        yield Finding("home", "ok", str(root))
+        yield DoctorFinding("home", "ok", str(root))
 
 
-def check_disk(home: Home) -> Iterator[Finding]:
+def check_disk(home: Home) -> Iterator[DoctorFinding]:
     """Look at the space that is left where the home is."""
     folder = next(folder for folder in (home.root, *home.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free
     state: State = "failed" if free < _TOO_LOW_BYTES else "warning" if free < _LOW_BYTES else "ok"
-    yield Finding(
+    yield DoctorFinding(
         "disk", state, f"{size(free)} free", "" if state == "ok" else "free some space; nothing is lost"
     )
 
 
-def check_config(home: Home, environ: Mapping[str, str]) -> tuple[list[Finding], Loaded | None]:
+def check_config(home: Home, environ: Mapping[str, str]) -> tuple[list[DoctorFinding], LoadedSettings | None]:
     """Read the settings; None where they are broken."""
     try:
         loaded = load(home, environ=environ)
     except ConfigError as error:
-        return [Finding("config", "failed", error.message, error.hint)], None
+        return [DoctorFinding("config", "failed", error.message, error.hint)], None
     changed = sum(origin != "default" for origin in loaded.origins.values())
     where = str(home.config) if home.config.exists() else "no config.yaml"
-    found = [Finding("config", "ok", f"{where}, {changed} of {len(loaded.origins)} settings changed")]
+    found = [DoctorFinding("config", "ok", f"{where}, {changed} of {len(loaded.origins)} settings changed")]
     found += [
-        Finding("config", "warning", warning, "unset it or correct its name") for warning in loaded.warnings
+        DoctorFinding("config", "warning", warning, "unset it or correct its name")
+        for warning in loaded.warnings
     ]
     return found, loaded
 
 
-def check_secrets(home: Home) -> Iterator[Finding]:
+def check_secrets(home: Home) -> Iterator[DoctorFinding]:
     """Look at .env: readable, closed to others, understood."""
     try:
         warnings = env_warnings(home)
     except ConfigError as error:
-        yield Finding(".env", "failed", error.message, error.hint)
+        yield DoctorFinding(".env", "failed", error.message, error.hint)
         return
     for warning in warnings:
         text, _, fix = warning.partition("; run: ")
-        yield Finding(".env", "warning", text, fix or f"edit {home.env}")
+        yield DoctorFinding(".env", "warning", text, fix or f"edit {home.env}")
     if not warnings:
-        yield Finding(
+        yield DoctorFinding(
             ".env", "ok", "mode 0600" if home.env.exists() else "none (keys from the environment only)"
         )
 
 
-def check_database(home: Home) -> Iterator[Finding]:
+def check_database(home: Home) -> Iterator[DoctorFinding]:
     """Look at SQLite itself, and whether state.db is whole and of a known schema."""
     version = _sqlite_version()
     state: State = "ok" if tuple(map(int, version.split("."))) >= _SAFE_SQLITE else "warning"
     fix = "" if state == "ok" else "pip install --upgrade apsw: older SQLite can damage a WAL file"
-    yield Finding("sqlite", state, version, fix)
+    yield DoctorFinding("sqlite", state, version, fix)
     path = home.database
     if not path.exists():
-        yield Finding("database", "ok", "none yet")
+        yield DoctorFinding("database", "ok", "none yet")
         return
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -151,7 +156,7 @@ def check_database(home: Home) -> Iterator[Finding]:
         finally:
             connection.close()
     except apsw.Error as error:
-        yield Finding("database", "failed", f"{path}: {error}", _restore(path))
+        yield DoctorFinding("database", "failed", f"{path}: {error}", _restore(path))
 
 
 def _sqlite_version() -> str:
@@ -163,49 +168,55 @@ def _sqlite_version() -> str:
     return str(row[0]) if row else "0"
 
 
-def _look_at(path: Path, connection: apsw.Connection) -> Iterator[Finding]:
+def _look_at(path: Path, connection: apsw.Connection) -> Iterator[DoctorFinding]:
     schema = int(connection.pragma("user_version"))
     if schema > len(STEPS):
         text = f"schema {schema} is newer than this Whet knows ({len(STEPS)})"
-        yield Finding("database", "failed", text, "upgrade Whet, or set WHET_HOME to another folder")
+        yield DoctorFinding("database", "failed", text, "upgrade Whet, or set WHET_HOME to another folder")
         return
     row = connection.execute("PRAGMA quick_check(1)").fetchone()
     problem = str(row[0]) if row else "no answer"
     if problem != "ok":
-        yield Finding("database", "failed", f"{path} is damaged: {problem.splitlines()[-1]}", _restore(path))
+        yield DoctorFinding(
+            "database", "failed", f"{path} is damaged: {problem.splitlines()[-1]}", _restore(path)
+        )
         return
     companions = (path, path.with_name(path.name + "-wal"))
     total = sum(file.stat().st_size for file in companions if file.exists())
-    yield Finding("database", "ok", f"whole, schema {schema}, {size(total)}")
+    yield DoctorFinding("database", "ok", f"whole, schema {schema}, {size(total)}")
     if schema:
         rows = connection.execute("SELECT host, pid, born FROM claims").fetchall()
         busy = [
             str(pid) for host, pid, born in rows if host == os.uname().nodename and claims.birth(pid) == born
         ]
         if busy:
-            yield Finding("in use", "ok", f"a session is open in process {', '.join(sorted(set(busy)))}")
+            yield DoctorFinding(
+                "in use", "ok", f"a session is open in process {', '.join(sorted(set(busy)))}"
+            )
 
 
 def _restore(path: Path) -> str:
     return f"restore a backup, or keep what is left: mv {path} {path}.broken (a new one is made)"
 
 
-def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -> Finding:
+def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
     """Look whether a model is set and its key is there; asks no server."""
     if is_needed(settings):
         fix = "whet (asks and offers what it finds), or whet config set model.provider NAME"
-        return Finding("model", "warning", "no model is set; only the demo works", fix)
+        return DoctorFinding("model", "warning", "no model is set; only the demo works", fix)
     try:
         with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
             info = provider.info
     except WhetError as error:
-        return Finding("model", "failed", error.message, error.hint)
-    return Finding(
+        return DoctorFinding("model", "failed", error.message, error.hint)
+    return DoctorFinding(
         "model", "ok", f"{info.model or '(default)'} from {info.provider}, key found or not needed"
     )
 
 
-async def check_online(home: Home, settings: Settings, environ: Mapping[str, str], clock: Clock) -> Finding:
+async def check_online(
+    home: Home, settings: Settings, environ: Mapping[str, str], clock: Clock
+) -> DoctorFinding:
     """Ask the server for its models and measure how long that takes."""
     start_s = clock.monotonic_s()
     try:
@@ -216,64 +227,64 @@ async def check_online(home: Home, settings: Settings, environ: Mapping[str, str
             finally:
                 await provider.aclose()
     except WhetError as error:
-        return Finding("server", "failed", error.message, error.hint)
+        return DoctorFinding("server", "failed", error.message, error.hint)
     text = f"answers in {1000 * (clock.monotonic_s() - start_s):.0f} ms, {len(models)} models"
     if models and wanted and wanted not in models:
-        return Finding("server", "warning", f"{text}, not among them: {wanted}", "whet model list")
-    return Finding("server", "ok", text)
+        return DoctorFinding("server", "warning", f"{text}, not among them: {wanted}", "whet model list")
+    return DoctorFinding("server", "ok", text)
 
 
-def check_commands(path: str | None = None) -> Iterator[Finding]:
+def check_commands(path: str | None = None) -> Iterator[DoctorFinding]:
     """Look for the programs that tools use."""
     for name, (state, fix) in _COMMANDS.items():
         where = shutil.which(name, path=path)
         if where:
-            yield Finding(name, "ok", where)
+            yield DoctorFinding(name, "ok", where)
         else:
-            yield Finding(name, "warning" if state == "warning" else "failed", "not found", fix)
+            yield DoctorFinding(name, "warning" if state == "warning" else "failed", "not found", fix)
 
 
-def check_terminal() -> Iterator[Finding]:
+def check_terminal() -> Iterator[DoctorFinding]:
     """Look at what the terminal can show."""
     columns, lines = shutil.get_terminal_size((80, 24))
     encoding = (sys.stdout.encoding or "ascii").lower()
     text = f"{columns}x{lines}, {encoding}, {'colour' if has_colour() else 'no colour'}"
     if "utf" not in encoding:
-        yield Finding("terminal", "warning", text, "export LANG=C.UTF-8 (or another UTF-8 locale)")
+        yield DoctorFinding("terminal", "warning", text, "export LANG=C.UTF-8 (or another UTF-8 locale)")
     elif columns < 40:
-        yield Finding("terminal", "warning", text, "widen the window to 40 columns or more")
+        yield DoctorFinding("terminal", "warning", text, "widen the window to 40 columns or more")
     else:
-        yield Finding("terminal", "ok", text)
+        yield DoctorFinding("terminal", "ok", text)
 
 
-def check_servers(home: Home, settings: Settings) -> Iterator[Finding]:
+def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
     """Look at the MCP servers' settings and at what came of the last contact; reaches none."""
     for name, server in settings.mcp.servers.items():
         label = f"mcp {name}"
         try:
             check_server(name, server)
         except ConfigError as error:
-            yield Finding(label, "failed", error.message, error.hint)
+            yield DoctorFinding(label, "failed", error.message, error.hint)
             continue
         if not server.enabled:
-            yield Finding(label, "ok", "switched off")
+            yield DoctorFinding(label, "ok", "switched off")
             continue
         kept = read_kept(home, name, server)
         if kept is None:
-            yield Finding(label, "ok", "not reached yet; the first session does")
+            yield DoctorFinding(label, "ok", "not reached yet; the first session does")
         elif kept.failure:
-            yield Finding(label, "warning", kept.failure, f"whet mcp test {name}")
+            yield DoctorFinding(label, "warning", kept.failure, f"whet mcp test {name}")
         else:
             listing = read_listing(name, server, kept.catalogue)
             left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
             count = len(listing.offered)
-            yield Finding(label, "ok", f"{count} tool{'' if count == 1 else 's'}{left_out}")
+            yield DoctorFinding(label, "ok", f"{count} tool{'' if count == 1 else 's'}{left_out}")
 
 
-def check_folders(home: Home) -> Iterator[Finding]:
+def check_folders(home: Home) -> Iterator[DoctorFinding]:
     """Look at plugins and logs."""
     plugins = home.root / "plugins"
     names = sorted(entry.name for entry in plugins.iterdir() if entry.is_dir()) if plugins.is_dir() else []
-    yield Finding("plugins", "ok", ", ".join(names) or "none")
+    yield DoctorFinding("plugins", "ok", ", ".join(names) or "none")
     log = home.logs / "whet.log"
-    yield Finding("log", "ok", f"{log}, {size(log.stat().st_size)}" if log.exists() else "none yet")
+    yield DoctorFinding("log", "ok", f"{log}, {size(log.stat().st_size)}" if log.exists() else "none yet")

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.slash import Command, Commands
+from whet.app.slash import Commands, SlashCommand
 from whet.cli import wording
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.learning_commands import learning_commands, typed
@@ -23,7 +23,7 @@ from whet.clock import iso
 from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.store import compactions, outcomes, sessions, warm
 
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
@@ -62,7 +62,7 @@ class ChatControl(Protocol):
         ...
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> LearningService:
         """The memory and skills of whoever talks."""
         ...
 
@@ -262,7 +262,7 @@ def add_plugin_commands(app: App, commands: Commands[ChatControl]) -> list[str]:
     for command in app.plugins.commands if app.plugins else ():
         run = _plugin_run(command.name)
         try:
-            commands.add(Command(command.name, command.description, run, argument=command.args_hint))
+            commands.add(SlashCommand(command.name, command.description, run, argument=command.args_hint))
         except WhetError as error:
             refused.append(f"plugin {command.plugin}: {error.message}")
     return refused
@@ -285,35 +285,37 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Awaitable[None]]:
     return run
 
 
-def builtin_commands() -> list[Command[ChatControl]]:
+def builtin_commands() -> list[SlashCommand[ChatControl]]:
     """Give the built-in commands, in the order that /help shows them."""
     return [
-        Command("help", "Show this.", _help, anytime=True, aliases=("h",), remote=True),
-        Command("new", "Start a new session.", _new, "[title]", aliases=("clear", "reset"), remote=True),
-        Command(
+        SlashCommand("help", "Show this.", _help, anytime=True, aliases=("h",), remote=True),
+        SlashCommand("new", "Start a new session.", _new, "[title]", aliases=("clear", "reset"), remote=True),
+        SlashCommand(
             "warm", "Show how this session was started, or start one warm.", _warm, "[name|auto]", remote=True
         ),
-        Command("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
-        Command("sessions", "List sessions, or find one by its title.", _sessions, "[text]", anytime=True),
-        Command("model", "Show or switch the model.", _model, "[name|default]", remote=True),
-        Command("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
-        Command("usage", "Show what this session has spent.", _usage, anytime=True, remote=True),
-        Command("context", "Show how full the window is, and the engine.", _context, remote=True),
-        Command(
+        SlashCommand("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
+        SlashCommand(
+            "sessions", "List sessions, or find one by its title.", _sessions, "[text]", anytime=True
+        ),
+        SlashCommand("model", "Show or switch the model.", _model, "[name|default]", remote=True),
+        SlashCommand("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
+        SlashCommand("usage", "Show what this session has spent.", _usage, anytime=True, remote=True),
+        SlashCommand("context", "Show how full the window is, and the engine.", _context, remote=True),
+        SlashCommand(
             "compress", "Make the context smaller, keeping what you name.", _compress, "[focus]", remote=True
         ),
         *rating_commands(),
-        Command(
+        SlashCommand(
             "refine", "Review this conversation for what is worth keeping.", _refine, "[focus]", remote=True
         ),
         *learning_commands(),
-        Command("retry", "Take the last turn back and ask again.", _retry, remote=True),
-        Command("undo", "Take the last turn back.", _undo, remote=True),
-        Command("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
-        Command(
+        SlashCommand("retry", "Take the last turn back and ask again.", _retry, remote=True),
+        SlashCommand("undo", "Take the last turn back.", _undo, remote=True),
+        SlashCommand("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
+        SlashCommand(
             "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True
         ),
-        Command("export", "Write this session to a file (.md or .jsonl).", _export, "[file]"),
-        Command("approvals", "Show or set what runs without a question.", _approvals, "[ask|auto|deny]"),
-        Command("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),
+        SlashCommand("export", "Write this session to a file (.md or .jsonl).", _export, "[file]"),
+        SlashCommand("approvals", "Show or set what runs without a question.", _approvals, "[ask|auto|deny]"),
+        SlashCommand("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),
     ]

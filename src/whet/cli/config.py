@@ -16,7 +16,7 @@ from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
 from whet.config.fields import Value, fields, helps, show
-from whet.config.load import Loaded, known, load
+from whet.config.load import LoadedSettings, known, load
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
@@ -42,7 +42,7 @@ def _safe(key: str, value: Value) -> Value:
     return secrets_masked(str(value)) if fields()[key].kind == "table" else value
 
 
-def _load(home: Home) -> Loaded:
+def _load(home: Home) -> LoadedSettings:
     loaded = load(home, environ=os.environ)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)

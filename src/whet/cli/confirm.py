@@ -101,11 +101,11 @@ def serve(home: Home, **options: Any) -> None:
     """
     # The server's modules cost more than all other commands together, and only this one needs them.
     from whet.confirm.open import make_first_tokens, open_service, places  # noqa: PLC0415
-    from whet.confirm.serve import Settings, check, first_lines  # noqa: PLC0415
+    from whet.confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
     from whet.confirm.serve import serve as run  # noqa: PLC0415
-    from whet.confirm.service import Limits  # noqa: PLC0415
+    from whet.confirm.service import CallerLimits  # noqa: PLC0415
 
-    settings = Settings(
+    settings = ListenSettings(
         host=options["host"],
         port=options["port"],
         web_port=options["web_port"],
@@ -123,7 +123,7 @@ def serve(home: Home, **options: Any) -> None:
     service = open_service(
         where,
         policy=options["policy_path"],
-        limits=Limits(options["rate_limit"], options["max_pending"]),
+        limits=CallerLimits(options["rate_limit"], options["max_pending"]),
         new_key=options["new_key"],
     )
     try:

@@ -17,19 +17,19 @@ import click
 import msgspec
 
 from whet.cli import output
-from whet.cli.output import Column, Progress, emit_json, styled
+from whet.cli.output import Column, ProgressLine, emit_json, styled
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.confirm import audit as checks
 from whet.confirm import factors, retention, tokens, whitelist
-from whet.confirm.database import Database
+from whet.confirm.database import ConfirmDatabase
 from whet.confirm.http.shapes import iso
 from whet.confirm.keys import load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
 from whet.confirm.open import Places, newest_time, places
-from whet.confirm.policy import Facts, Policy, matches, without_effect
+from whet.confirm.policy import ConfirmPolicy, Facts, matches, without_effect
 from whet.confirm.policy_file import load_policy
 from whet.confirm.quorum import describe
 from whet.confirm.records import ROLES
@@ -62,18 +62,18 @@ class Age(click.ParamType[float]):
 
 
 @contextmanager
-def _opened(home: Home, db_path: Path | None) -> Generator[tuple[Database, Places]]:
+def _opened(home: Home, db_path: Path | None) -> Generator[tuple[ConfirmDatabase, Places]]:
     where = places(home, db_path)
     if not where.database.exists():
         raise NotFound(f"there is no {where.database} yet", hint="whet confirm serve makes it")
-    database = Database.open(where.database)
+    database = ConfirmDatabase.open(where.database)
     try:
         yield database, where
     finally:
         database.close()
 
 
-def _change(database: Database, where: Places, work: Callable[[Tx], T]) -> T:
+def _change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
     """Run a change in one transaction, with its events in the audit log."""
     key = load_key(where.key, may_make=False)
     timeline = Timeline(database.read(newest_time))
@@ -295,7 +295,7 @@ def allow(
     home: Home, action: str, principal: str, session: str, seconds: float, db_path: Path | None
 ) -> None:
     """Let an action pass without asking for a while; each pass is recorded. Never a high-risk action."""
-    wanted = whitelist.Wanted(action.strip(), principal, session, seconds)
+    wanted = whitelist.WhitelistRequest(action.strip(), principal, session, seconds)
     with _opened(home, db_path) as (database, where):
         try:
             made = _change(database, where, lambda tx: whitelist.add(tx, wanted, _me()))
@@ -340,7 +340,7 @@ def verify(
     whet confirm audit verify
     whet confirm audit verify --checkpoint /mnt/elsewhere/checkpoints.jsonl
     """
-    progress = Progress("verifying", SystemClock())
+    progress = ProgressLine("verifying", SystemClock())
     with _opened(home, db_path) as (database, where):
         keys = checks.read_keys(key_path or where.public_key)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
@@ -414,12 +414,12 @@ def _count(number: int, noun: str) -> str:
 
 
 @contextmanager
-def _opened_or_new(home: Home, db_path: Path | None) -> Generator[tuple[Database, Places]]:
+def _opened_or_new(home: Home, db_path: Path | None) -> Generator[tuple[ConfirmDatabase, Places]]:
     """Open the files, made where they are not there: tokens may be made before the first start."""
     home.ensure()
     where = places(home, db_path)
     is_new = not where.database.exists()
-    database = Database.open(where.database)
+    database = ConfirmDatabase.open(where.database)
     try:
         load_key(where.key, may_make=is_new)
         yield database, where
@@ -434,7 +434,7 @@ def _show_secret(token_id: str, secret: str, as_json: bool) -> None:
     click.echo(f"id {token_id}; it is not shown again.", err=True)
 
 
-def _state(row: tokens.TokenRow, now_s: float) -> str:
+def _state(row: tokens.ConfirmTokenRow, now_s: float) -> str:
     if row.revoked_at is not None:
         return "revoked"
     return "ended" if row.expires_at is not None and now_s >= row.expires_at else "in use"
@@ -445,7 +445,7 @@ def _facts(action: str, details: dict[str, Any], who: tuple[str, str, str]) -> F
     return Facts(key, *who, details, is_high_risk(key), time.time())
 
 
-def _show_judgement(policy: Policy, facts: Facts, as_json: bool) -> None:
+def _show_judgement(policy: ConfirmPolicy, facts: Facts, as_json: bool) -> None:
     found = policy.judge(facts)
     fitting = [rule.name for rule in policy.rules if matches(rule, facts)]
     if as_json:

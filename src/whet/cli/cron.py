@@ -26,10 +26,10 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.schedules import channel, timing
 from whet.schedules.perform import NOTIFY
-from whet.schedules.worker import Finished, Worker
+from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import claims, schedules, sessions
-from whet.store.database import Database
-from whet.store.schedules import Run, Schedule
+from whet.store.database import StateDatabase
+from whet.store.schedules import Schedule, ScheduleRun
 from whet.tools.registry import TOOLSETS
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
 def list_(home: Home, as_json: bool) -> None:
     """List schedules with their next and last run."""
 
-    def work(db: apsw.Connection) -> list[tuple[Schedule, str, Run | None]]:
+    def work(db: apsw.Connection) -> list[tuple[Schedule, str, ScheduleRun | None]]:
         return [_state(db, schedule) for schedule in schedules.every(db)]
 
     found = _read(home, work) or []
@@ -142,7 +142,7 @@ def list_(home: Home, as_json: bool) -> None:
 def show(home: Home, name: str, limit: int, as_json: bool) -> None:
     """Show a schedule, its next time and its latest runs."""
 
-    def work(db: apsw.Connection) -> tuple[tuple[Schedule, str, Run | None], list[Run]]:
+    def work(db: apsw.Connection) -> tuple[tuple[Schedule, str, ScheduleRun | None], list[ScheduleRun]]:
         schedule = schedules.find(db, name)
         return _state(db, schedule), schedules.runs(db, schedule.id, limit)
 
@@ -232,7 +232,7 @@ async def _run_now(home: Home, name: str) -> Finished:
             return found, schedules.run_now(db, found.id, clock)
 
         found, job_id = database.write_now(work)
-        worker = Worker(home, database, clock, settings.schedules.catch_up_s, _silent)
+        worker = ScheduleWorker(home, database, clock, settings.schedules.catch_up_s, _silent)
         finished = await worker.run_one(job_id)
     if finished is None:
         raise WhetError(f"another worker runs {found.name} now", hint=f"whet cron show {found.name}")
@@ -314,16 +314,16 @@ def _free_name(db: apsw.Connection, prompt: str) -> str:
     return name
 
 
-def _state(db: apsw.Connection, schedule: Schedule) -> tuple[Schedule, str, Run | None]:
+def _state(db: apsw.Connection, schedule: Schedule) -> tuple[Schedule, str, ScheduleRun | None]:
     runs = schedules.runs(db, schedule.id, 1)
     return schedule, schedules.next_due(db, schedule.id), runs[0] if runs else None
 
 
-def _object(schedule: Schedule, due: str, last: Run | None) -> dict[str, Any]:
+def _object(schedule: Schedule, due: str, last: ScheduleRun | None) -> dict[str, Any]:
     return msgspec.to_builtins(schedule) | {"next": due, "last": last}
 
 
-def _cells(row: tuple[Schedule, str, Run | None], now: datetime) -> list[str]:
+def _cells(row: tuple[Schedule, str, ScheduleRun | None], now: datetime) -> list[str]:
     schedule, due, last = row
     return [
         printable(schedule.name),
@@ -339,7 +339,7 @@ def _next(schedule: Schedule, due: str) -> str:
     return "paused" if schedule.paused else _local(due, schedule) if due else "-"
 
 
-def _lines(schedule: Schedule, due: str, last: Run | None) -> list[str]:
+def _lines(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[str]:
     when = schedule.expression or f"once, {_local(schedule.at, schedule)}"
     rows = {
         "when": f"{when} ({schedule.time_zone})",
@@ -354,7 +354,7 @@ def _lines(schedule: Schedule, due: str, last: Run | None) -> list[str]:
     return [styled(schedule.name, "bold"), *(f"  {key:8}{printable(text)}" for key, text in rows.items())]
 
 
-def _result(run: Run) -> str:
+def _result(run: ScheduleRun) -> str:
     text = run.result or "running"
     colour = {"answered": "green", "running": "yellow", "budget": "yellow", "missed": "yellow"}.get(
         text, "red"
@@ -393,6 +393,6 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
         return database.read_now(work)
 
 
-def _opened(home: Home, clock: Clock) -> closing[Database]:
+def _opened(home: Home, clock: Clock) -> closing[StateDatabase]:
     home.ensure()
-    return closing(Database.open(home.database, clock))
+    return closing(StateDatabase.open(home.database, clock))

@@ -15,13 +15,13 @@ from typing import NoReturn
 import click
 
 from whet.cli import demo_confirm, demo_context, demo_learning, demo_story, demo_warm
-from whet.cli.demo_play import Play
-from whet.cli.demo_stage import Speed, Stage
-from whet.cli.demo_world import World
+from whet.cli.demo_play import DemoRun
+from whet.cli.demo_stage import DemoStage, Speed
+from whet.cli.demo_world import DemoWorld
 from whet.cli.output import emit_json
 
 # Name: what it plays. `story` is what is played without --chapter.
-CHAPTERS: dict[str, Callable[[Play], None]] = {
+CHAPTERS: dict[str, Callable[[DemoRun], None]] = {
     "story": demo_story.play,
     "context": demo_context.play,
     "learning": demo_learning.play,
@@ -44,11 +44,11 @@ _NEXT = (
 @click.pass_context
 def demo(context: click.Context, speed: Speed | None, chapter: str, as_json: bool, keep: bool) -> None:
     """Watch the whole loop on the practice model: a scripted stand-in, not a language model."""
-    stage = Stage(speed or ("normal" if sys.stdout.isatty() else "fast"), silent=as_json)
+    stage = DemoStage(speed or ("normal" if sys.stdout.isatty() else "fast"), silent=as_json)
     # A closed terminal ends the demo as Ctrl-C does; without this its processes and folder would stay.
     signal.signal(signal.SIGHUP, _stop)
-    with World(keep=keep) as world:
-        play = Play(stage, world)
+    with DemoWorld(keep=keep) as world:
+        play = DemoRun(stage, world)
         CHAPTERS[chapter](play)
         folder = str(world.folder)
     failed = [check for check in play.checks if not check.ok]
@@ -74,7 +74,7 @@ def _stop(signum: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + signum)
 
 
-def _close(play: Play, keep: bool) -> None:
+def _close(play: DemoRun, keep: bool) -> None:
     stage, good = play.stage, sum(check.ok for check in play.checks)
     stage.saw(f"{good} of {len(play.checks)} checks hold. To see what each is: whet demo --json")
     stage.title("Now with a real model")

@@ -14,8 +14,8 @@ import apsw
 import msgspec
 
 from whet.cli import demo_facts
-from whet.cli.demo_play import Play, Turn
-from whet.cli.demo_service import APPROVER, ConfirmService
+from whet.cli.demo_play import DemoRun, DemoTurn
+from whet.cli.demo_service import APPROVER, DemoConfirmService
 from whet.cli.wording import clip
 from whet.contract.events import ConfirmationAsked, Event
 from whet.practice.shop import CART_AGES_DAYS, DATABASE, PROGRAM, make_shop
@@ -40,7 +40,7 @@ class Seen(msgspec.Struct, frozen=True):
     page: str
 
 
-def play(play: Play) -> None:
+def play(play: DemoRun) -> None:
     """Tell the chapter."""
     began_s = time.monotonic()
     make_shop(play.world.project)
@@ -51,7 +51,7 @@ def play(play: Play) -> None:
     _measure(play, service, (began_s, turn))
 
 
-def _open(play: Play) -> ConfirmService:
+def _open(play: DemoRun) -> DemoConfirmService:
     stage = play.stage
     stage.title("whet demo, chapter confirm")
     stage.say(
@@ -60,14 +60,14 @@ def _open(play: Play) -> ConfirmService:
         "shop's SQLite database, the agent, the confirmation service, its page, its records."
     )
     stage.command("whet confirm serve")
-    service = ConfirmService(play.world)
+    service = DemoConfirmService(play.world)
     stage.block(f"confirmation service: {service.url}\nweb page: {service.page_url}")
     stage.say("These lines of its settings make the agent ask there before it touches data:")
     stage.block(service.furnish(play.world.home, _ACTIONS))
     return service
 
 
-def _ask(play: Play, service: ConfirmService) -> tuple[Turn, list[Seen]]:
+def _ask(play: DemoRun, service: DemoConfirmService) -> tuple[DemoTurn, list[Seen]]:
     stage, shop = play.stage, play.world.project / DATABASE
     stage.title("1  The agent asks for too much")
     stage.say(f"The shop has {_carts(shop)} carts, most of them forgotten. The agent is to tidy up.")
@@ -96,7 +96,7 @@ def _ask(play: Play, service: ConfirmService) -> tuple[Turn, list[Seen]]:
     return turn, seen
 
 
-def _decide(play: Play, service: ConfirmService, seen: list[Seen]) -> None:
+def _decide(play: DemoRun, service: DemoConfirmService, seen: list[Seen]) -> None:
     """Do what a person at the page or the command line would do: look, then say no or yes."""
     stage, asked = play.stage, seen[-1].asked
     is_first = len(seen) == 1
@@ -110,7 +110,7 @@ def _decide(play: Play, service: ConfirmService, seen: list[Seen]) -> None:
     play.check(f"{verdict}_accepted", code == 0, clip(said, 200))
 
 
-def _records(play: Play, service: ConfirmService, seen: list[Seen]) -> None:
+def _records(play: DemoRun, service: DemoConfirmService, seen: list[Seen]) -> None:
     stage, shop = play.stage, play.world.project / DATABASE
     stage.title("2  What ran, and how often")
     changes, carts = _rows(shop, "SELECT what, rows FROM changes"), _carts(shop)
@@ -151,7 +151,7 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
-def _alter(play: Play, service: ConfirmService) -> None:
+def _alter(play: DemoRun, service: DemoConfirmService) -> None:
     stage = play.stage
     stage.title("3  Somebody alters the record")
     stage.say(
@@ -173,7 +173,7 @@ def _alter(play: Play, service: ConfirmService) -> None:
     play.conclude("What you just saw: one byte is enough, and the line says which event it is in.")
 
 
-def _measure(play: Play, service: ConfirmService, run: tuple[float, Turn]) -> None:
+def _measure(play: DemoRun, service: DemoConfirmService, run: tuple[float, DemoTurn]) -> None:
     began_s, turn = run
     requests = play.world.requests()
     held = demo_facts.prefixes(requests)

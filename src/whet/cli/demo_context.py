@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whet.cli.demo_facts import Stored, stored
-from whet.cli.demo_play import Play, Turn
-from whet.cli.demo_stage import Stage
+from whet.cli.demo_facts import StoredSums, stored
+from whet.cli.demo_play import DemoRun, DemoTurn
+from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
 from whet.clock import SystemClock
 from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from whet.practice.survey_task import page_of, path_of
 from whet.store import compactions, counts
 from whet.store.compactions import CompactionSums
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 STATIONS, FACTS, WINDOW = 1_000, 20, 8_000
 _ASKED_AT_ONCE = 4
@@ -48,7 +48,7 @@ class Measured(msgspec.Struct, frozen=True):
     answered: int
 
 
-def play(play: Play) -> None:
+def play(play: DemoRun) -> None:
     """Play the chapter."""
     stage, began_s = play.stage, time.monotonic()
     stage.title("A long conversation in a small window")
@@ -80,7 +80,7 @@ def play(play: Play) -> None:
     _measure(play, session_id, words, right, began_s)
 
 
-def _furnish(play: Play) -> dict[int, str]:
+def _furnish(play: DemoRun) -> dict[int, str]:
     """Write the stations' files and the settings; gives the code words by station."""
     chosen = [7 + number * (STATIONS - 60) // FACTS for number in range(FACTS)]
     words = {n: f"amber-{zlib.crc32(str(n).encode()) % 90_000 + 10_000}" for n in chosen}
@@ -93,7 +93,7 @@ def _furnish(play: Play) -> dict[int, str]:
     return words
 
 
-def _some_of(stage: Stage) -> Callable[[Event], bool]:
+def _some_of(stage: DemoStage) -> Callable[[Event], bool]:
     """Show the first calls, a few of the compactions, and the end; a thousand lines tell no more."""
     calls = compactions = 0
 
@@ -114,7 +114,7 @@ def _some_of(stage: Stage) -> Callable[[Event], bool]:
     return shows
 
 
-def _ask_all(play: Play, words: dict[int, str]) -> int:
+def _ask_all(play: DemoRun, words: dict[int, str]) -> int:
     """Ask for every code word, some at once; gives how many came back right."""
     stations, right = list(words), 0
     for begin in range(0, len(stations), _ASKED_AT_ONCE):
@@ -142,10 +142,10 @@ def _had_left(requests: Sequence[SeenRequest], words: dict[int, str]) -> bool:
     )
 
 
-def _measure(play: Play, session_id: str, words: dict[int, str], right: int, began_s: float) -> None:
+def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, began_s: float) -> None:
     stage = play.stage
     stage.title("What was measured")
-    database = Database.open(play.world.home.database, SystemClock())
+    database = StateDatabase.open(play.world.home.database, SystemClock())
     try:
         sums = database.read_now(lambda db: compactions.of_session(db, session_id))
         messages = database.read_now(lambda db: counts.messages(db, session_id))
@@ -176,13 +176,13 @@ def _measure(play: Play, session_id: str, words: dict[int, str], right: int, beg
 
 
 def _found(
-    sums: CompactionSums, total: Stored, messages: int, live: int, largest: int, right: int
+    sums: CompactionSums, total: StoredSums, messages: int, live: int, largest: int, right: int
 ) -> Measured:
     return Measured(
         messages, live, sums.count, sums.saved_tokens, largest, total.cache_hit_ratio, FACTS, right
     )
 
 
-def _answered(play: Play, name: str, turn: Turn) -> None:
+def _answered(play: DemoRun, name: str, turn: DemoTurn) -> None:
     ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
     play.check(name, ok, turn.complaint if not ok else "")

@@ -16,19 +16,19 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.cli.demo_world import SeenRequest, World
+from whet.cli.demo_world import DemoWorld, SeenRequest
 from whet.cli.person import NoPerson
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import Unavailable
 from whet.store import counts, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 _OVERHEAD_STEPS = 20
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredSums(msgspec.Struct, frozen=True):
     """Sums over every session of the demo, as the database has them."""
 
     sessions: int
@@ -60,9 +60,9 @@ class Prefixes(msgspec.Struct, frozen=True):
     held: int
 
 
-def stored(world: World) -> Stored:
+def stored(world: DemoWorld) -> StoredSums:
     """Read the sums."""
-    database = Database.open(world.home.database, SystemClock())
+    database = StateDatabase.open(world.home.database, SystemClock())
     try:
         total = database.read_now(sessions.stats)
         outcomes = database.read_now(counts.calls_by_outcome)
@@ -71,7 +71,7 @@ def stored(world: World) -> Stored:
     finally:
         database.close()
     special = {kind: outcomes.get(kind, 0) for kind in ("", "denied", "interrupted")}
-    return Stored(
+    return StoredSums(
         sessions=total.sessions,
         turns=total.turns,
         steps=steps,
@@ -107,7 +107,7 @@ def prefixes(requests: Sequence[SeenRequest]) -> Prefixes:
     return Prefixes(len(pairs), held)
 
 
-def overhead(world: World) -> Overhead:
+def overhead(world: DemoWorld) -> Overhead:
     """Run 20 steps with a real tool each, stored durably, and count this process's own CPU time.
 
     The practice server is another process and nothing is drawn. One short turn comes before, so that
@@ -116,7 +116,7 @@ def overhead(world: World) -> Overhead:
     return asyncio.run(_overhead(world))
 
 
-async def _overhead(world: World) -> Overhead:
+async def _overhead(world: DemoWorld) -> Overhead:
     flags = {"model.model": f"practice-steps-{_OVERHEAD_STEPS}"}
     settings = load(world.home, flags, environ={}).settings
     home = Home(world.folder / "home-for-measuring")

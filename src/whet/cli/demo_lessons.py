@@ -13,13 +13,13 @@ from typing import TypeVar
 import msgspec
 
 from whet.cli.demo_facts import messages_of
-from whet.cli.demo_world import SeenRequest, World
+from whet.cli.demo_world import DemoWorld, SeenRequest
 from whet.clock import SystemClock
 from whet.memory import notes as note_files
 from whet.practice.review import OPENING
 from whet.store import learned as receipts
 from whet.store import ledger, live, outcomes, sessions
-from whet.store.database import Database, Work
+from whet.store.database import StateDatabase, Work
 from whet.store.ledger import LedgerRow
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Learned(msgspec.Struct, frozen=True):
     sessions_with_items: int
 
 
-class Shared(msgspec.Struct, frozen=True):
+class PrefixShare(msgspec.Struct, frozen=True):
     """A review's first request: whether it began with every byte of the conversation's last one, and what
     share of its own bytes those were."""
 
@@ -48,18 +48,18 @@ class Shared(msgspec.Struct, frozen=True):
     share: float
 
 
-def changes(world: World) -> list[LedgerRow]:
+def changes(world: DemoWorld) -> list[LedgerRow]:
     """Give every change, the oldest first."""
     return _read(world, lambda db: ledger.select(db))[::-1]
 
 
-def notes(world: World) -> str:
+def notes(world: DemoWorld) -> str:
     """Give what the note files hold."""
     paths = [world.home.root / path for path in note_files.FILES.values()]
     return "\n".join(path.read_text("utf-8") for path in paths if path.exists())
 
 
-def quotes_stand(world: World, session_id: str, rows: Sequence[LedgerRow]) -> bool:
+def quotes_stand(world: DemoWorld, session_id: str, rows: Sequence[LedgerRow]) -> bool:
     """Whether every quote of every change stands in that session, word for word but for white space."""
     quotes = [quote.quote for row in rows for quote in row.evidence]
     session = _read(world, lambda db: live.load(db, session_id))
@@ -67,17 +67,17 @@ def quotes_stand(world: World, session_id: str, rows: Sequence[LedgerRow]) -> bo
     return bool(quotes) and all(any(_fold(quote) in text for text in said) for quote in quotes)
 
 
-def review_prefix(requests: Sequence[SeenRequest]) -> Shared:
+def review_prefix(requests: Sequence[SeenRequest]) -> PrefixShare:
     """Hold the first review's first request against the request before it, byte by byte."""
     for before, request in pairwise(requests):
         if str(messages_of(request)[-1].get("content")).startswith(OPENING):
             head = re.sub(r"[\]}]+$", "", before.body)
             shared = request.body.startswith(head)
-            return Shared(shared, len(head) / len(request.body) if shared else 0.0)
-    return Shared(False, 0.0)
+            return PrefixShare(shared, len(head) / len(request.body) if shared else 0.0)
+    return PrefixShare(False, 0.0)
 
 
-def learned(world: World) -> Learned:
+def learned(world: DemoWorld) -> Learned:
     """Read the sums."""
     rows = changes(world)
     total = _read(world, sessions.stats).usage
@@ -96,8 +96,8 @@ def learned(world: World) -> Learned:
     )
 
 
-def _read(world: World, work: Work[T]) -> T:
-    database = Database.open(world.home.database, SystemClock())
+def _read(world: DemoWorld, work: Work[T]) -> T:
+    database = StateDatabase.open(world.home.database, SystemClock())
     try:
         return database.read_now(work)
     finally:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from whet.cli.demo_stage import Stage
-from whet.cli.demo_world import World, signal_pid
+from whet.cli.demo_stage import DemoStage
+from whet.cli.demo_world import DemoWorld, signal_pid
 from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 
 _TURN_LIMIT_S = 60.0
@@ -28,7 +28,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Turn:
+class DemoTurn:
     """One turn as its process reported it. `exit_code` is negative for the signal that ended it."""
 
     events: list[Event]
@@ -53,11 +53,11 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Play:
+class DemoRun:
     """A running demo. Chapters add to `checks` and `measured`."""
 
-    stage: Stage
-    world: World
+    stage: DemoStage
+    world: DemoWorld
     checks: list[Check] = field(default_factory=list[Check])
     measured: dict[str, object] = field(default_factory=dict[str, object])
     _concluded: int = 0
@@ -83,7 +83,7 @@ class Play:
         kill_at: Callable[[Event], bool] = lambda event: False,
         meanwhile: Callable[[Event], None] = lambda event: None,
         limit_s: float = _TURN_LIMIT_S,
-    ) -> Turn:
+    ) -> DemoTurn:
         """Run `whet chat` with `arguments` in its own process and show the turn as the chat does.
 
         `shows` picks the events to draw; at the first event that `kill_at` is true for, the process gets
@@ -108,9 +108,9 @@ class Play:
         shows: Callable[[Event], bool],
         kill_at: Callable[[Event], bool],
         meanwhile: Callable[[Event], None],
-    ) -> Turn:
+    ) -> DemoTurn:
         assert process.stdout is not None and process.stderr is not None
-        view, turn = self.stage.view(), Turn([], process.pid)
+        view, turn = self.stage.view(), DemoTurn([], process.pid)
         view.begin()
         for line in process.stdout:
             if line.startswith('{"type":"result"'):

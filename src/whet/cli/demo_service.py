@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 import apsw
 import msgspec
 
-from whet.cli.demo_world import World
+from whet.cli.demo_world import DemoWorld
 from whet.config.files import replace
 from whet.config.paths import Home
 from whet.confirm.open import places
@@ -28,10 +28,10 @@ _WHET = (sys.executable, "-P", "-m", "whet")
 _TIMEOUT_S = 20
 
 
-class ConfirmService:
+class DemoConfirmService:
     """A running service. It ends with the world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DemoWorld) -> None:
         self._world = world
         self.home: Home = Home(world.folder / "service")
         self._environ = {"WHET_HOME": str(self.home.root)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whet.cli import wording
-from whet.cli.live import Marks, Surface, TurnView, wrapped
+from whet.cli.live import Marks, Surface, TerminalTurnView, wrapped
 from whet.cli.output import wrapped as prose
 from whet.cli.render import Painter
 from whet.contract.events import Event, TextDelta, ToolFinished
@@ -27,7 +27,7 @@ _MOST_COLUMNS = 88
 
 
 @dataclass(slots=True)
-class Stage:
+class DemoStage:
     """Where the demo is shown; a `silent` one shows nothing and never waits."""
 
     speed: Speed
@@ -94,9 +94,9 @@ class Stage:
                 self.write(name.ljust(label) + lines[label:] + "\n")
         self.wait(3.0)
 
-    def view(self) -> TurnView:
+    def view(self) -> TerminalTurnView:
         """Give the chat's view of a turn."""
-        return TurnView(Surface(self.write, lambda: None, self.width), self._painter, self._marks)
+        return TerminalTurnView(Surface(self.write, lambda: None, self.width), self._painter, self._marks)
 
     def after(self, event: Event, pace: float) -> None:
         """Wait as long as an event takes to be read."""

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from whet.cli import demo_facts, output
-from whet.cli.demo_play import Play, Turn, started
+from whet.cli.demo_play import DemoRun, DemoTurn, started
 from whet.cli.demo_world import SeenRequest
 from whet.cli.wording import clip
 from whet.contract.events import ApprovalDecided, Event, TextDelta
@@ -29,7 +29,7 @@ _OUTLIVES_S = 0.25
 _EACH = re.compile(rf"Chapter \d+ of {CHAPTERS}\.")
 
 
-def play(play: Play) -> None:
+def play(play: DemoRun) -> None:
     """Tell the whole story."""
     began_s = time.monotonic()
     _open(play)
@@ -40,7 +40,7 @@ def play(play: Play) -> None:
     _measure(play, began_s)
 
 
-def _open(play: Play) -> None:
+def _open(play: DemoRun) -> None:
     stage = play.stage
     stage.title("whet demo")
     stage.say(
@@ -51,7 +51,7 @@ def _open(play: Play) -> None:
     stage.say(f"All of it happens in {play.world.folder}. No key, no network.")
 
 
-def _mend(play: Play) -> str:
+def _mend(play: DemoRun) -> str:
     stage, source = play.stage, play.world.project / _SOURCE
     stage.title("1  A real task, a real failure")
     stage.say(
@@ -82,7 +82,7 @@ def _mend(play: Play) -> str:
     return turn.end.session_id if turn.end else ""
 
 
-def _clean(play: Play) -> None:
+def _clean(play: DemoRun) -> None:
     stage, project = play.stage, play.world.project
     stage.title("2  A dangerous command meets the gate")
     stage.say(
@@ -109,7 +109,7 @@ def _clean(play: Play) -> None:
     )
 
 
-def _kill(play: Play) -> None:
+def _kill(play: DemoRun) -> None:
     stage, log = play.stage, play.world.project / "steps.log"
     stage.title("3  kill -9 in the middle of the work")
     stage.say(
@@ -138,7 +138,7 @@ def _kill(play: Play) -> None:
     )
 
 
-def _check_steps(play: Play, log: Path) -> None:
+def _check_steps(play: DemoRun, log: Path) -> None:
     """Count in the files how often each step happened."""
     wanted = [str(number) for number in range(1, CHAPTERS + 1)]
     play.check("each_step_once_in_log", _lines(log) == wanted, " ".join(_lines(log)))
@@ -151,7 +151,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8").split() if path.exists() else []
 
 
-def _find(play: Play, session_id: str) -> None:
+def _find(play: DemoRun, session_id: str) -> None:
     stage = play.stage
     stage.title("4  Found again")
     stage.say("Everything that was said or printed can be searched, the error of part 1 as well:")
@@ -166,7 +166,7 @@ def _find(play: Play, session_id: str) -> None:
     )
 
 
-def _measure(play: Play, began_s: float) -> None:
+def _measure(play: DemoRun, began_s: float) -> None:
     stage = play.stage
     stage.title("5  What was measured")
     requests = play.world.requests()
@@ -203,7 +203,7 @@ def _measure(play: Play, began_s: float) -> None:
     )  # fmt: skip
 
 
-def _answered(play: Play, name: str, turn: Turn) -> None:
+def _answered(play: DemoRun, name: str, turn: DemoTurn) -> None:
     ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
     play.check(name, ok, turn.complaint if not ok else "")
 

@@ -11,18 +11,18 @@ import time
 
 import msgspec
 
-from whet.cli.demo_play import Play
+from whet.cli.demo_play import DemoRun
 from whet.cli.warm import interval
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.schema import Settings
 from whet.contract.messages import Usage
-from whet.evals.warm_trials import Bench, Trial, compare
+from whet.evals.warm_trials import Trial, WarmTrialSetup, compare
 from whet.evals.warm_world import NAME, Depot, furnish, live, templates
 from whet.practice.depot import question
 from whet.stats import Interval, wilson
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 _SEED = 4
 _SESSIONS = 30
@@ -30,7 +30,7 @@ _PAIRS = 8
 _TASK = question({"count": 31, "price": 32, "lost": 33})
 
 
-def play(play: Play) -> None:
+def play(play: DemoRun) -> None:
     """Tell the chapter."""
     stage = play.stage
     stage.title("whet demo: warm sessions")
@@ -47,7 +47,7 @@ def play(play: Play) -> None:
     _compare(play, depot, settings)
 
 
-def _live(play: Play, depot: Depot, settings: Settings) -> None:
+def _live(play: DemoRun, depot: Depot, settings: Settings) -> None:
     play.stage.title("1  Thirty sessions of work")
     play.stage.say(
         f"A depot keeps its records where nobody would look first. A practice user asks for them in "
@@ -55,7 +55,7 @@ def _live(play: Play, depot: Depot, settings: Settings) -> None:
     )
     began_s = time.monotonic()
     asyncio.run(live(depot, settings, _SESSIONS))
-    database = Database.open(play.world.home.database, SystemClock())
+    database = StateDatabase.open(play.world.home.database, SystemClock())
     try:
         total = database.read_now(sessions.stats)
     finally:
@@ -74,7 +74,7 @@ def _live(play: Play, depot: Depot, settings: Settings) -> None:
     )
 
 
-def _build(play: Play) -> None:
+def _build(play: DemoRun) -> None:
     stage = play.stage
     stage.title("2  Mining them")
     for command in (["warm", "build", NAME], ["warm", "show", NAME, "--why"]):
@@ -89,7 +89,7 @@ def _build(play: Play) -> None:
     )
 
 
-def _compare(play: Play, depot: Depot, settings: Settings) -> None:
+def _compare(play: DemoRun, depot: Depot, settings: Settings) -> None:
     stage = play.stage
     stage.title("3  The same new task, cold and warm")
     cold = play.chat(["-q", _TASK, "--warm", "off"])
@@ -120,8 +120,8 @@ def _compare(play: Play, depot: Depot, settings: Settings) -> None:
     )
 
 
-async def _trials(play: Play, depot: Depot, settings: Settings) -> list[Trial]:
-    bench = Bench(play.world.folder / "trials", settings, {}, templates(depot, SystemClock().now()))
+async def _trials(play: DemoRun, depot: Depot, settings: Settings) -> list[Trial]:
+    bench = WarmTrialSetup(play.world.folder / "trials", settings, {}, templates(depot, SystemClock().now()))
     trials: list[Trial] = []
     for number in range(1, _PAIRS + 1):
         text = question({"count": 20 + number, "price": 10 + number, "lost": 40 + number})

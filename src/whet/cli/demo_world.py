@@ -48,7 +48,7 @@ class _Seen(msgspec.Struct, frozen=True):
     requests: list[SeenRequest]
 
 
-class World:
+class DemoWorld:
     """The folder and its processes. A context manager: on leaving, children are ended, the folder is removed
     unless `keep`."""
 

@@ -12,7 +12,7 @@ import sys
 import click
 
 from whet.cli import checks
-from whet.cli.checks import Finding
+from whet.cli.checks import DoctorFinding
 from whet.cli.output import emit_json, styled, terminal_width, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
@@ -42,7 +42,7 @@ def doctor(ctx: click.Context, online: bool, as_json: bool) -> None:
     ctx.exit(1 if failed else 0)
 
 
-def examine(home: Home, *, online: bool) -> list[Finding]:
+def examine(home: Home, *, online: bool) -> list[DoctorFinding]:
     """Run every check; a broken part hides none of the others."""
     found, loaded = checks.check_config(home, os.environ)
     report = [*checks.check_python(), *checks.check_home(home), *checks.check_disk(home), *found]
@@ -58,11 +58,11 @@ def examine(home: Home, *, online: bool) -> list[Finding]:
     return report
 
 
-def _masked(finding: Finding) -> Finding:
-    return Finding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
+def _masked(finding: DoctorFinding) -> DoctorFinding:
+    return DoctorFinding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: DoctorFinding) -> None:
     mark, style = _MARKS[finding.state]
     if "utf" not in (sys.stdout.encoding or "").lower():
         mark = _PLAIN_MARKS[finding.state]

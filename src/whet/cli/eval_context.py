@@ -22,12 +22,12 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import BadInput, NotFound
 from whet.evals import context_chart, context_story
 from whet.evals.context_judge import ModelJudge
-from whet.evals.context_replay import EngineResult, Replay, measured_tokens, names, run
+from whet.evals.context_replay import EngineResult, ReplaySetup, measured_tokens, names, run
 from whet.evals.context_story import Story
 from whet.practice.server import PracticeServer
 from whet.providers.connect import connect
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.rows import SEQ_LIMIT
 from whet.store.search import span
 
@@ -93,14 +93,14 @@ def _results(
     if judged >= 0:
         if is_needed(settings):
             raise nothing_set(by_keys(secrets))
-        replay = Replay(_for_replay(settings, window), secrets, home, _progress())
+        replay = ReplaySetup(_for_replay(settings, window), secrets, home, _progress())
         return asyncio.run(_all(replay, story, wanted, judged))
     with PracticeServer() as server:
         model = msgspec.structs.replace(
             settings.model, provider="practice", model="practice", base_url=server.base_url, format="auto"
         )
         settings = msgspec.structs.replace(settings, model=model)
-        replay = Replay(
+        replay = ReplaySetup(
             _for_replay(settings, window),
             secrets,
             home,
@@ -110,7 +110,7 @@ def _results(
         return asyncio.run(_all(replay, story, wanted, 0))
 
 
-async def _all(replay: Replay, story: Story, wanted: tuple[str, ...], judged: int) -> list[EngineResult]:
+async def _all(replay: ReplaySetup, story: Story, wanted: tuple[str, ...], judged: int) -> list[EngineResult]:
     known = await names(replay)
     missing = [name for name in wanted if name not in known]
     if missing:
@@ -135,7 +135,7 @@ def _for_replay(settings: Settings, window: int) -> Settings:
 
 
 def _stored(home: Home, session_id: str) -> Story:
-    database = Database.open(home.database, SystemClock())
+    database = StateDatabase.open(home.database, SystemClock())
     try:
         found = database.read_now(lambda db: sessions.resolve(db, session_id))
         rows = database.read_now(lambda db: span(db, found, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))

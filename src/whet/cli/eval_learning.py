@@ -12,12 +12,12 @@ import msgspec
 
 from whet.cli import eval_own
 from whet.cli.eval_own import OwnOptions
-from whet.cli.output import Column, Progress, emit_json, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, table, wrapped
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.evals import world_report
 from whet.evals.arms import ARMS, pick
-from whet.evals.campaign import Campaign, Settings
+from whet.evals.campaign import CampaignSettings, EvalCampaign
 from whet.evals.chart import learning_chart
 from whet.evals.measures import ArmSums, summarise, where_ours_loses
 from whet.evals.own_run import ARMS as OWN_ARMS
@@ -79,8 +79,8 @@ def _worlds(home: Home, given: dict[str, Any]) -> None:
     folder: Path = (given["out"] or home.root / "evals" / f"learning-{sessions}").absolute()
     if given["fresh"]:
         shutil.rmtree(folder, ignore_errors=True)
-    settings = Settings(Shape(sessions=sessions))
-    campaign = Campaign(folder, pick(given["arms"]), given["seeds"], settings)
+    settings = CampaignSettings(Shape(sessions=sessions))
+    campaign = EvalCampaign(folder, pick(given["arms"]), given["seeds"], settings)
     _run(campaign, given["workers"] or os.cpu_count() or 1)
     sums = summarise(campaign.runs())
     facts = write_report(folder, settings, sums)
@@ -89,7 +89,7 @@ def _worlds(home: Home, given: dict[str, Any]) -> None:
     _show(sums, folder)
 
 
-def write_report(folder: Path, settings: Settings, sums: list[ArmSums]) -> dict[str, Any]:
+def write_report(folder: Path, settings: CampaignSettings, sums: list[ArmSums]) -> dict[str, Any]:
     """Write report.md, report.svg and report.json into the folder; gives what the last one holds."""
     (folder / "report.md").write_text(world_report.report(sums, settings), "utf-8")
     curves = {one.arm: one.curve for one in sums}
@@ -105,8 +105,8 @@ def write_report(folder: Path, settings: Settings, sums: list[ArmSums]) -> dict[
     return facts
 
 
-def _run(campaign: Campaign, workers: int) -> None:
-    progress = Progress("worlds", SystemClock())
+def _run(campaign: EvalCampaign, workers: int) -> None:
+    progress = ProgressLine("worlds", SystemClock())
 
     def tell(there: int, last: str) -> None:
         progress.update(f"{there} of {campaign.size}" + (f", {last}" if last else ""))

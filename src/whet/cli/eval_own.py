@@ -12,15 +12,15 @@ import click
 import msgspec
 
 from whet.cli.launch import ChatOptions, load_settings
-from whet.cli.output import Column, Progress, emit_json, table
+from whet.cli.output import Column, ProgressLine, emit_json, table
 from whet.cli.wording import clip, printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound
 from whet.evals import own_report
-from whet.evals.own_report import ArmResult, Uplift
-from whet.evals.own_run import ARMS, Bench, Label, Outcome
+from whet.evals.own_report import ArmResult, ItemUplift
+from whet.evals.own_run import ARMS, Label, OwnTaskSetup, TaskOutcome
 from whet.evals.own_tasks import read_tasks
 
 _MOST_ITEMS = 20
@@ -48,7 +48,9 @@ def run(home: Home, options: OwnOptions) -> None:
     folder = (options.out or home.root / "evals" / f"tasks-{options.tasks.stem}").absolute()
     if options.fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    bench = Bench(tasks, options.tasks.absolute().parent, folder, settings, load_secrets(home, os.environ))
+    bench = OwnTaskSetup(
+        tasks, options.tasks.absolute().parent, folder, settings, load_secrets(home, os.environ)
+    )
     uplifts = asyncio.run(_all(bench, options))
     outcomes = [one for one in bench.outcomes() if one.arm in options.arms]
     outcomes.sort(key=lambda one: (ARMS.index(one.arm), one.repeat))
@@ -68,8 +70,8 @@ def run(home: Home, options: OwnOptions) -> None:
     _show(arms, uplifts, folder)
 
 
-async def _all(bench: Bench, options: OwnOptions) -> list[Uplift]:
-    progress = Progress("tasks", SystemClock())
+async def _all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]:
+    progress = ProgressLine("tasks", SystemClock())
     total = len(bench.tasks) * len(options.arms) * options.repeats
 
     def tell(what: str) -> None:
@@ -90,12 +92,12 @@ async def _all(bench: Bench, options: OwnOptions) -> list[Uplift]:
         progress.finish()
 
 
-async def _leave_out(bench: Bench, repeats: int, tell: Callable[[str], None]) -> list[Uplift]:
+async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], None]) -> list[ItemUplift]:
     """Run all tasks on what the last run of `all` has learned, and then without each item in turn."""
     learned = bench.home("all", repeats)
     items = (await bench.items(learned))[:_MOST_ITEMS]
     base = await _frozen(bench, learned, "everything", repeats, tell)
-    found: list[Uplift] = []
+    found: list[ItemUplift] = []
     for item in items:
         name = f"without-{item.kind}-{item.id}"
         copy = bench.home(name, 0)
@@ -106,8 +108,8 @@ async def _leave_out(bench: Bench, repeats: int, tell: Callable[[str], None]) ->
 
 
 async def _frozen(
-    bench: Bench, home: Home, name: str, repeats: int, tell: Callable[[str], None]
-) -> list[Outcome]:
+    bench: OwnTaskSetup, home: Home, name: str, repeats: int, tell: Callable[[str], None]
+) -> list[TaskOutcome]:
     runs = [
         await bench.run_on(home, Label(name, "all", repeat, learns=False), tell)
         for repeat in range(1, repeats + 1)
@@ -115,7 +117,7 @@ async def _frozen(
     return [one for outcomes in runs for one in outcomes]
 
 
-def _show(arms: list[ArmResult], uplifts: list[Uplift], folder: Path) -> None:
+def _show(arms: list[ArmResult], uplifts: list[ItemUplift], folder: Path) -> None:
     shape = [
         Column("arm"),
         Column("success", right=True),

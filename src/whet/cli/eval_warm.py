@@ -12,18 +12,18 @@ import msgspec
 
 from whet.cli.launch import ChatOptions, load_settings
 from whet.cli.model_options import model_flags, model_options
-from whet.cli.output import Column, Progress, cost, emit_json, table, wrapped
+from whet.cli.output import Column, ProgressLine, cost, emit_json, table, wrapped
 from whet.cli.warm import interval
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound
 from whet.evals.own_tasks import read_tasks
-from whet.evals.warm_trials import Arm, Bench, Comparison, Report, Trial, report, run_all
+from whet.evals.warm_trials import Comparison, Trial, TrialArm, TrialReport, WarmTrialSetup, report, run_all
 from whet.store import warm as stored
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.warm.compose import BuildOptions, placebo
-from whet.warm.mine import Choice, mine
+from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Template, load
 
 
@@ -52,20 +52,20 @@ def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given
     settings = load_settings(ChatOptions(home, flags=model_flags(given)), None)
     secrets = load_secrets(home, os.environ)
     templates = _templates(home, load(home, name), int(given["seed"] or 0))
-    progress = Progress("running", SystemClock())
+    progress = ProgressLine("running", SystemClock())
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
-        bench = Bench(Path(folder), settings, secrets, templates)
+        bench = WarmTrialSetup(Path(folder), settings, secrets, templates)
         trials = asyncio.run(run_all(bench, tasks, file.parent, repeats, progress.update))
     progress.finish()
     found = report(trials)
     emit_json(_row(name, found, trials)) if as_json else _say(name, found)
 
 
-def _templates(home: Home, template: Template, seed: int) -> dict[Arm, Template]:
+def _templates(home: Home, template: Template, seed: int) -> dict[TrialArm, Template]:
     clock = SystemClock()
-    database = Database.open(home.database, clock)
+    database = StateDatabase.open(home.database, clock)
     try:
-        mined = database.read_now(lambda db: mine(db, Choice(min_messages=1), lambda done, total: None))
+        mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
         sources = list(template.source_session_ids)
         private, _ = database.read_now(lambda db: stored.hidden_sources(db, sources))
         options = BuildOptions(name="placebo")
@@ -80,11 +80,11 @@ def _templates(home: Home, template: Template, seed: int) -> dict[Arm, Template]
     return {"warm": msgspec.structs.replace(template, examples=kept), "placebo": drawn}
 
 
-def _row(name: str, found: Report, trials: list[Trial]) -> dict[str, object]:
+def _row(name: str, found: TrialReport, trials: list[Trial]) -> dict[str, object]:
     return {"template": name, "arms": found.arms, "comparisons": found.comparisons, "trials": trials}
 
 
-def _say(name: str, found: Report) -> None:
+def _say(name: str, found: TrialReport) -> None:
     shape = [
         Column("arm"),
         Column("done", right=True),

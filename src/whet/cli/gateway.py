@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from whet import log
-from whet.app.slash import Command
+from whet.app.slash import SlashCommand
 from whet.cli.commands import builtin_commands
 from whet.cli.output import Column, emit_json, table
 from whet.cli.serve import served_beside
@@ -23,12 +23,12 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound
-from whet.gateway.chat import Commander
+from whet.gateway.chat import ChatCommands
 from whet.gateway.lock import holder
 from whet.gateway.server import Setup, serve
 from whet.gateway.settings import GatewayText, open_channels, read_gateway
 from whet.store import chats, paired
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.visible import visible
 
 _SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
@@ -60,13 +60,13 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
     seats = open_channels(text, secrets)
     folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
     setup = Setup(home, settings, secrets, text, seats, folder.expanduser().absolute())
-    shared: list[Command[Any]] = list(builtin_commands())
+    shared: list[SlashCommand[Any]] = list(builtin_commands())
 
     def say(line: str) -> None:
         click.echo(printable(line))
 
     beside = served_beside(home, web_port, say) if web else None
-    code = asyncio.run(serve(setup, Commander(shared), say, beside))
+    code = asyncio.run(serve(setup, ChatCommands(shared), say, beside))
     click.get_current_context().exit(code)
 
 
@@ -107,15 +107,15 @@ def status(home: Home, as_json: bool) -> None:
 @dataclass(frozen=True, slots=True)
 class _Stored:
     counts: dict[str, chats.ChannelCounts]
-    people: list[paired.Paired]
-    waiting: list[paired.Waiting]
+    people: list[paired.PairedPerson]
+    waiting: list[paired.PairingRequest]
 
 
 def _stored(home: Home) -> _Stored:
     if not home.database.exists():
         return _Stored({}, [], [])
     clock = SystemClock()
-    database = Database.open(home.database, clock)
+    database = StateDatabase.open(home.database, clock)
     try:
         return _Stored(
             {one.channel: one for one in database.read_now(chats.counts)},
@@ -155,7 +155,7 @@ def pair() -> None:
 @click.pass_obj
 def pair_list(home: Home, as_json: bool) -> None:
     """Show who was let in and who waits."""
-    database = Database.open(_database(home), SystemClock())
+    database = StateDatabase.open(_database(home), SystemClock())
     try:
         people = database.read_now(paired.everybody)
         now_ms = SystemClock().unix_ms()
@@ -183,10 +183,10 @@ def pair_list(home: Home, as_json: bool) -> None:
 def pair_accept(home: Home, code: str, as_json: bool) -> None:
     """Let in whoever has this code. They get a memory of their own and may approve nothing."""
     clock = SystemClock()
-    database = Database.open(_database(home), clock)
+    database = StateDatabase.open(_database(home), clock)
     now_ms, now = clock.unix_ms(), iso(clock.now())
 
-    def work(connection: Any) -> paired.Paired:
+    def work(connection: Any) -> paired.PairedPerson:
         person, chat_id = paired.accept(connection, code, now_ms, now)
         chats.post(connection, chat_id, ['{"text":"You are in. What can I do for you?"}'], now_ms)
         return person
@@ -207,7 +207,7 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
 @click.pass_obj
 def pair_remove(home: Home, channel: str, user: str) -> None:
     """Let somebody in no more; their memory stays in people/."""
-    database = Database.open(_database(home), SystemClock())
+    database = StateDatabase.open(_database(home), SystemClock())
     try:
         database.write_now(lambda db: paired.remove(db, channel, user))
     finally:

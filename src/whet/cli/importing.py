@@ -23,13 +23,13 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.moving import claude_code, codex, hermes_sessions
-from whet.moving.carry import Carried, carry, look
+from whet.moving.carry import CarrySums, carry, look
 from whet.moving.copies import reading, refuse_broken
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.store.bulk import PastSession
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
 _NOUNS = {
@@ -92,7 +92,7 @@ def _home_parts(home: Home, theirs: HermesHome, parts: Sequence[str], dry: bool)
     if "memory" in parts:
         report["memory"] = take_memory(home, theirs, dry=dry)
     if "skills" in parts and theirs.leads_out(theirs.skills):
-        report["skills"] = [Taken("skills", "left", "it is a link that leads out of the folder")]
+        report["skills"] = [TakenOver("skills", "left", "it is a link that leads out of the folder")]
     elif "skills" in parts:
         report["skills"] = _skills(home, theirs.skills, PROGRAM, dry)
     return report
@@ -129,7 +129,7 @@ def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     _show({"source": str(root), "dry_run": dry, "skills": taken}, as_json)
 
 
-def _skills(home: Home, root: Path, source: str, dry: bool) -> list[Taken]:
+def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
     line = _Line()
 
     def progress(done: int, of: int) -> None:
@@ -195,10 +195,12 @@ def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool
     _show(report, as_json)
 
 
-def _carried(home: Home, origin: str, sessions: Iterable[PastSession], bar: _Progress, dry: bool) -> Carried:
+def _carried(
+    home: Home, origin: str, sessions: Iterable[PastSession], bar: _Progress, dry: bool
+) -> CarrySums:
     clock = SystemClock()
     if dry:
-        database = Database.open(home.database, clock) if home.database.exists() else None
+        database = StateDatabase.open(home.database, clock) if home.database.exists() else None
         try:
             return look(database, origin, sessions, bar.count)
         finally:
@@ -206,7 +208,7 @@ def _carried(home: Home, origin: str, sessions: Iterable[PastSession], bar: _Pro
             if database is not None:
                 database.close()
     home.ensure()
-    database = Database.open(home.database, clock)
+    database = StateDatabase.open(home.database, clock)
     try:
         return carry(database, origin, sessions, clock, bar.count)
     finally:
@@ -271,7 +273,7 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
         click.echo(f'Next: whet sessions list  ·  whet sessions search "..."  ·  whet chat {go_on}')
 
 
-def _line(noun: str, row: Taken, would: str) -> str:
+def _line(noun: str, row: TakenOver, would: str) -> str:
     why = f": {printable(row.why)}" if row.why else ""
     done = f"{would}{row.how}" if row.how in _DONE else row.how
     text = f"  {noun} {printable(row.what)} {done}{why}"
@@ -280,7 +282,7 @@ def _line(noun: str, row: Taken, would: str) -> str:
     return styled(text, _COLOURS[row.how]) if row.how in _COLOURS else text
 
 
-def _counted(carried: Carried, would: str) -> str:
+def _counted(carried: CarrySums, would: str) -> str:
     parts = [f"{carried.new:,} {would}new"]
     parts += [f"{carried.grown:,} grown"] if carried.grown else []
     parts += [f"{carried.same:,} here already"] if carried.same else []

@@ -17,11 +17,11 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
 from whet.moving.hermes_home import HermesHome
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.schedules import timing
 from whet.store import moved, paired, schedules
-from whet.store.database import Database
-from whet.store.paired import Paired
+from whet.store.database import StateDatabase
+from whet.store.paired import PairedPerson
 
 T = TypeVar("T")
 ORIGIN = "hermes"
@@ -34,11 +34,11 @@ class _Records:
 
     def __init__(self, home: Home, *, dry: bool) -> None:
         self.clock = SystemClock()
-        self._database: Database | None = None
+        self._database: StateDatabase | None = None
         if not dry:
             home.ensure()
         if not dry or home.database.exists():
-            self._database = Database.open(home.database, self.clock)
+            self._database = StateDatabase.open(home.database, self.clock)
 
     def __enter__(self) -> _Records:
         return self
@@ -70,10 +70,12 @@ class _Records:
         return self._database.write_now(work)
 
 
-def take_parts(home: Home, theirs: HermesHome, parts: Sequence[str], *, dry: bool) -> dict[str, list[Taken]]:
+def take_parts(
+    home: Home, theirs: HermesHome, parts: Sequence[str], *, dry: bool
+) -> dict[str, list[TakenOver]]:
     """Take the parts of `PARTS` that are asked for, each whole before the next; durable one by one."""
     settings = theirs.settings()
-    report: dict[str, list[Taken]] = {}
+    report: dict[str, list[TakenOver]] = {}
     if "settings" in parts:
         report["settings"] = hermes_settings.take_settings(home, settings, dry=dry) + theirs.profiles()
     if "keys" in parts:
@@ -94,13 +96,13 @@ def take_parts(home: Home, theirs: HermesHome, parts: Sequence[str], *, dry: boo
 
 def _persona(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[Taken]:
+) -> list[TakenOver]:
     agent: Any = settings.get("agent")
     prompt = agent.get("system_prompt") if isinstance(agent, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign YAML
     try:
         words = hermes_persona.persona(theirs.soul(), prompt if isinstance(prompt, str) else "")
     except ConfigError as error:
-        return [Taken("SOUL.md", "left", error.message)]
+        return [TakenOver("SOUL.md", "left", error.message)]
     part = hermes_persona.PART
     taken = hermes_persona.take(home, words, came=bool(records.came(part)), dry=dry)
     if not dry:
@@ -110,7 +112,7 @@ def _persona(
 
 def _mcp(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[Taken]:
+) -> list[TakenOver]:
     found, left = hermes_mcp.read(settings, theirs.env())
     taken = hermes_mcp.take(home, found, records.came(hermes_mcp.PART), dry=dry)
     if not dry:
@@ -120,7 +122,7 @@ def _mcp(
 
 def _chats(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[Taken]:
+) -> list[TakenOver]:
     part = hermes_chats.PART
     found, left = hermes_chats.read(settings, theirs.env())
     taken = hermes_chats.take(home, found, records.came(part), dry=dry)
@@ -129,38 +131,38 @@ def _chats(
     try:
         people = theirs.paired()
     except ConfigError as error:
-        return [*taken, *left, Taken("pairing", "left", error.message)]
+        return [*taken, *left, TakenOver("pairing", "left", error.message)]
     return [*taken, *left, *_let_in(people, records, dry)]
 
 
-def _let_in(people: Sequence[Paired], records: _Records, dry: bool) -> list[Taken]:
+def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> list[TakenOver]:
     """Let in who was let in by a code there; who was sent away here stays away."""
-    before, taken, now = records.came(_PAIRED), list[Taken](), iso(records.clock.now())
+    before, taken, now = records.came(_PAIRED), list[TakenOver](), iso(records.clock.now())
     for person in people:
         name = f"{person.channel} {person.user}"
         if name in before or records.ask(lambda db, one=person: paired.is_paired(db, one.channel, one.user)):
-            taken.append(Taken(name, "kept", "came before, or is let in already"))
+            taken.append(TakenOver(name, "kept", "came before, or is let in already"))
             continue
 
-        def work(db: apsw.Connection, one: Paired = person, name: str = name) -> None:
+        def work(db: apsw.Connection, one: PairedPerson = person, name: str = name) -> None:
             paired.let_in(db, msgspec.structs.replace(one, since=one.since or now))
             moved.note(db, ORIGIN, _PAIRED, name, now)
 
         if not dry:
             records.write(work)
         taken.append(
-            Taken(name, "let in", "had a code there; gets a memory of their own, may approve nothing")
+            TakenOver(name, "let in", "had a code there; gets a memory of their own, may approve nothing")
         )
     return taken
 
 
 def _schedules(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[Taken]:
+) -> list[TakenOver]:
     ours = load(home, {}, environ=os.environ).settings
     env = theirs.env()
     try:
-        place = hermes_cron.Place(
+        place = hermes_cron.JobDefaults(
             time_zone=_zone(settings, env),
             folder=Path(ours.tools.workspace or "~").expanduser().absolute(),
             timeout_s=ours.agent.turn_timeout_s,
@@ -168,11 +170,11 @@ def _schedules(
         )
         found, left = hermes_cron.read(theirs.jobs(), place, records.clock)
     except ConfigError as error:
-        return [Taken("cron/jobs.json", "left", error.message)]
-    before, named, taken = records.came(hermes_cron.PART), set[str](), list[Taken]()
+        return [TakenOver("cron/jobs.json", "left", error.message)]
+    before, named, taken = records.came(hermes_cron.PART), set[str](), list[TakenOver]()
     for one in found:
         if one.key in before:
-            taken.append(Taken(one.schedule.name, "kept", "it came before"))
+            taken.append(TakenOver(one.schedule.name, "kept", "it came before"))
         elif dry:
             name = hermes_cron.name_of(
                 one.schedule.name, lambda text: text in named or records.ask(_has(text))
@@ -188,12 +190,12 @@ def _has(name: str) -> Callable[[apsw.Connection], bool]:
     return lambda db: schedules.is_taken(db, name)
 
 
-def _adding(found: hermes_cron.Found, clock: SystemClock) -> Callable[[apsw.Connection], Taken]:
+def _adding(found: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[apsw.Connection], TakenOver]:
     """Store a schedule, paused, and that it came, in one transaction: another import may be at work too."""
 
-    def work(db: apsw.Connection) -> Taken:
+    def work(db: apsw.Connection) -> TakenOver:
         if found.key in moved.came(db, ORIGIN, hermes_cron.PART):
-            return Taken(found.schedule.name, "kept", "it came before")
+            return TakenOver(found.schedule.name, "kept", "it came before")
         name = hermes_cron.name_of(found.schedule.name, lambda text: schedules.is_taken(db, text))
         schedule = msgspec.structs.replace(found.schedule, id=clock.new_id(), name=name)
         schedules.add(db, schedule, schedule.at or iso(clock.now()), clock)
@@ -211,5 +213,5 @@ def _zone(settings: dict[str, Any], env: dict[str, str]) -> str:
     return named
 
 
-_Take = Callable[[Home, HermesHome, "dict[str, Any]", _Records, bool], "list[Taken]"]
+_Take = Callable[[Home, HermesHome, "dict[str, Any]", _Records, bool], "list[TakenOver]"]
 _TAKE: dict[str, _Take] = {"persona": _persona, "mcp": _mcp, "chats": _chats, "schedules": _schedules}

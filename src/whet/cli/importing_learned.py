@@ -15,23 +15,23 @@ from whet.config.paths import Home
 from whet.memory import disk
 from whet.memory import notes as our_notes
 from whet.memory.builtin import add_builtin
-from whet.memory.desk import Desk
-from whet.memory.intake import Intake
+from whet.memory.desk import LearningService
+from whet.memory.intake import SkillIntake
 from whet.memory.library import Library
 from whet.memory.requests import Target
 from whet.moving import notes, skills
 from whet.moving.hermes_home import HermesHome
 from whet.moving.notes import Note
-from whet.moving.taken import Taken
-from whet.store.database import Database
+from whet.moving.taken import TakenOver
+from whet.store.database import StateDatabase
 
 PROGRAM = "Hermes Agent"
 
 
-def take_memory(home: Home, theirs: HermesHome, *, dry: bool) -> list[Taken]:
+def take_memory(home: Home, theirs: HermesHome, *, dry: bool) -> list[TakenOver]:
     """Take a home's notes over, or say what that would give."""
     if theirs.leads_out(theirs.memories):
-        return [Taken("memories", "left", "it is a link that leads out of the folder")]
+        return [TakenOver("memories", "left", "it is a link that leads out of the folder")]
     found, left = notes.read(theirs.memories)
     if not found:
         return left
@@ -42,7 +42,7 @@ def take_memory(home: Home, theirs: HermesHome, *, dry: bool) -> list[Taken]:
 
 def take_skills(
     home: Home, root: Path, source: str, *, dry: bool, progress: Callable[[int, int], None]
-) -> list[Taken]:
+) -> list[TakenOver]:
     """Take the skills below `root` over, or say what that would give; `progress` gets done and all."""
     found, left = skills.read(skills.folders(root), skills.bundled(root))
     if not found:
@@ -52,13 +52,13 @@ def take_skills(
         add_builtin(library)
         return _looked(home, lambda db: skills.foresee(db, library, found)) + left
 
-    async def enter(desk: Desk, found: Sequence[Intake] = tuple(found)) -> list[Taken]:
+    async def enter(desk: LearningService, found: Sequence[SkillIntake] = tuple(found)) -> list[TakenOver]:
         return await skills.take(desk, found, source, lambda done: progress(done, len(found)))
 
     return with_desk(home, enter) + left
 
 
-def _foresee(home: Home, connection: apsw.Connection | None, found: Sequence[Note]) -> list[Taken]:
+def _foresee(home: Home, connection: apsw.Connection | None, found: Sequence[Note]) -> list[TakenOver]:
     settings = load(home, {}, environ=os.environ).settings.memory
     limits_chars: dict[Target, int] = {"memory": settings.memory_chars, "user": settings.user_chars}
     texts: dict[Target, str] = {
@@ -67,11 +67,11 @@ def _foresee(home: Home, connection: apsw.Connection | None, found: Sequence[Not
     return notes.foresee(connection, texts, limits_chars, found, PROGRAM)
 
 
-def _looked(home: Home, look: Callable[[apsw.Connection | None], list[Taken]]) -> list[Taken]:
+def _looked(home: Home, look: Callable[[apsw.Connection | None], list[TakenOver]]) -> list[TakenOver]:
     """Look with the store where there is one; none is made."""
     if not home.database.exists():
         return look(None)
-    database = Database.open(home.database, SystemClock())
+    database = StateDatabase.open(home.database, SystemClock())
     try:
         return database.read_now(look)
     finally:

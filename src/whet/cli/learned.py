@@ -19,9 +19,9 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.memory.builtin import add_builtin
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.wording import summary
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 
 T = TypeVar("T")
@@ -29,15 +29,15 @@ _GROUP = {"memory": "memory", "skill": "skills"}
 _WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
 
 
-def with_desk(home: Home, work: Callable[[Desk], Awaitable[T]]) -> T:
+def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
     """Run `work` on the home's desk, with the skills and memories of its plugins. Raises WhetError."""
     settings = load(home, {}, environ=os.environ).settings
     load_secrets(home, os.environ)  # from here on they are masked wherever they turn up
     home.ensure()
     clock = SystemClock()
-    database = Database.open(home.database, clock)
+    database = StateDatabase.open(home.database, clock)
     try:
-        desk = Desk(database, clock, home.root, (settings.memory, settings.review))
+        desk = LearningService(database, clock, home.root, (settings.memory, settings.review))
         add_builtin(desk.library)
 
         async def run() -> T:

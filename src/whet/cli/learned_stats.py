@@ -16,10 +16,10 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, of_desk
 from whet.memory.prompt_part import entry_id
-from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.stats import Interval
 
 _BY_HAND = Origin("user", execution_context="command line")
@@ -71,7 +71,7 @@ def proposals(found: Sequence[Effect]) -> list[Effect]:
     return [one for one in found if one.current and one.finding == "hurts"]
 
 
-async def _retire_note(desk: Desk, item_id: str) -> Outcome:
+async def _retire_note(desk: LearningService, item_id: str) -> WriteOutcome:
     await desk.apply()  # a hand edit is entered before it is built upon
     found = [
         MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
@@ -86,7 +86,7 @@ async def _retire_note(desk: Desk, item_id: str) -> Outcome:
     return await desk.memory(found[0], _BY_HAND)
 
 
-def _tell(outcome: Outcome, as_json: bool) -> None:
+def _tell(outcome: WriteOutcome, as_json: bool) -> None:
     if not outcome.ok:
         raise WhetError(outcome.text)
     if as_json:

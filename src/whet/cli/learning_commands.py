@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whet.app.slash import Command
+from whet.app.slash import SlashCommand
 from whet.cli import wording
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
@@ -63,11 +63,11 @@ def typed(text: str) -> str:
     return text.partition("\n\n<skill name=")[0]
 
 
-def learning_commands() -> list[Command[ChatControl]]:
+def learning_commands() -> list[SlashCommand[ChatControl]]:
     """Give the commands, in the order that /help shows them."""
     return [
-        Command("memory", "Show what is remembered.", _memory, anytime=True, remote=True),
-        Command(
+        SlashCommand("memory", "Show what is remembered.", _memory, anytime=True, remote=True),
+        SlashCommand(
             "skills",
             "List skills; each is a command: /its-name.",
             _skills,

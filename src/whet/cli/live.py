@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from whet.cli import wording
-from whet.cli.blocks import Block, Blocks
+from whet.cli.blocks import Blocks, MarkdownBlock
 from whet.cli.render import Painter
 from whet.contract.events import (
     ApprovalAsked,
@@ -84,7 +84,7 @@ class Surface:
 
 
 @dataclass(slots=True)
-class TurnView:
+class TerminalTurnView:
     """The consumer of one chat's events, turn after turn."""
 
     surface: Surface
@@ -271,7 +271,7 @@ class TurnView:
         self._flush_reasoning()
         self._write_blocks(self._blocks.finish())
 
-    def _write_blocks(self, blocks: Sequence[Block]) -> None:
+    def _write_blocks(self, blocks: Sequence[MarkdownBlock]) -> None:
         if blocks:
             width = self.surface.width()
             self.surface.write("".join(self.painter.block(block, width) for block in blocks))

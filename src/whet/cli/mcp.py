@@ -23,7 +23,7 @@ from whet.clock import SystemClock, iso
 from whet.config.edit import put_part, remove_part
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import McpServer, Settings
+from whet.config.schema import McpServerSettings, Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.log import mask
@@ -68,11 +68,11 @@ def _settings(home: Home) -> Settings:
     return load(home, environ=os.environ).settings
 
 
-def _servers(home: Home) -> dict[str, McpServer]:
+def _servers(home: Home) -> dict[str, McpServerSettings]:
     return _settings(home).mcp.servers
 
 
-def _one(home: Home, name: str) -> McpServer:
+def _one(home: Home, name: str) -> McpServerSettings:
     found = _servers(home).get(name)
     if found is None:
         raise NotFound(f"there is no MCP server {name!r}", hint="whet mcp list")
@@ -113,7 +113,7 @@ def list_servers(home: Home, as_json: bool) -> None:
             click.echo(wrapped(printable(mask(f"{row.name}: {row.problem}"))))
 
 
-def _row(home: Home, name: str, server: McpServer) -> _Row:
+def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
     target = mask(server.url or " ".join((server.command, *server.args)))
     kind = "http" if server.url else "stdio"
     try:
@@ -187,7 +187,7 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
         )
     folder = "" if given["cwd"] else _folder_meant(command)
     part = _part(command, {**given, "cwd": given["cwd"] or folder})
-    server = msgspec.convert(part, McpServer)
+    server = msgspec.convert(part, McpServerSettings)
     _check(name, server)
     _warn_of_secrets(server)
     before = _servers(home).get(name)
@@ -205,7 +205,7 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
         show(report)
 
 
-def _check(name: str, server: McpServer) -> None:
+def _check(name: str, server: McpServerSettings) -> None:
     check_server(name, server)
     if server.url and not re.match(r"https?://[^/\s]", server.url):
         raise ConfigError(f"{server.url[:200]!r} is no url", hint="it begins with https://")
@@ -242,7 +242,7 @@ def _pair(text: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def _warn_of_secrets(server: McpServer) -> None:
+def _warn_of_secrets(server: McpServerSettings) -> None:
     for name, value in {**server.env, **server.headers}.items():
         if "${" not in value and holds_key(name, value):
             click.echo(

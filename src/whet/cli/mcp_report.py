@@ -15,20 +15,20 @@ from whet.cli.output import styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ToolError, WhetError
 from whet.log import mask
 from whet.mcp.kept import keep_failure
 from whet.mcp.listing import Listing, read_listing, size_chars
-from whet.mcp.remote import Reach, Remote, check_server
+from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.words import clean
 from whet.tools.guardian import Guardian
 
 _CHARS_PER_TOKEN = 4
 
 
-class Report(msgspec.Struct, frozen=True):
+class ServerReport(msgspec.Struct, frozen=True):
     """What `test` found of one server."""
 
     name: str
@@ -45,17 +45,17 @@ class Report(msgspec.Struct, frozen=True):
     """About how much of a prompt the tools take up."""
 
 
-async def reach_all(home: Home, servers: Mapping[str, McpServer]) -> list[Report]:
+async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> list[ServerReport]:
     """Reach servers side by side; a person at a terminal is told that it may take a while."""
     if servers and sys.stderr.isatty():
         click.echo(wrapped(f"asking {', '.join(servers)} ..."), err=True)
     return await asyncio.gather(*(_reach(home, name, server) for name, server in servers.items()))
 
 
-async def _reach(home: Home, name: str, server: McpServer) -> Report:
+async def _reach(home: Home, name: str, server: McpServerSettings) -> ServerReport:
     clock: Clock = SystemClock()
     guardian = Guardian()
-    way = Reach(home, load_secrets(home, os.environ), clock, guardian)
+    way = RemoteParts(home, load_secrets(home, os.environ), clock, guardian)
     told: list[str] = []
     remote = Remote(name, server, way, told.append, lambda _catalogue: None)
     try:
@@ -70,13 +70,13 @@ async def _reach(home: Home, name: str, server: McpServer) -> Report:
     except WhetError as error:
         if not isinstance(error, ToolError):
             keep_failure(home, name, server, mask(error.message), clock.unix_ms())
-        return Report(name, False, problem=mask(error.message), hint=mask(error.hint))
+        return ServerReport(name, False, problem=mask(error.message), hint=mask(error.hint))
     finally:
         await remote.aclose()
         guardian.close()
 
 
-def _report(name: str, listing: Listing, about: str, version: str, noticed: str) -> Report:
+def _report(name: str, listing: Listing, about: str, version: str, noticed: str) -> ServerReport:
     tools = [
         {
             "name": one.spec.name,
@@ -89,12 +89,12 @@ def _report(name: str, listing: Listing, about: str, version: str, noticed: str)
     ]
     left_out = [{"own_name": one.own_name, "reason": one.reason} for one in listing.left_out]
     tokens = sum(size_chars(one.spec) for one in listing.offered) // _CHARS_PER_TOKEN
-    return Report(
+    return ServerReport(
         name, True, about, version, tools, left_out, listing.denied, noticed=mask(noticed), tokens=tokens
     )
 
 
-def show(report: Report) -> None:
+def show(report: ServerReport) -> None:
     """Print what was found, for a person."""
     if not report.ok:
         problem = wrapped(printable(f"{report.name}: {report.problem}"))

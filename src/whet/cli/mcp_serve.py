@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from whet.app.hosted import Hosted
-from whet.app.mcp_server import McpServer
+from whet.app.hosted import SessionHost
+from whet.app.mcp_server import OwnMcpServer
 from whet.app.people import Switchboard
 from whet.app.upkeep import kept_small
 from whet.cli.launch import ChatOptions, load_settings, start_app
@@ -28,10 +28,10 @@ def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
 async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> None:
     people = Switchboard()
     app = await start_app(options, settings, people)
-    hosted = Hosted(app, people)
+    hosted = SessionHost(app, people)
     try:
         async with kept_small():
-            await serve_stdio(McpServer(hosted, asks=asks).answer)
+            await serve_stdio(OwnMcpServer(hosted, asks=asks).answer)
     finally:
         await hosted.aclose()
         await app.aclose()

@@ -12,7 +12,7 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import Desk, NotesState
+from whet.memory.desk import LearningService, NotesState
 from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
@@ -50,7 +50,7 @@ def show(home: Home, as_json: bool) -> None:
         click.echo(f"{waiting} changes wait for you: whet memory log --waiting")
 
 
-async def _state(desk: Desk) -> tuple[list[NotesState], dict[str, int]]:
+async def _state(desk: LearningService) -> tuple[list[NotesState], dict[str, int]]:
     files = await desk.notes()
     counts = await desk.database.read(lambda db: ledger.counts(db, desk.profile))
     return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
@@ -61,7 +61,7 @@ async def _state(desk: Desk) -> tuple[list[NotesState], dict[str, int]]:
 @click.pass_obj
 def edit(home: Home, target: Target) -> None:
     """Open MEMORY.md (or `user`: USER.md) in your editor; what you change is entered as yours."""
-    with_desk(home, Desk.notes)
+    with_desk(home, LearningService.notes)
     path = home.root / notes.FILES[target]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
@@ -74,7 +74,7 @@ def edit(home: Home, target: Target) -> None:
     click.echo(changes_table(rows) if rows else "Nothing was changed.")
 
 
-async def _news(desk: Desk) -> list[LedgerRow]:
+async def _news(desk: LearningService) -> list[LedgerRow]:
     newest = await desk.database.read(lambda db: ledger.select(db, 1, profile=desk.profile))
     before = newest[0].id if newest else 0
     await desk.notes()
@@ -110,7 +110,7 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
         row = with_desk(home, lambda desk: desk.change(change))
         return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
 
-    async def read(desk: Desk) -> list[LedgerRow]:
+    async def read(desk: LearningService) -> list[LedgerRow]:
         await desk.notes()
         states = ("quarantined", "inbox") if waiting else ()
         return await desk.database.read(

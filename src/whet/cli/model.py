@@ -15,7 +15,7 @@ from whet.cli.output import emit_json
 from whet.cli.wording import printable
 from whet.config.edit import set_value
 from whet.config.fields import fields
-from whet.config.load import Loaded, load
+from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
@@ -121,12 +121,12 @@ def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
             click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
 
 
-def _load(home: Home) -> Loaded:
+def _load(home: Home) -> LoadedSettings:
     return load(home, environ=os.environ)
 
 
 @contextmanager
-def _connected(home: Home, loaded: Loaded) -> Generator[Provider]:
+def _connected(home: Home, loaded: LoadedSettings) -> Generator[Provider]:
     secrets, settings = load_secrets(home, os.environ), loaded.settings
     if is_needed(settings):
         raise nothing_set(by_keys(secrets))

@@ -73,7 +73,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.set_title(title_of(question))
-        report = Report(session, options.output)
+        report = OneShotReport(session, options.output)
         code = await _answer(report, session.user_message(question, images))
         await app.reviews.leave()
         return code
@@ -89,7 +89,7 @@ def _ask(prompt: str) -> str:
     return line
 
 
-async def _answer(report: Report, message: Message) -> int:
+async def _answer(report: OneShotReport, message: Message) -> int:
     """Run the turn under Ctrl-C and SIGTERM; a second signal ends the program at once."""
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(run_turn(report.session, message, report.emit))
@@ -113,7 +113,7 @@ async def _answer(report: Report, message: Message) -> int:
 
 
 @dataclass(slots=True)
-class Report:
+class OneShotReport:
     """Consumes a turn's events: shows them as `output` asks, and gathers the final object."""
 
     session: Session

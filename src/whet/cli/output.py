@@ -161,7 +161,7 @@ def print_long(text: str) -> None:
         click.echo(text)
 
 
-class Progress:
+class ProgressLine:
     """One line on stderr for work of more than a second; silent where stderr is no terminal."""
 
     def __init__(self, label: str, clock: Clock) -> None:

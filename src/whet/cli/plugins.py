@@ -21,10 +21,10 @@ from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.contract.errors import NotFound, WhetError
 from whet.plugins import install as bringing
-from whet.plugins.discover import Discovery, Found, discover
+from whet.plugins.discover import Discovery, FoundPlugin, discover
 from whet.plugins.load import wanted
 from whet.plugins.parts import Problem
-from whet.plugins.probe import Looked, look
+from whet.plugins.probe import PluginProbe, look
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
@@ -99,7 +99,7 @@ def _rows(home: Home, settings: PluginSettings, there: Discovery) -> tuple[list[
     return [_row(found, looked.get(found.name)) for found in there.found.values()], problems
 
 
-def _row(found: Found, looked: Looked | None) -> _Row:
+def _row(found: FoundPlugin, looked: PluginProbe | None) -> _Row:
     claimed = {"tools": list(found.manifest.provides_tools)} if found.manifest.provides_tools else {}
     return _Row(
         name=found.name,
@@ -190,7 +190,7 @@ def install(home: Home, source: str, yes: bool) -> None:
     click.echo(f"installed {fetched.target}; it is off: whet plugins enable {name}")
 
 
-def _describe(fetched: bringing.Fetched) -> None:
+def _describe(fetched: bringing.FetchedPlugin) -> None:
     manifest = fetched.manifest
     by = f" by {manifest.author}" if manifest.author else ""
     click.echo(printable(f"{manifest.name} {manifest.version}{by}".replace(" " * 2, " ")))
@@ -225,7 +225,7 @@ def doctor(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     if unknown:
         raise NotFound(f"there is no plugin {unknown[0]}", hint="whet plugins list")
     looked = [one for name in chosen for one in look(home, [name], workspace=_workspace(settings))]
-    looked += [Looked(problem.plugin, False, problems=[problem.reason]) for problem in problems]
+    looked += [PluginProbe(problem.plugin, False, problems=[problem.reason]) for problem in problems]
     if as_json:
         emit_json(looked)
     else:
@@ -234,7 +234,7 @@ def doctor(home: Home, names: tuple[str, ...], as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _print_looked(looked: Sequence[Looked]) -> None:
+def _print_looked(looked: Sequence[PluginProbe]) -> None:
     if not looked:
         click.echo("no plugin is enabled")
     for one in looked:

@@ -17,7 +17,7 @@ import msgspec
 
 from whet.contract.errors import ConfigError
 from whet.practice.endpoints import BANNER
-from whet.practice.script import Reply, parse_script
+from whet.practice.script import ScriptedReply, parse_script
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
@@ -52,7 +52,7 @@ def serve(port: int, script: Path | None, seed: int, window: int, delay: float) 
 command = practice
 
 
-def _load(path: Path) -> list[Reply]:
+def _load(path: Path) -> list[ScriptedReply]:
     try:
         return parse_script(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:

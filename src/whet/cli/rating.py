@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import apsw
 import click
 
-from whet.app.slash import Command
+from whet.app.slash import SlashCommand
 from whet.cli.output import emit_json
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import outcomes, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.outcomes import Rating
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     clock = SystemClock()
     if not home.database.exists():
         raise NotFound("there is no session yet", hint="begin one: whet")
-    database = Database.open(home.database, clock)
+    database = StateDatabase.open(home.database, clock)
     try:
         named = database.read_now(lambda db: _session(db, session_id))
         now = iso(clock.now())
@@ -53,11 +53,11 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     click.echo(f"turn {number} of {named} is noted as {rating}")
 
 
-def rating_commands() -> list[Command[ChatControl]]:
+def rating_commands() -> list[SlashCommand[ChatControl]]:
     """Give /good and /bad."""
     return [
-        Command("good", "Say that the last turn went well.", _rating("good"), remote=True),
-        Command("bad", "Say that the last turn went badly.", _rating("bad"), remote=True),
+        SlashCommand("good", "Say that the last turn went well.", _rating("good"), remote=True),
+        SlashCommand("bad", "Say that the last turn went badly.", _rating("bad"), remote=True),
     ]
 
 

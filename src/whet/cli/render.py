@@ -21,7 +21,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from whet.cli.blocks import Block
+from whet.cli.blocks import MarkdownBlock
 from whet.cli.wording import printable
 
 _TRAILING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -85,7 +85,7 @@ class Painter:
             legacy_windows=False,
         )
 
-    def block(self, block: Block, width: int) -> str:
+    def block(self, block: MarkdownBlock, width: int) -> str:
         """Render a block of an answer, with the empty line that goes before it, newline at the end."""
         text = printable(block.text)
         body = self._rendered(_Answer(text, hyperlinks=False), width) if self._markdown else text

@@ -29,10 +29,10 @@ from whet.cli.launch import (
     workspace_of,
 )
 from whet.cli.learning_commands import run_skill
-from whet.cli.live import Marks, Surface, TurnView
+from whet.cli.live import Marks, Surface, TerminalTurnView
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
-from whet.cli.screen import Lines, Screen, Signal, Typed
+from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
 from whet.cli.terminal import Terminal
 from whet.cli.wording import clip, columns, printable, review_line
 from whet.config.schema import Settings
@@ -40,7 +40,7 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished
 from whet.contract.messages import Message
 from whet.log import mask
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.store.sessions import title_of
 
 
@@ -59,7 +59,7 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
     try:
         plugin_notes = add_plugin_commands(app, commands)
         session = await open_session(app, options)
-        chat = Chat(app, session, screen, commands, desk)
+        chat = TerminalChat(app, session, screen, commands, desk)
         for line in plugin_notes:
             chat.say(line, "dim")
         code = await chat.run(options.images)
@@ -74,7 +74,7 @@ def _open_screen(
     options: ChatOptions, settings: Settings, commands: Commands[ChatControl], desk: _Desk
 ) -> Screen:
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or not sys.stdout.isatty():
-        return Lines(desk.marks, desk.idle)
+        return LineScreen(desk.marks, desk.idle)
     folder = workspace_of(settings)
     names = [(command.name, command.help) for command in commands]
     completer = InputCompleter(lambda: names, lambda: folder)
@@ -96,7 +96,7 @@ class _Desk:
         self.idle.set()
 
 
-class Chat:
+class TerminalChat:
     """One terminal's conversation; slash commands get it as their context."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Chat:
         ui = app.settings.ui
         self._painter = Painter(markdown=ui.markdown)
         surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
-        self._view = TurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
+        self._view = TerminalTurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._images: list[Path] = []
         self._held: list[tuple[str, str]] = []
         app.reviews.listeners.append(self._reviewed)
@@ -147,7 +147,7 @@ class Chat:
         self._desk.leaving = True
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> LearningService:
         """The owner's memory and skills."""
         return self.app.learning.desk
 
@@ -185,10 +185,10 @@ class Chat:
         self._images = []
         return self.session.user_message(attach.capped(text), images)
 
-    async def _take(self, done: Typed | Signal) -> None:
+    async def _take(self, done: Typed | PromptSignal) -> None:
         self._say_held(at_rest=True)
-        if isinstance(done, Signal):
-            self.leave() if done is Signal.END else self._interrupt()
+        if isinstance(done, PromptSignal):
+            self.leave() if done is PromptSignal.END else self._interrupt()
         elif done.text:
             self._desk.wants_out = False
             try:
@@ -288,7 +288,7 @@ class Chat:
     def _terminate(self) -> None:
         self._desk.code = 143
         self.leave()
-        self._screen.wake(Signal.END)
+        self._screen.wake(PromptSignal.END)
 
     def _complain(self, error: WhetError) -> None:
         self.say(f"error: {mask(printable(error.message))}", "red")

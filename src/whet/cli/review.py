@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from whet.app.review_worker import open_reviews
-from whet.app.reviews import Reviews
+from whet.app.reviews import ReviewRunner
 from whet.cli import output
 from whet.cli.output import Column, emit_json
 from whet.cli.transcript import render
@@ -32,9 +32,9 @@ from whet.contract.messages import Message
 from whet.review.order import KINDS, Kind, read_order
 from whet.review.triggers import day_start
 from whet.store import ledger, reviews, search, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
-from whet.store.reviews import ReviewRow, Spent
+from whet.store.reviews import DaySpending, ReviewRow
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
@@ -63,7 +63,7 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
     """Review a session now and say what was saved."""
     _must_exist(home)
 
-    async def work(found: Reviews) -> tuple[str, ReviewFinished | None]:
+    async def work(found: ReviewRunner) -> tuple[str, ReviewFinished | None]:
         session_id = await found.database.read(lambda db: sessions.resolve(db, name))
         queued = await found.ask(session_id, focus, kinds)
         if sys.stderr.isatty():
@@ -90,11 +90,11 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
     """List reviews with their tokens, cached share and cost, and what today's came to."""
     since = day_start(SystemClock().now())
 
-    def read(db: apsw.Connection) -> tuple[list[ReviewRow], Spent]:
+    def read(db: apsw.Connection) -> tuple[list[ReviewRow], DaySpending]:
         session_id = sessions.resolve(db, name) if name else ""
         return reviews.list_reviews(db, limit, session_id=session_id), reviews.spent_since(db, since)
 
-    rows, spent = _read(home, read) if home.database.exists() else ([], Spent(0, 0, 0.0))
+    rows, spent = _read(home, read) if home.database.exists() else ([], DaySpending(0, 0, 0.0))
     if as_json:
         return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})
     if not rows:
@@ -173,13 +173,13 @@ def _decide(
     home: Home,
     ids: tuple[int, ...],
     done: str,
-    decide: Callable[[Reviews, int], Awaitable[LedgerRow]],
+    decide: Callable[[ReviewRunner, int], Awaitable[LedgerRow]],
     *,
     as_json: bool,
 ) -> None:
     _must_exist(home)
 
-    async def work(found: Reviews) -> list[LedgerRow]:
+    async def work(found: ReviewRunner) -> list[LedgerRow]:
         return [await decide(found, id_) for id_ in ids]
 
     rows = asyncio.run(_with_reviews(home, work))
@@ -190,14 +190,14 @@ def _decide(
         click.echo(printable(f"{row.id}  {row.kind} {row.item}: {word}"))
 
 
-async def _with_reviews(home: Home, work: Callable[[Reviews], Awaitable[T]]) -> T:
+async def _with_reviews(home: Home, work: Callable[[ReviewRunner], Awaitable[T]]) -> T:
     settings = load(home, {}, environ=os.environ).settings
     async with open_reviews(home, settings, load_secrets(home, os.environ)) as found:
         return await work(found)
 
 
 def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    database = Database.open(home.database, SystemClock())
+    database = StateDatabase.open(home.database, SystemClock())
     try:
         return database.read_now(work)
     finally:
@@ -262,7 +262,7 @@ def _outcome(row: ReviewRow) -> str:
     return " · ".join(filter(None, (told, row.note)))
 
 
-def _today(home: Home, spent: Spent) -> str:
+def _today(home: Home, spent: DaySpending) -> str:
     settings = load(home, {}, environ=os.environ).settings.review
     limit = f" of {count(settings.daily_tokens)}" if settings.daily_tokens else ""
     usd = f", {output.cost(spent.usd)}" + (f" of ${settings.daily_usd:.2f}" if settings.daily_usd else "")

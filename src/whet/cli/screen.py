@@ -1,6 +1,6 @@
 """What the chat needs of a terminal, and the plainest one: lines in, text out.
 
-`Lines` serves dumb terminals; `cli/terminal.py` has the other screen. Neither knows about turns or
+`LineScreen` serves dumb terminals; `cli/terminal.py` has the other screen. Neither knows about turns or
 sessions.
 """
 
@@ -21,7 +21,7 @@ from whet.cli.person import LinePerson
 from whet.contract.protocols import Person
 
 
-class Signal(Enum):
+class PromptSignal(Enum):
     """What a person does at the prompt that is no text."""
 
     INTERRUPT = auto()
@@ -64,7 +64,7 @@ class Screen(Protocol):
         """Whether text can be put above the input now without disturbing anybody's typing."""
         ...
 
-    async def read(self) -> Typed | Signal:
+    async def read(self) -> Typed | PromptSignal:
         """Wait for the next thing that the person does."""
         ...
 
@@ -72,7 +72,7 @@ class Screen(Protocol):
         """Put text into the input line again."""
         ...
 
-    def wake(self, signal: Signal) -> None:
+    def wake(self, signal: PromptSignal) -> None:
         """Have `read` give `signal` now, as if the person had done it."""
         ...
 
@@ -81,19 +81,19 @@ class Screen(Protocol):
         ...
 
 
-class Lines:
+class LineScreen:
     """A screen that only writes text and reads lines; nothing can be typed until `idle` is set."""
 
     def __init__(self, marks: Marks, idle: asyncio.Event) -> None:
         self.person: Person = LinePerson()
         self._marks = marks
         self._idle = idle
-        self._signals: asyncio.Queue[Signal] = asyncio.Queue()
+        self._signals: asyncio.Queue[PromptSignal] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
 
     async def start(self, live: LiveLines) -> None:
         """Take over Ctrl-C; there is no live area."""
-        self._loop.add_signal_handler(signals.SIGINT, self._signals.put_nowait, Signal.INTERRUPT)
+        self._loop.add_signal_handler(signals.SIGINT, self._signals.put_nowait, PromptSignal.INTERRUPT)
 
     def write(self, text: str) -> None:
         """Write `text`."""
@@ -111,7 +111,7 @@ class Lines:
         """Never: what is typed into this terminal can't be seen before it is sent."""
         return False
 
-    async def read(self) -> Typed | Signal:
+    async def read(self) -> Typed | PromptSignal:
         """Prompt and wait for a line or Ctrl-C; a trailing backslash goes on with the next line."""
         while not self._idle.is_set():
             if done := await self._first_of(self._idle.wait()):
@@ -124,7 +124,7 @@ class Lines:
                 return done
             line = os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
             if not line:
-                return Signal.END
+                return PromptSignal.END
             text = line.rstrip("\r\n")
             if text.endswith("\\"):
                 lines.append(text[:-1])
@@ -136,7 +136,7 @@ class Lines:
         """Say what was not sent: nothing can be put into this terminal's input."""
         self.write(f"not sent: {text}\n")
 
-    def wake(self, signal: Signal) -> None:
+    def wake(self, signal: PromptSignal) -> None:
         """Have `read` give `signal` now."""
         self._signals.put_nowait(signal)
 
@@ -144,7 +144,7 @@ class Lines:
         """Leave Ctrl-C to Python again."""
         self._loop.remove_signal_handler(signals.SIGINT)
 
-    async def _first_of(self, other: Coroutine[object, object, object]) -> Signal | None:
+    async def _first_of(self, other: Coroutine[object, object, object]) -> PromptSignal | None:
         """Wait for a signal, which is given, or for `other` (None), whichever comes first."""
         waiting = asyncio.ensure_future(other)
         signalled = asyncio.ensure_future(self._signals.get())

@@ -23,10 +23,10 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
 from whet.store import api
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 if TYPE_CHECKING:
-    from whet.app.hosted import Hosted
+    from whet.app.hosted import SessionHost
 
 T = TypeVar("T")
 _LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -135,7 +135,7 @@ def revoke(home: Home, name: str, as_json: bool) -> None:
 
 def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:
     home.ensure()
-    database = Database.open(home.database, SystemClock())
+    database = StateDatabase.open(home.database, SystemClock())
     try:
         return database.write_now(work)
     finally:
@@ -145,14 +145,14 @@ def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 def _serve(home: Home, options: dict[str, Any]) -> None:
     # The server's modules cost more than all other commands together, and only this one needs them.
     from whet.app.build import App  # noqa: PLC0415
-    from whet.app.hosted import Hosted  # noqa: PLC0415
+    from whet.app.hosted import SessionHost  # noqa: PLC0415
     from whet.app.people import Switchboard  # noqa: PLC0415
     from whet.app.upkeep import kept_small  # noqa: PLC0415
-    from whet.serve.run import Listening  # noqa: PLC0415
+    from whet.serve.run import ServeOptions  # noqa: PLC0415
     from whet.serve.run import serve as run  # noqa: PLC0415
-    from whet.serve.site import Pace  # noqa: PLC0415
+    from whet.serve.site import SiteTimings  # noqa: PLC0415
 
-    listening = Listening(
+    listening = ServeOptions(
         host=options["host"],
         port=options["port"],
         hosts=options["hosts"],
@@ -174,10 +174,10 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     async def go() -> None:
         people = Switchboard()
         app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
-        hosted = Hosted(app, people)
+        hosted = SessionHost(app, people)
         try:
             made = tokens.make_first(app.database, home, app.clock)
-            pace = Pace(answer_wait_s=options["answer_wait_s"])
+            pace = SiteTimings(answer_wait_s=options["answer_wait_s"])
             async with kept_small():
                 await run(hosted, listening, pace, lambda port: _ready(listening, port, made, workspace))
         finally:
@@ -193,23 +193,27 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
 
 def served_beside(
     home: Home, port: int, say: Callable[[str], None]
-) -> Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]:
+) -> Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]:
     """Give what serves API and dashboard beside another interface of this process, on its conversations,
     until the event is set. A port that can't be had is told and ends only this."""
 
-    async def work(hosted: Hosted, stop: asyncio.Event) -> None:
+    async def work(hosted: SessionHost, stop: asyncio.Event) -> None:
         # As in `_serve`: only who wants it pays for the server's modules.
-        from whet.serve.run import Listening  # noqa: PLC0415
+        from whet.serve.run import ServeOptions  # noqa: PLC0415
         from whet.serve.run import serve as run  # noqa: PLC0415
-        from whet.serve.site import Pace  # noqa: PLC0415
+        from whet.serve.site import SiteTimings  # noqa: PLC0415
 
         made = tokens.make_first(hosted.app.database, home, hosted.app.clock)
         if made is not None:
             say(f"made a first token: {made}")
-        listening = Listening(port=port, has_web=True, is_shared=True)
+        listening = ServeOptions(port=port, has_web=True, is_shared=True)
         try:
             await run(
-                hosted, listening, Pace(), lambda at: say(f"dashboard: http://127.0.0.1:{at}"), stop=stop
+                hosted,
+                listening,
+                SiteTimings(),
+                lambda at: say(f"dashboard: http://127.0.0.1:{at}"),
+                stop=stop,
             )
         except WhetError as error:
             say(f"dashboard: off, {error.message}" + (f" ({error.hint})" if error.hint else ""))

@@ -27,7 +27,7 @@ from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, Wh
 from whet.contract.messages import Message, to_dict
 from whet.store import search as index
 from whet.store import sessions as store
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.export import as_jsonl, as_markdown
 from whet.store.purge import erase
 from whet.store.search import Hit
@@ -64,8 +64,8 @@ _session = click.argument("session", shell_complete=complete_session)
 
 
 @contextmanager
-def _opened(home: Home) -> Generator[Database]:
-    database = Database.open(home.database, SystemClock())
+def _opened(home: Home) -> Generator[StateDatabase]:
+    database = StateDatabase.open(home.database, SystemClock())
     try:
         yield database
     finally:
@@ -165,7 +165,9 @@ def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None
     hits: list[Hit] = []
     if home.database.exists():
         with _opened(home) as database:
-            scope = index.Scope(role=given["role"], since=given["since"], include_private=given["private"])
+            scope = index.SearchScope(
+                role=given["role"], since=given["since"], include_private=given["private"]
+            )
             if given["session"]:
                 scope["session_id"] = database.read_now(lambda db: store.resolve(db, given["session"]))
             hits = index.find_now(database, " ".join(words), limit, **scope)
@@ -241,7 +243,7 @@ def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]
     path, part, clock = Path(target), Path(target + ".part"), SystemClock()
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already", hint="--force replaces it")
-    progress = output.Progress("export", clock)
+    progress = output.ProgressLine("export", clock)
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
 
@@ -337,7 +339,7 @@ def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
     return gone
 
 
-def write_anew(database: Database, gone: int) -> None:
+def write_anew(database: StateDatabase, gone: int) -> None:
     """Write the file anew after `gone` sessions were deleted. Raises WhetError, which says what is done."""
     is_seen = sys.stderr.isatty()
     if is_seen:

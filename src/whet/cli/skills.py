@@ -17,8 +17,8 @@ from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.memory import intake, shelf
-from whet.memory.desk import Desk
-from whet.memory.intake import Intake
+from whet.memory.desk import LearningService
+from whet.memory.intake import SkillIntake
 from whet.memory.library import SkillInfo
 from whet.plugins.install import clone, is_git
 from whet.store import learned, ledger
@@ -44,7 +44,7 @@ for _command in (skills_stats, skills_retire):
 def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
     """List skills, or those that fit WORDS."""
 
-    async def read(desk: Desk) -> tuple[list[SkillInfo], dict[str, Mark], dict[str, int]]:
+    async def read(desk: LearningService) -> tuple[list[SkillInfo], dict[str, Mark], dict[str, int]]:
         marks = await desk.database.read(lambda db: learned.marks(db, desk.profile))
         return (
             desk.library.all(),
@@ -96,7 +96,7 @@ def _cells(info: SkillInfo, mark: Mark | None, uses: int) -> list[str]:
 def show(home: Home, name: str, file: str, as_json: bool) -> None:
     """Show a skill as the agent reads it, or one of its files."""
 
-    async def read(desk: Desk) -> shelf.Load:
+    async def read(desk: LearningService) -> shelf.Load:
         return shelf.load(desk.library, name, file)
 
     load = with_desk(home, read)
@@ -118,7 +118,7 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
         row = with_desk(home, lambda desk: desk.change(number))
         return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
 
-    async def read(desk: Desk) -> tuple[list[LedgerRow], list[Use]]:
+    async def read(desk: LearningService) -> tuple[list[LedgerRow], list[Use]]:
         def work(db: apsw.Connection) -> tuple[list[LedgerRow], list[Use]]:
             states = ("quarantined", "inbox") if waiting else ()
             rows = ledger.select(
@@ -178,7 +178,7 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
             if not yes and not click.confirm(f"Install {len(found)}?", default=False, err=True):
                 raise click.Abort()
 
-        async def enter(desk: Desk) -> list[LedgerRow]:
+        async def enter(desk: LearningService) -> list[LedgerRow]:
             return [await desk.install(one, source) for one in found]
 
         rows = with_desk(home, enter)
@@ -191,7 +191,7 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
         click.echo(f"{fate} {row.item} (change {row.id})")
 
 
-def _gather(source: str, ready: Path) -> tuple[list[Intake], list[str]]:
+def _gather(source: str, ready: Path) -> tuple[list[SkillIntake], list[str]]:
     root = Path(source).expanduser()
     if is_git(source):
         root = ready / "clone"
@@ -201,7 +201,7 @@ def _gather(source: str, ready: Path) -> tuple[list[Intake], list[str]]:
         raise NotFound(f"there is no folder {source}", hint="give a folder, or the URL of a git repository")
     if (root / "SKILL.md").is_file():
         return [intake.read_folder(root)], []
-    found: list[Intake] = []
+    found: list[SkillIntake] = []
     skipped: list[str] = []
     for place in sorted(
         [*root.glob("*/SKILL.md"), *root.glob("skills/*/SKILL.md"), *root.glob(".agents/skills/*/SKILL.md")]
@@ -217,7 +217,7 @@ def _gather(source: str, ready: Path) -> tuple[list[Intake], list[str]]:
     return found, skipped
 
 
-def _describe(found: Sequence[Intake], skipped: Sequence[str]) -> None:
+def _describe(found: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
     for one in found:
         click.echo(printable(f"{one.name}: {len(one.files)} files"))
         click.echo(wrapped(printable(one.description), indent=2))
@@ -233,7 +233,7 @@ def _describe(found: Sequence[Intake], skipped: Sequence[str]) -> None:
 def accept(home: Home, name: str) -> None:
     """Bring a skill that waits (quarantine, inbox) into force: its NAME, or a change's number."""
 
-    async def work(desk: Desk) -> list[LedgerRow]:
+    async def work(desk: LearningService) -> list[LedgerRow]:
         if name.isdigit():
             return [await desk.accept(int(name))]
         waiting = await desk.database.read(

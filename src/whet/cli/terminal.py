@@ -31,7 +31,7 @@ from whet.cli import wording
 from whet.cli.live import Fragment, Marks, wrapped
 from whet.cli.person import answer_of, chosen
 from whet.cli.prompting import Pastes, open_history, open_input
-from whet.cli.screen import LiveLines, Signal, Typed
+from whet.cli.screen import LiveLines, PromptSignal, Typed
 from whet.contract.protocols import Answer, ApprovalRequest, Person
 
 _REFRESH_S = 0.05
@@ -105,7 +105,7 @@ class Terminal:
         self._marks = marks
         self._live: LiveLines = _nothing
         self._pastes = Pastes()
-        self._inputs: asyncio.Queue[Typed | Signal] = asyncio.Queue()
+        self._inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
         self._question: TerminalQuestion | None = None
         self._asking = asyncio.Lock()
         self._last_key_s = 0.0
@@ -167,7 +167,7 @@ class Terminal:
         """Whether nothing is half typed and nothing is asked."""
         return not self._prompt.default_buffer.text and self._question is None
 
-    async def read(self) -> Typed | Signal:
+    async def read(self) -> Typed | PromptSignal:
         """Wait for a sent line, Ctrl-C or the end of input."""
         return await self._inputs.get()
 
@@ -177,7 +177,7 @@ class Terminal:
         buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
         buffer.cursor_position = len(buffer.text)
 
-    def wake(self, signal: Signal) -> None:
+    def wake(self, signal: PromptSignal) -> None:
         """Have `read` give `signal` now, as if the person had done it."""
         self._inputs.put_nowait(signal)
 
@@ -207,7 +207,7 @@ class Terminal:
         except EOFError:
             pass
         finally:
-            self._inputs.put_nowait(Signal.END)
+            self._inputs.put_nowait(PromptSignal.END)
 
     async def _tick(self) -> None:
         """Redraw while something runs, so that durations move; otherwise cost nothing but a timer."""
@@ -284,7 +284,7 @@ class Terminal:
 
         @keys.add("c-d", filter=empty & ~asked)
         def _(event: KeyPressEvent) -> None:
-            self._inputs.put_nowait(Signal.END)
+            self._inputs.put_nowait(PromptSignal.END)
 
         @keys.add(Keys.Any, filter=one_key, eager=True)
         @keys.add("enter", filter=one_key, eager=True)
@@ -332,7 +332,7 @@ class Terminal:
         elif buffer.text and not self._live(1, 1):
             buffer.reset()
             return
-        self._inputs.put_nowait(Signal.INTERRUPT)
+        self._inputs.put_nowait(PromptSignal.INTERRUPT)
 
 
 class TerminalPerson:

@@ -13,8 +13,8 @@ from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory.desk import Desk
-from whet.memory.forget import Step
+from whet.memory.desk import LearningService
+from whet.memory.forget import ForgetStep
 from whet.memory.purge import Purged
 from whet.memory.wording import summary
 from whet.store import ledger, sessions
@@ -55,7 +55,7 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
     if purge and not yes:
         _ask(session_id)
 
-    async def work(desk: Desk) -> tuple[list[Step], Purged | None]:
+    async def work(desk: LearningService) -> tuple[list[ForgetStep], Purged | None]:
         whose, found = await _whose(home, desk, session_id)
         steps = await whose.forget(found, _BY_HAND, dry_run=dry_run)
         return steps, await whose.purge(found) if purge else None
@@ -80,7 +80,7 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
         _say(purged, session_id)
 
 
-async def _whose(home: Home, desk: Desk, session_id: str) -> tuple[Desk, str]:
+async def _whose(home: Home, desk: LearningService, session_id: str) -> tuple[LearningService, str]:
     """Give the desk of whoever a session taught something about, the owner's or a guest's, and its whole id.
 
     Raises NotFound where none is named.
@@ -107,7 +107,7 @@ def _ask(session_id: str) -> None:
     )
 
 
-def _line(step: Step, *, dry_run: bool, purged: bool) -> str:
+def _line(step: ForgetStep, *, dry_run: bool, purged: bool) -> str:
     done = {"take back": "took back", "drop": "dropped", "keep": "kept"}
     said = (_WOULD if dry_run else done)[step.what]
     why = f" ({step.why})" if step.why else ""

@@ -14,8 +14,8 @@ from typing import Any
 import click
 import msgspec
 
-from whet.app.warm_desk import Built, Listed, WarmDesk
-from whet.cli.output import Column, Progress, emit_json, styled, table, wrapped
+from whet.app.warm_desk import Built, Listed, WarmTemplates
+from whet.cli.output import Column, ProgressLine, emit_json, styled, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -24,10 +24,10 @@ from whet.contract.tools import ToolSpec
 from whet.memory.effects import Effect
 from whet.stats import Interval
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.tools.registry import read_specs
 from whet.warm.compose import BuildOptions
-from whet.warm.mine import Choice
+from whet.warm.mine import MiningScope
 from whet.warm.rates import Rate, Rates
 from whet.warm.template import Template, encode
 
@@ -76,7 +76,7 @@ def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
         with_changes=given["with_changes"],
         project=project,
     )
-    choice = Choice(
+    choice = MiningScope(
         min_messages=given["min_messages"],
         max_sessions=given["max_sessions"] or 0,
         source=given["source"],
@@ -190,27 +190,27 @@ def export(home: Home, name: str, file: Path | None) -> None:
 
 
 @contextmanager
-def _desk(home: Home) -> Generator[WarmDesk]:
+def _desk(home: Home) -> Generator[WarmTemplates]:
     home.ensure()
     load_secrets(home, os.environ)  # so that their values are known to the redaction
     clock = SystemClock()
-    database = Database.open(home.database, clock)
+    database = StateDatabase.open(home.database, clock)
     try:
-        yield WarmDesk(home, database, clock)
+        yield WarmTemplates(home, database, clock)
     finally:
         database.close()
 
 
 @contextmanager
 def _progress(label: str, what: str) -> Generator[Callable[[int, int], None]]:
-    line = Progress(label, SystemClock())
+    line = ProgressLine(label, SystemClock())
     try:
         yield lambda done, total: line.update(f"{done:,} of {total:,} {what}")
     finally:
         line.finish()
 
 
-def _tools_of(database: Database, template: Template) -> dict[str, ToolSpec]:
+def _tools_of(database: StateDatabase, template: Template) -> dict[str, ToolSpec]:
     """Give the tools of the newest session: what a new one would most likely have."""
     latest = database.read_now(sessions.latest)
     if latest is None:

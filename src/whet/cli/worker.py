@@ -14,7 +14,7 @@ from contextlib import suppress
 import click
 
 from whet.app.review_worker import open_reviews
-from whet.app.reviews import Reviews
+from whet.app.reviews import ReviewRunner
 from whet.cli.output import emit_json
 from whet.cli.wording import printable, review_line
 from whet.clock import SystemClock
@@ -22,7 +22,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.events import ReviewFinished
-from whet.schedules.worker import Finished, Worker, together
+from whet.schedules.worker import Finished, ScheduleWorker, together
 
 
 @click.command("worker", epilog="Example: */10 * * * * whet worker --drain")
@@ -82,19 +82,19 @@ async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
             tell[1](finished)
             reviews.kick()  # its turn may have asked for one
 
-        worker = Worker(home, reviews.database, SystemClock(), settings.schedules.catch_up_s, ran)
+        worker = ScheduleWorker(home, reviews.database, SystemClock(), settings.schedules.catch_up_s, ran)
         running = asyncio.ensure_future(_work(reviews, worker, patience_s))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         with suppress(asyncio.CancelledError):
             await running
 
 
-async def _work(reviews: Reviews, worker: Worker, patience_s: float | None) -> None:
+async def _work(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float | None) -> None:
     if patience_s is None:
         await together(reviews.serve(), worker.serve())
     else:
         await together(_reviewed(reviews, patience_s), worker.drain())
 
 
-async def _reviewed(reviews: Reviews, patience_s: float) -> None:
+async def _reviewed(reviews: ReviewRunner, patience_s: float) -> None:
     await reviews.drain(patience_s)

@@ -16,12 +16,12 @@ import msgspec
 
 from whet.config import files
 from whet.config.fields import Field, Value, read_text, show
-from whet.config.load import Setting, check_file, known, parse_file
+from whet.config.load import SettingOrigin, check_file, known, parse_file
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
 if TYPE_CHECKING:
-    from whet.config.yaml_file import Entry, SectionNode, Span
+    from whet.config.yaml_file import SectionNode, Span, YamlEntry
 
 _PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9_./~+@-]*(?::[A-Za-z0-9_./~+@-]+)*")
 _NOT_TEXT = {"~", "true", "false", "yes", "no", "on", "off", "null", "y", "n"}
@@ -30,7 +30,7 @@ _LINES = re.compile(r"[^\r\n\x85\u2028\u2029]*(?:\r\n|[\r\n\x85\u2028\u2029])|[^
 _MODE = 0o600
 
 
-class Change(msgspec.Struct, frozen=True):
+class SettingChange(msgspec.Struct, frozen=True):
     """What an edit did; None stands for "not in the file"."""
 
     key: str
@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True):
     after: Value | None
 
 
-def set_value(home: Home, key: str, text: str) -> Change:
+def set_value(home: Home, key: str, text: str) -> SettingChange:
     """Write a setting to config.yaml, made where there is none. Lists are comma-separated.
 
     On return it is on disk. Raises ConfigError for an unknown key, a value that is not allowed, a file
@@ -52,7 +52,7 @@ def set_value(home: Home, key: str, text: str) -> Change:
     return _apply(home, field, value)
 
 
-def unset_value(home: Home, key: str) -> Change:
+def unset_value(home: Home, key: str) -> SettingChange:
     """Take a setting out of config.yaml, so that its default counts. Raises ConfigError as set_value does."""
     return _apply(home, known(key), None)
 
@@ -129,11 +129,11 @@ def _yaml_part(value: object) -> str:
     return _quoted(value) if isinstance(value, str) else str(_textual(value))
 
 
-def _apply(home: Home, field: Field, value: Value | None) -> Change:
+def _apply(home: Home, field: Field, value: Value | None) -> SettingChange:
     old = files.read_small(home.config) or ""
     before = check_file(home, old)
     new = _edited(home, old, field, value)
-    change = Change(field.key, before[field.key].value if field.key in before else None, value)
+    change = SettingChange(field.key, before[field.key].value if field.key in before else None, value)
     if change.before == value and (value is not None or new == old):
         return change
     _insist(home, new, field.key, before, value)
@@ -142,7 +142,7 @@ def _apply(home: Home, field: Field, value: Value | None) -> Change:
     return change
 
 
-def _insist(home: Home, new: str, key: str, before: dict[str, Setting], value: Value | None) -> None:
+def _insist(home: Home, new: str, key: str, before: dict[str, SettingOrigin], value: Value | None) -> None:
     wanted = {name: _flat(known(name), one.value) for name, one in before.items() if name != key}
     if value is not None:
         wanted[key] = _flat(known(key), value)
@@ -218,7 +218,7 @@ class _Page:
         if self.lines and not self.lines[-1].endswith("\n"):
             self.lines[-1] += self.newline
 
-    def put(self, entry: Entry, value: str) -> str:
+    def put(self, entry: YamlEntry, value: str) -> str:
         """Replace an entry's value; a comment behind it stays."""
         span = entry.span
         end_line, end_column = self._end(span)
@@ -232,7 +232,7 @@ class _Page:
             value = f" {value}"
         return self._splice(start, (end_line, end_column), value)
 
-    def remove(self, section: SectionNode, entry: Entry) -> str:
+    def remove(self, section: SectionNode, entry: YamlEntry) -> str:
         """Take an entry out; in a block, its whole lines."""
         end_line, end_column = self._end(entry.span)
         if not section.is_flow:
@@ -259,14 +259,14 @@ class _Page:
         self.lines.insert(at + 1, " " * last.key.column + line + self.newline)
         return "".join(self.lines)
 
-    def add_part(self, entry: Entry, lines: Sequence[str]) -> str:
+    def add_part(self, entry: YamlEntry, lines: Sequence[str]) -> str:
         """Add lines behind a table's last entry, as deep as that."""
         last = entry.parts[-1]
         at = max(self._end(last.span)[0], last.key.line)
         self.lines[at + 1 : at + 1] = [" " * last.key.column + line + self.newline for line in lines]
         return "".join(self.lines)
 
-    def remove_part(self, entry: Entry, name: str) -> str:
+    def remove_part(self, entry: YamlEntry, name: str) -> str:
         """Take a table's entry out, its whole lines."""
         part = next(one for one in entry.parts if one.name == name)
         del self.lines[part.key.line : max(self._end(part.span)[0], part.key.line) + 1]
@@ -277,7 +277,7 @@ class _Page:
         gap = [self.newline] if self.lines and self.lines[-1].strip() else []
         return "".join([*self.lines, *gap, f"{name}:{self.newline}", f"  {line}{self.newline}"])
 
-    def _after_colon(self, entry: Entry) -> int:
+    def _after_colon(self, entry: YamlEntry) -> int:
         found = self.lines[entry.key.end_line].find(":", entry.key.end_column)
         if found < 0:
             raise _NoColon

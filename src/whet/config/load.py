@@ -26,7 +26,7 @@ FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
 NOT_SETTINGS = {"WHET_HOME", "WHET_PROFILE", "WHET_COMPLETE"}
 
 
-class Setting(msgspec.Struct, frozen=True):
+class SettingOrigin(msgspec.Struct, frozen=True):
     """One value of a key and where it stands: "config.yaml line 3", "environment WHET_MODEL_MODEL",
     "flag --model" or "default"."""
 
@@ -34,12 +34,14 @@ class Setting(msgspec.Struct, frozen=True):
     origin: str
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedSettings(msgspec.Struct, frozen=True):
     """The settings, the origin of each by key, and the values that were overridden, strongest first."""
 
     settings: Settings
     origins: dict[str, str]
-    overridden: dict[str, tuple[Setting, ...]] = msgspec.field(default_factory=dict[str, tuple[Setting, ...]])
+    overridden: dict[str, tuple[SettingOrigin, ...]] = msgspec.field(
+        default_factory=dict[str, tuple[SettingOrigin, ...]]
+    )
     warnings: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
@@ -49,28 +51,30 @@ class Loaded(msgspec.Struct, frozen=True):
         return msgspec.json.encode(value).decode() if fields()[key].kind == "table" else value
 
 
-def load(home: Home, flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str]) -> Loaded:
+def load(
+    home: Home, flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str]
+) -> LoadedSettings:
     """Load the settings of `home`. `flags` maps keys to values, None where not given.
 
     Raises ConfigError naming the key, the value, where it stands and what is allowed.
     """
     layers = (
-        {key: Setting(spec.default, "default") for key, spec in fields().items()},
+        {key: SettingOrigin(spec.default, "default") for key, spec in fields().items()},
         dict(_from_file(home)),
         dict(_from_environment(environ)),
         dict(_from_flags(flags or {})),
     )
-    chosen: dict[str, Setting] = {}
-    overridden: dict[str, tuple[Setting, ...]] = {}
+    chosen: dict[str, SettingOrigin] = {}
+    overridden: dict[str, tuple[SettingOrigin, ...]] = {}
     for key in fields():
         settings = [layer[key] for layer in reversed(layers) if key in layer]
         chosen[key] = settings[0]
         overridden[key] = tuple(settings[1:])
     origins = {key: setting.origin for key, setting in chosen.items()}
-    return Loaded(_assemble(chosen), origins, overridden, tuple(_strangers(environ)))
+    return LoadedSettings(_assemble(chosen), origins, overridden, tuple(_strangers(environ)))
 
 
-def _assemble(chosen: Mapping[str, Setting]) -> Settings:
+def _assemble(chosen: Mapping[str, SettingOrigin]) -> Settings:
     tree: dict[str, dict[str, object]] = {section: {} for section in sections()}
     for key, setting in chosen.items():
         section, _, name = key.partition(".")
@@ -87,9 +91,9 @@ def parse_file(home: Home, text: str) -> tuple[yaml_file.SectionNode, ...]:
     return parser.parse(text, home.config.name, tables)
 
 
-def check_file(home: Home, text: str) -> dict[str, Setting]:
+def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
     """Read the text of a config.yaml and give its settings by key. Raises ConfigError."""
-    found: dict[str, Setting] = {}
+    found: dict[str, SettingOrigin] = {}
     for section in parse_file(home, text):
         if section.name not in sections():
             raise _unknown(section.name, list(sections()), f"{home.config.name} line {section.key.line + 1}")
@@ -99,29 +103,29 @@ def check_file(home: Home, text: str) -> dict[str, Setting]:
             if key not in fields():
                 raise _unknown(key, list(fields()), where)
             if entry.value is not None:
-                found[key] = Setting(_convert(fields()[key], entry.value, where), where)
+                found[key] = SettingOrigin(_convert(fields()[key], entry.value, where), where)
     return found
 
 
-def _from_file(home: Home) -> Mapping[str, Setting]:
+def _from_file(home: Home) -> Mapping[str, SettingOrigin]:
     text = read_small(home.config)
     return check_file(home, text) if text and not text.isspace() else {}
 
 
-def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, SettingOrigin]]:
     for key, spec in fields().items():
         if spec.variable in environ:
             where = f"environment {spec.variable}"
-            yield key, Setting(_convert(spec, environ[spec.variable], where), where)
+            yield key, SettingOrigin(_convert(spec, environ[spec.variable], where), where)
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, Setting]]:
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, SettingOrigin]]:
     for key, value in flags.items():
         if value is None:
             continue
         where = f"flag {FLAGS.get(key) or '--' + key.rpartition('.')[2].replace('_', '-')}"
         texts = tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else str(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] (a flag's list is checked item by item)
-        yield key, Setting(_convert(known(key), texts, where), where)
+        yield key, SettingOrigin(_convert(known(key), texts, where), where)
 
 
 def known(key: str) -> Field:

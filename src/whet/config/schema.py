@@ -222,7 +222,7 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
 
 
-class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One MCP server: a command that is started and spoken to over its pipes, or a url. In the values of
     `env` and `headers`, ${NAME} is a variable of the environment or .env."""
 
@@ -243,7 +243,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """MCP servers whose tools the model gets."""
 
-    servers: dict[str, McpServer] = {}
+    servers: dict[str, McpServerSettings] = {}
     """Servers by name: command, args, env, cwd for one that is started; url, headers for one that runs
     elsewhere; timeout_s, start_timeout_s, enabled, the tools to allow or deny (names or patterns), and
     allow_http: whether headers with keys may go out unencrypted."""

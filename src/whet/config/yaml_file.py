@@ -31,7 +31,7 @@ class Span(msgspec.Struct, frozen=True):
     end_column: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class YamlEntry(msgspec.Struct, frozen=True):
     """A key and its value: text, list of texts, or None where nothing is given. A table's value is the text
     of its JSON, every scalar as text, and `parts` are its entries; `is_flow` when it is written as {a: b}."""
 
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True):
     value: str | tuple[str, ...] | None
     key: Span
     span: Span
-    parts: tuple[Entry, ...] = ()
+    parts: tuple[YamlEntry, ...] = ()
     is_flow: bool = False
 
     @property
@@ -55,7 +55,7 @@ class SectionNode(msgspec.Struct, frozen=True):
     key: Span
     span: Span
     is_flow: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[YamlEntry, ...]
 
 
 def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionNode, ...]:
@@ -106,7 +106,7 @@ def _section(key: Any, node: Any, where: str, tables: Collection[str]) -> Sectio
     return SectionNode(name, _span(key), _span(node), bool(node.flow_style), entries)
 
 
-def _entry(key: Any, node: Any, prefix: str, where: str) -> Entry:
+def _entry(key: Any, node: Any, prefix: str, where: str) -> YamlEntry:
     value: str | tuple[str, ...] | None
     if _is_null(node):
         value = None
@@ -120,14 +120,14 @@ def _entry(key: Any, node: Any, prefix: str, where: str) -> Entry:
         value = tuple(str(item.value) for item in items)
     else:
         raise _wrong(where, node, f"`{prefix}{key.value}` takes a value or a list, not fields of its own")
-    return Entry(str(key.value), value, _span(key), _span(node))
+    return YamlEntry(str(key.value), value, _span(key), _span(node))
 
 
-def _table(key: Any, node: Any, name: str, where: str) -> Entry:
+def _table(key: Any, node: Any, name: str, where: str) -> YamlEntry:
     pairs = _pairs(node, where, f"{name}.")
-    parts = tuple(Entry(str(k.value), None, _span(k), _span(v)) for k, v in pairs)
+    parts = tuple(YamlEntry(str(k.value), None, _span(k), _span(v)) for k, v in pairs)
     text = msgspec.json.encode(_plain(node, where, name)).decode()
-    return Entry(str(key.value), text, _span(key), _span(node), parts, bool(node.flow_style))
+    return YamlEntry(str(key.value), text, _span(key), _span(node), parts, bool(node.flow_style))
 
 
 def _plain(node: Any, where: str, name: str) -> Any:

@@ -37,7 +37,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     signature: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class AuditReport(msgspec.Struct, frozen=True):
     """What a check found."""
 
     events: int
@@ -77,7 +77,7 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
 
 def verify(
     db: apsw.Connection, keys: Keys, outside: Iterable[Checkpoint] = (), tell: Tell | None = None
-) -> Report:
+) -> AuditReport:
     """Check everything; `outside` are checkpoints that were kept elsewhere. Reads in one transaction."""
     began = time.perf_counter()
     problems: list[str] = []
@@ -101,7 +101,7 @@ def verify(
         )
         break
     seconds = time.perf_counter() - began
-    return Report(count - base, records, len(marks), head.hex(), tuple(problems[:_ENOUGH]), seconds)
+    return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:_ENOUGH]), seconds)
 
 
 def _base(db: apsw.Connection) -> tuple[int, bytes]:

@@ -21,7 +21,7 @@ import msgspec
 from whet.config.files import mode_of, read_small, replace
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.keys import SigningKey
-from whet.confirm.service import Service
+from whet.confirm.service import ConfirmService
 from whet.contract.errors import ConfigError, WhetError
 from whet.web.beat import in_step
 
@@ -34,7 +34,7 @@ _LOOK_S = 0.5
 _logger = logging.getLogger("whet.confirm.callbacks")
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class DueCallback(msgspec.Struct, frozen=True):
     """A webhook that is due."""
 
     id: int
@@ -67,7 +67,7 @@ def signatures(secret: str, key: SigningKey, message_id: str, timestamp: int, bo
 class Callbacks:
     """Sends what is due, many at once, each host in its own time."""
 
-    def __init__(self, service: Service, secret: str, *, allow_private: bool) -> None:
+    def __init__(self, service: ConfirmService, secret: str, *, allow_private: bool) -> None:
         self._service = service
         self._secret = secret
         self._allow_private = allow_private
@@ -85,7 +85,7 @@ class Callbacks:
                     group.create_task(self._send(client, item))
                 await asyncio.sleep(in_step(_LOOK_S))
 
-    def _due(self) -> list[Waiting]:
+    def _due(self) -> list[DueCallback]:
         room = _AT_ONCE - len(self._busy)
         if room <= 0:
             return []
@@ -95,9 +95,9 @@ class Callbacks:
         )
         now_s = self._service.timeline.now_s()
         rows = self._service.database.read(lambda db: db.execute(sql, (now_s, _AT_ONCE)).fetchall())
-        return [item for row in rows if (item := Waiting(*row)).id not in self._busy][:room]
+        return [item for row in rows if (item := DueCallback(*row)).id not in self._busy][:room]
 
-    async def _send(self, client: httpx2.AsyncClient, item: Waiting) -> None:
+    async def _send(self, client: httpx2.AsyncClient, item: DueCallback) -> None:
         try:
             problem, is_final = await self._post(client, item)
             await self._service.change(
@@ -108,7 +108,7 @@ class Callbacks:
         finally:
             self._busy.discard(item.id)
 
-    async def _post(self, client: httpx2.AsyncClient, item: Waiting) -> tuple[str, bool]:
+    async def _post(self, client: httpx2.AsyncClient, item: DueCallback) -> tuple[str, bool]:
         """Send one; gives what went wrong ("" for nothing) and whether trying again is pointless."""
         timestamp = int(self._service.timeline.now_s())
         try:
@@ -135,7 +135,7 @@ class Callbacks:
             return "", True
         return f"answered {answer.status_code}", answer.status_code == 410
 
-    def _note(self, db: apsw.Connection, now_s: float, item: Waiting, result: tuple[str, bool]) -> None:
+    def _note(self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]) -> None:
         problem, is_final = result
         if not problem:
             status, run_after = "delivered", now_s

@@ -63,7 +63,7 @@ class Unreachable(WhetError):
     """The service can't be reached or does not answer."""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class ConfirmOptions(msgspec.Struct, frozen=True):
     """How to ask. `idempotency_key` makes asking again after a crash find the same request."""
 
     requester: str = "agent"
@@ -84,7 +84,7 @@ class Ticket(msgspec.Struct, frozen=True):
     page_url: str = ""
 
 
-_PLAIN = Ask()
+_PLAIN = ConfirmOptions()
 
 
 class ConfirmClient:
@@ -115,7 +115,11 @@ class ConfirmClient:
     # --- asking
 
     async def confirm(
-        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+        self,
+        action: str,
+        description: str,
+        details: dict[str, Any] | None = None,
+        ask: ConfirmOptions = _PLAIN,
     ) -> Ticket:
         """Ask, wait for the decision and use it up; returns only where the action may run now, once.
 
@@ -134,7 +138,11 @@ class ConfirmClient:
             raise ConfirmationRefused(error.message, status=status, hint=error.hint) from error
 
     async def submit(
-        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+        self,
+        action: str,
+        description: str,
+        details: dict[str, Any] | None = None,
+        ask: ConfirmOptions = _PLAIN,
     ) -> Ticket:
         """Submit and return at once. Raises Failed, Unreachable, ConfirmationRefused for a digest that is
         not of what was asked."""
@@ -314,13 +322,21 @@ class BlockingClient:
         return self._runner.run(call)
 
     def confirm(
-        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+        self,
+        action: str,
+        description: str,
+        details: dict[str, Any] | None = None,
+        ask: ConfirmOptions = _PLAIN,
     ) -> Ticket:
         """Ask and wait; see ConfirmClient.confirm."""
         return self.run(self.calls.confirm(action, description, details, ask))
 
     def submit(
-        self, action: str, description: str, details: dict[str, Any] | None = None, ask: Ask = _PLAIN
+        self,
+        action: str,
+        description: str,
+        details: dict[str, Any] | None = None,
+        ask: ConfirmOptions = _PLAIN,
     ) -> Ticket:
         """Ask and return at once; see ConfirmClient.submit."""
         return self.run(self.calls.submit(action, description, details, ask))
@@ -331,7 +347,7 @@ class BlockingClient:
 
 
 def requires_confirmation(
-    action: str, *, describe: str = "", ask: Ask = _PLAIN, url: str = "", token: str = ""
+    action: str, *, describe: str = "", ask: ConfirmOptions = _PLAIN, url: str = "", token: str = ""
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let a function, plain or async, run only after a person approved this very call.
 

@@ -19,7 +19,7 @@ from whet.contract.errors import StoreBusy, StoreCorrupt, StoreError, StoreUnwri
 from whet.sqlite.faults import as_store_error
 from whet.sqlite.files import make_private
 from whet.sqlite.gather import After, Gather
-from whet.sqlite.lane import Lane
+from whet.sqlite.lane import WriterLane
 from whet.sqlite.reading import in_one_state
 
 T = TypeVar("T")
@@ -34,19 +34,21 @@ _EARLY_PAGES, _CHECKPOINT_PAGES = 500, 2_000
 _HINT = "check the folder's permissions, or name another file with --db-path"
 
 
-class Database:
+class ConfirmDatabase:
     """An open confirmations.db, used from one event loop's thread (`write_now` from any)."""
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
         self._connection = connection
-        self._lane = Lane(connection, str(path), int(patience_s * 1000), checkpoint_pages=_CHECKPOINT_PAGES)
+        self._lane = WriterLane(
+            connection, str(path), int(patience_s * 1000), checkpoint_pages=_CHECKPOINT_PAGES
+        )
         self._gather: Gather | None = None
         self._reader: apsw.Connection | None = None
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, *, patience_s: float = 10.0) -> Database:
+    def open(cls, path: Path, *, patience_s: float = 10.0) -> ConfirmDatabase:
         """Open or make the file (mode 0600) and bring its schema up to date.
 
         Another process's lock is waited for `patience_s`. Raises SchemaTooNew (the file is left untouched),

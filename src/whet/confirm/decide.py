@@ -14,12 +14,20 @@ from whet.confirm import factors, requests
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key
-from whet.confirm.policy import Facts, Policy
+from whet.confirm.policy import ConfirmPolicy, Facts
 from whet.confirm.quorum import counts_for, describe, is_met
-from whet.confirm.records import BY_TIMEOUT, Outcome, OutcomeKind, Principal, Request, Verdict, Vote
+from whet.confirm.records import (
+    BY_TIMEOUT,
+    Caller,
+    ConfirmRequest,
+    OutcomeKind,
+    RequestOutcome,
+    Verdict,
+    Vote,
+)
 
 
-class Ballot(msgspec.Struct, frozen=True):
+class DecisionInput(msgspec.Struct, frozen=True):
     """A decision as it is asked for. `digest` "" means that the caller did not say what it looked at."""
 
     request_id: str
@@ -30,14 +38,14 @@ class Ballot(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-def decide(tx: Tx, ballot: Ballot, who: Principal, policy: Policy) -> Outcome:
+def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
     """Count a vote and settle the request where that is enough."""
     request, refusal = _open_request(tx, ballot.request_id)
     if refusal or request is None:
         return refusal or _missing()
     if ballot.digest and ballot.digest != request.digest:
         tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": ballot.digest[:64]})
-        return Outcome("changed", "the request is not what you looked at: load it again", request)
+        return RequestOutcome("changed", "the request is not what you looked at: load it again", request)
     if not who.is_open and who.name == request.principal:
         return _refused(
             tx, request, who, "own_request", "you asked for this yourself; somebody else must decide"
@@ -53,8 +61,12 @@ def decide(tx: Tx, ballot: Ballot, who: Principal, policy: Policy) -> Outcome:
 
 
 def _counted(
-    tx: Tx, request: Request, ballot: Ballot, who: Principal, count: tuple[list[Vote], Policy]
-) -> Outcome:
+    tx: Tx,
+    request: ConfirmRequest,
+    ballot: DecisionInput,
+    who: Caller,
+    count: tuple[list[Vote], ConfirmPolicy],
+) -> RequestOutcome:
     votes, policy = count
     plan = request.plan
     yes = [vote.principal for vote in votes if vote.verdict == "approve"]
@@ -65,13 +77,15 @@ def _counted(
         status, names = "approved", yes
     else:
         message = f"counted; it takes {describe(plan.quorum)}"
-        return Outcome("voted", message, request, len(yes), len(no))
+        return RequestOutcome("voted", message, request, len(yes), len(no))
     by = who.name if len(names) == 1 else ", ".join(names)
     settled = requests.settle(tx, request, status, by, ballot.reason)
-    return Outcome("decided", status, settled, len(yes), len(no))
+    return RequestOutcome("decided", status, settled, len(yes), len(no))
 
 
-def _not_allowed(tx: Tx, request: Request, who: Principal, policy: Policy, ballot: Ballot) -> Outcome | None:
+def _not_allowed(
+    tx: Tx, request: ConfirmRequest, who: Caller, policy: ConfirmPolicy, ballot: DecisionInput
+) -> RequestOutcome | None:
     plan = request.plan
     if not who.is_open and not (
         policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, policy.groups)
@@ -79,7 +93,9 @@ def _not_allowed(tx: Tx, request: Request, who: Principal, policy: Policy, ballo
         message = f"rule {plan.rule!r} lets others decide this: {describe(plan.quorum)}"
         return _refused(tx, request, who, "not_allowed", message)
     if plan.needs_web and not ballot.via_web and ballot.verdict == "approve":
-        return Outcome("not_allowed", f"rule {plan.rule!r} wants this approved on the web page", request)
+        return RequestOutcome(
+            "not_allowed", f"rule {plan.rule!r} wants this approved on the web page", request
+        )
     if plan.min_review_s and ballot.verdict == "approve":
         seen_at = requests.viewed_at(tx.connection, request.id, who.name)
         if seen_at is None:
@@ -88,23 +104,29 @@ def _not_allowed(tx: Tx, request: Request, who: Principal, policy: Policy, ballo
         wait_s = seen_at + plan.min_review_s - tx.now_s
         if wait_s > 0:
             message = f"look at it for {plan.min_review_s:g} s first; {wait_s:.0f} s to go"
-            return Outcome("too_early", message, request, retry_after_s=wait_s)
+            return RequestOutcome("too_early", message, request, retry_after_s=wait_s)
     return None
 
 
-def _without_code(tx: Tx, request: Request, who: Principal, ballot: Ballot) -> Outcome | None:
+def _without_code(
+    tx: Tx, request: ConfirmRequest, who: Caller, ballot: DecisionInput
+) -> RequestOutcome | None:
     """Use the second factor's code up where an approval takes one; the last check, so that none is wasted."""
     if not request.plan.needs_factor or ballot.verdict != "approve":
         return None
     if who.is_open:
-        return Outcome("not_allowed", "a second factor takes tokens: run without --insecure-no-auth", request)
+        return RequestOutcome(
+            "not_allowed", "a second factor takes tokens: run without --insecure-no-auth", request
+        )
     tried = factors.use(tx, who.name, ballot.code, request.id)
     if not tried.problem:
         return None
-    return Outcome("code", tried.problem, request, retry_after_s=tried.retry_after_s)
+    return RequestOutcome("code", tried.problem, request, retry_after_s=tried.retry_after_s)
 
 
-def _replanned(tx: Tx, request: Request, policy: Policy) -> tuple[Request, Outcome | None]:
+def _replanned(
+    tx: Tx, request: ConfirmRequest, policy: ConfirmPolicy
+) -> tuple[ConfirmRequest, RequestOutcome | None]:
     """Judge a pending request by the policy that holds now; a changed plan voids the votes so far."""
     details: dict[str, Any] = msgspec.json.decode(request.details_json)
     facts = Facts(
@@ -119,28 +141,28 @@ def _replanned(tx: Tx, request: Request, policy: Policy) -> tuple[Request, Outco
     judged = policy.judge(facts)
     if judged.effect == "deny":
         settled = requests.settle(tx, request, "denied", f"policy:{judged.rule}", judged.why)
-        return settled, Outcome("already_decided", f"the policy was changed: {judged.why}", settled)
+        return settled, RequestOutcome("already_decided", f"the policy was changed: {judged.why}", settled)
     plan = judged.plan if judged.effect == "ask" else request.plan
     if plan == request.plan:
         return request, None
     return requests.replace_plan(tx, request, plan, policy.version), None
 
 
-def cancel(tx: Tx, request_id: str, who: Principal, reason: str) -> Outcome:
+def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
     """Take a pending request back; only who submitted it may, or an admin."""
     request, refusal = _open_request(tx, request_id, owner=who)
     if refusal or request is None:
         return refusal or _missing()
-    return Outcome("decided", "cancelled", requests.settle(tx, request, "cancelled", who.name, reason))
+    return RequestOutcome("decided", "cancelled", requests.settle(tx, request, "cancelled", who.name, reason))
 
 
-def amend(tx: Tx, request_id: str, who: Principal, details: dict[str, Any], reason: str) -> Outcome:
+def amend(tx: Tx, request_id: str, who: Caller, details: dict[str, Any], reason: str) -> RequestOutcome:
     """Change the details of a pending request whose submitter accepts that; votes so far are void."""
     request, refusal = _open_request(tx, request_id)
     if refusal or request is None:
         return refusal or _missing()
     if not request.accepts_edits:
-        return Outcome(
+        return RequestOutcome(
             "not_allowed", "the requester does not take edits: deny with a reason instead", request
         )
     if not who.is_open and who.name == request.principal:
@@ -150,10 +172,12 @@ def amend(tx: Tx, request_id: str, who: Principal, details: dict[str, Any], reas
     )
     text = canonical(details).decode()
     changed = requests.replace_details(tx, request, who, text, digest)
-    return Outcome("amended", reason or "the details were changed; it must be approved as it is now", changed)
+    return RequestOutcome(
+        "amended", reason or "the details were changed; it must be approved as it is now", changed
+    )
 
 
-def consume(tx: Tx, request_id: str, who: Principal, proof: tuple[str, str], valid_s: float) -> Outcome:
+def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_s: float) -> RequestOutcome:
     """Use an approval up: once, for exactly the approved digest, before it is `valid_s` old.
 
     `proof` is the digest and an idempotency key ("" for none); who comes again with the key that used the
@@ -171,34 +195,34 @@ def consume(tx: Tx, request_id: str, who: Principal, proof: tuple[str, str], val
             request.principal,
             {"why": "digest", "given": digest[:64]},
         )
-        return Outcome("changed", "this digest is not what was approved", request)
+        return RequestOutcome("changed", "this digest is not what was approved", request)
     if request.status not in ("approved", "auto_approved"):
-        return Outcome("already_decided", f"it is {request.status}, not approved", request)
+        return RequestOutcome("already_decided", f"it is {request.status}, not approved", request)
     if request.consumed_at is not None:
         if key and (request.consume_key, request.consumed_by) == (key, who.name):
-            return Outcome("decided", "this key has used it up before", request)
+            return RequestOutcome("decided", "this key has used it up before", request)
         tx.record("consume_refused", request.id, who.name, request.principal, {"why": "used up"})
-        return Outcome("already_decided", "the approval was used before", request)
+        return RequestOutcome("already_decided", "the approval was used before", request)
     if tx.now_s > (request.resolved_at or request.created_at) + valid_s:
-        return Outcome("late", "the approval is too old to be used: ask again", request)
+        return RequestOutcome("late", "the approval is too old to be used: ask again", request)
     tx.connection.execute(
         "UPDATE requests SET consumed_at = ?, consumed_by = ?, consume_key = ? WHERE id = ?",
         (tx.now_s, who.name, key, request.id),
     )
     tx.record("consumed", request.id, who.name, request.principal, {"digest": digest})
     used = msgspec.structs.replace(request, consumed_at=tx.now_s, consumed_by=who.name)
-    return Outcome("decided", "the approval is used up now: run the action once", used)
+    return RequestOutcome("decided", "the approval is used up now: run the action once", used)
 
 
-def report(tx: Tx, request_id: str, who: Principal, result: str, note: str) -> Outcome:
+def report(tx: Tx, request_id: str, who: Caller, result: str, note: str) -> RequestOutcome:
     """Close the record with what came of running the action: executed or failed. Once."""
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
     if request.consumed_at is None:
-        return Outcome("already_decided", "report comes after consume", request)
+        return RequestOutcome("already_decided", "report comes after consume", request)
     if request.executed_at is not None:
-        return Outcome("already_decided", f"reported before: {request.execution}", request)
+        return RequestOutcome("already_decided", f"reported before: {request.execution}", request)
     tx.connection.execute(
         "UPDATE requests SET executed_at = ?, execution = ?, execution_note = ? WHERE id = ?",
         (tx.now_s, result, note, request.id),
@@ -206,10 +230,10 @@ def report(tx: Tx, request_id: str, who: Principal, result: str, note: str) -> O
     data: dict[str, object] = {"result": result, "note": note} if note else {"result": result}
     tx.record("executed", request.id, who.name, request.principal, data)
     closed = msgspec.structs.replace(request, executed_at=tx.now_s, execution=result, execution_note=note)
-    return Outcome("decided", result, closed)
+    return RequestOutcome("decided", result, closed)
 
 
-def view(tx: Tx, request_id: str, who: Principal) -> None:
+def view(tx: Tx, request_id: str, who: Caller) -> None:
     """Note that somebody who may decide has looked at a pending request."""
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is not None and request.is_pending:
@@ -236,8 +260,8 @@ def escalate(tx: Tx, limit: int) -> int:
 
 
 def _open_request(
-    tx: Tx, request_id: str, *, owner: Principal | None = None
-) -> tuple[Request | None, Outcome | None]:
+    tx: Tx, request_id: str, *, owner: Caller | None = None
+) -> tuple[ConfirmRequest | None, RequestOutcome | None]:
     """Give a request that is pending now; where it is not, the outcome that says so. An overdue one is
     written down as expired on the way."""
     row = tx.connection.execute(requests.ONE, (request_id,)).fetchone()
@@ -249,21 +273,21 @@ def _open_request(
     if request.is_pending and tx.now_s >= request.expires_at:
         request = requests.settle(tx, request, "expired", BY_TIMEOUT)
     if request.status == "expired":
-        return None, Outcome("late", "too late: it ran out before anybody decided", request)
+        return None, RequestOutcome("late", "too late: it ran out before anybody decided", request)
     if not request.is_pending:
         by = f" by {request.resolved_by}" if request.resolved_by else ""
-        return None, Outcome("already_decided", f"already {request.status}{by}", request)
+        return None, RequestOutcome("already_decided", f"already {request.status}{by}", request)
     return request, None
 
 
-def _owns(who: Principal, request: Request) -> bool:
+def _owns(who: Caller, request: ConfirmRequest) -> bool:
     return who.is_open or who.role == "admin" or who.name == request.principal
 
 
-def _refused(tx: Tx, request: Request, who: Principal, kind: OutcomeKind, message: str) -> Outcome:
+def _refused(tx: Tx, request: ConfirmRequest, who: Caller, kind: OutcomeKind, message: str) -> RequestOutcome:
     tx.record("refused", request.id, who.name, request.principal, {"why": kind})
-    return Outcome(kind, message, request)
+    return RequestOutcome(kind, message, request)
 
 
-def _missing() -> Outcome:
-    return Outcome("not_found", "there is no such request")
+def _missing() -> RequestOutcome:
+    return RequestOutcome("not_found", "there is no such request")

@@ -36,7 +36,7 @@ class Enrolment(msgspec.Struct, frozen=True):
     uri: str
 
 
-class Tried(msgspec.Struct, frozen=True):
+class CodeCheck(msgspec.Struct, frozen=True):
     """What came of a code: `problem` is "" where it was right."""
 
     problem: str = ""
@@ -77,32 +77,32 @@ def names(db: apsw.Connection) -> set[str]:
     return {str(row[0]) for row in db.execute("SELECT name FROM second_factors")}
 
 
-def use(tx: Tx, name: str, code: str, request_id: str) -> Tried:
+def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
     """Use a code up, or count it as wrong and say why."""
     row = tx.connection.execute(
         "SELECT sealed, last_step, failures, failed_at FROM second_factors WHERE name = ?", (name,)
     ).fetchone()
     if row is None:
-        return Tried(f"{name} has no second factor yet: whet confirm token enrol --name {name}")
+        return CodeCheck(f"{name} has no second factor yet: whet confirm token enrol --name {name}")
     sealed, last_step, failures, failed_at = row
     wait_s = failed_at + _pause_s(failures) - tx.now_s
     if wait_s > 0:
-        return Tried(f"too many wrong codes: wait {wait_s:.0f} s", wait_s)
+        return CodeCheck(f"too many wrong codes: wait {wait_s:.0f} s", wait_s)
     if not code:
-        return Tried("it takes the six digits of your second factor, too")
+        return CodeCheck("it takes the six digits of your second factor, too")
     step = _step_of(_unseal(tx.key, name, sealed), "".join(code.split()), tx.now_s)
     if step is not None and step > last_step:
         tx.connection.execute(
             "UPDATE second_factors SET last_step = ?, failures = 0 WHERE name = ?", (step, name)
         )
-        return Tried()
+        return CodeCheck()
     why = "wrong" if step is None else "used before"
     tx.connection.execute(
         "UPDATE second_factors SET failures = ?, failed_at = ? WHERE name = ?", (failures + 1, tx.now_s, name)
     )
     tx.record("factor_failed", request_id, name, data={"why": why})
     said = "this code was used before: wait for the next one" if step else "this code is wrong"
-    return Tried(said, max(0.0, _pause_s(failures + 1)))
+    return CodeCheck(said, max(0.0, _pause_s(failures + 1)))
 
 
 def _pause_s(failures: int) -> float:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import msgspec
 
 from whet.confirm.keys import PublicKey, SigningKey, base64url, unbase64
-from whet.confirm.records import Request
+from whet.confirm.records import ConfirmRequest
 from whet.contract.errors import WhetError
 
 ISSUER = "whet-confirm"
 
 
-class Grant(msgspec.Struct, frozen=True):
+class GrantClaims(msgspec.Struct, frozen=True):
     """What a grant says; times are Unix seconds."""
 
     sub: str  # the request's id
@@ -32,10 +32,10 @@ class GrantRefused(WhetError):
     """A grant that is not genuine, not for this action, or too old."""
 
 
-def sign_grant(key: SigningKey, request: Request, valid_s: float) -> str:
+def sign_grant(key: SigningKey, request: ConfirmRequest, valid_s: float) -> str:
     """Give the grant of an approved request, usable until `valid_s` after the decision."""
     decided = request.resolved_at or request.created_at
-    grant = Grant(
+    grant = GrantClaims(
         sub=request.id,
         action=request.action,
         digest=request.digest,
@@ -48,7 +48,7 @@ def sign_grant(key: SigningKey, request: Request, valid_s: float) -> str:
     return f"{head}.{body}.{base64url(key.sign(f'{head}.{body}'.encode()))}"
 
 
-def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> Grant:
+def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> GrantClaims:
     """Give what `text` grants if it is signed by `key`, made for `digest`, and not too old.
 
     Raises GrantRefused. `digest` must be computed by the executor from what it is about to run
@@ -60,7 +60,7 @@ def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> Gran
         genuine = header.get("alg") == "EdDSA" and key.is_signed(
             f"{head}.{body}".encode(), unbase64(signature)
         )
-        grant = msgspec.json.decode(unbase64(body), type=Grant)
+        grant = msgspec.json.decode(unbase64(body), type=GrantClaims)
     except (ValueError, msgspec.DecodeError) as error:
         raise GrantRefused("this is not a grant") from error
     if not genuine or grant.iss != ISSUER:

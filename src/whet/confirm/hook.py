@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from whet.confirm.client import Ask, BlockingClient, ConfirmationRefused
+from whet.confirm.client import BlockingClient, ConfirmationRefused, ConfirmOptions
 from whet.contract.errors import WhetError
 
 _PERMISSION = "PermissionRequest"
@@ -43,7 +43,7 @@ def _ask(event: dict[str, Any], tool: str, url: str, timeout_s: int) -> str:
     details = cast("dict[str, Any]", given) if isinstance(given, dict) else {"input": given}
     session = str(event.get("session_id", ""))
     call = str(event.get("tool_use_id", ""))
-    ask = Ask(
+    ask = ConfirmOptions(
         requester="claude-code",
         session_key=session[:1024],
         timeout_s=timeout_s,

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from whet.confirm.records import Event
+from whet.confirm.records import AuditEvent
 from whet.web.beat import in_step
 
 _KEPT = 2048
@@ -21,12 +21,12 @@ ENDINGS = frozenset({"decided", "expired", "cancelled"})
 class Hub:
     """Waiters by request, and the newest events for those who stream."""
 
-    def __init__(self, last_id: int, fetch: Callable[[int, int], list[Event]]) -> None:
+    def __init__(self, last_id: int, fetch: Callable[[int, int], list[AuditEvent]]) -> None:
         self.last_id = last_id
-        self.recent: deque[Event] = deque(maxlen=_KEPT)
+        self.recent: deque[AuditEvent] = deque(maxlen=_KEPT)
         self.is_closed = False
         self._fetch = fetch
-        self._waiters: dict[str, set[asyncio.Future[Event | None]]] = {}
+        self._waiters: dict[str, set[asyncio.Future[AuditEvent | None]]] = {}
         self._streams: set[asyncio.Future[None]] = set()
         self._background: set[asyncio.Future[None]] = set()
         self._rest: asyncio.Future[None] | None = None
@@ -41,10 +41,10 @@ class Hub:
         """How many calls wait for one request's end."""
         return sum(len(group) for group in self._waiters.values())
 
-    def publish(self, events: Sequence[Event]) -> list[Event]:
+    def publish(self, events: Sequence[AuditEvent]) -> list[AuditEvent]:
         """Make committed events known; those that are known already are skipped, gaps are filled first. Gives
         what is newly known."""
-        new: list[Event] = []
+        new: list[AuditEvent] = []
         for event in events:
             if event.id > self.last_id + 1:
                 new += self._fetch(self.last_id, event.id)
@@ -60,7 +60,7 @@ class Hub:
             wake((*streams, *background))
         return new
 
-    def after(self, event_id: int) -> list[Event] | None:
+    def after(self, event_id: int) -> list[AuditEvent] | None:
         """Give what is kept after `event_id`; None where that is not kept any more (read the database)."""
         if event_id >= self.last_id:
             return []
@@ -69,10 +69,10 @@ class Hub:
             return None
         return [self.recent[at] for at in range(-count, 0)]
 
-    def begin(self, request_id: str) -> asyncio.Future[Event | None]:
+    def begin(self, request_id: str) -> asyncio.Future[AuditEvent | None]:
         """Start listening for a request's end; what ends from now on is not missed. Its result is the event
         that ended it, None where the hub closes."""
-        future: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[AuditEvent | None] = asyncio.get_running_loop().create_future()
         if self.is_closed:
             future.set_result(None)
         else:
@@ -80,7 +80,7 @@ class Hub:
             self._attend()
         return future
 
-    def drop(self, future: asyncio.Future[Event | None], request_id: str) -> None:
+    def drop(self, future: asyncio.Future[AuditEvent | None], request_id: str) -> None:
         """Stop listening."""
         group = self._waiters.get(request_id)
         if group is not None:
@@ -131,13 +131,13 @@ class Hub:
         if self._rest is not None:
             wake((self._rest,))
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: AuditEvent) -> None:
         self.recent.append(event)
         if event.kind in ENDINGS and (group := self._waiters.pop(event.request_id, None)):
             wake(group, event)
 
 
-def wake(futures: Iterable[asyncio.Future[Any]], event: Event | None = None) -> None:
+def wake(futures: Iterable[asyncio.Future[Any]], event: AuditEvent | None = None) -> None:
     """End those of `futures` that still wait; `event` is their result."""
     for future in futures:
         if not future.done():

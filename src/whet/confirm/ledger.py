@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.confirm.keys import SigningKey, base64url
-from whet.confirm.records import Event
+from whet.confirm.records import AuditEvent
 
 GENESIS = bytes(32)
 CHECKPOINT_EVERY = 100
@@ -42,7 +42,7 @@ class Tx:
         self.connection = connection
         self.now_s = now_s
         self.key = key
-        self.events: list[Event] = []
+        self.events: list[AuditEvent] = []
         row = connection.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
         self._size: int = row[0] if row else 0
         self._head: bytes = row[1] if row else GENESIS
@@ -54,14 +54,14 @@ class Tx:
         principal: str = "",
         owner: str = "",
         data: dict[str, object] | None = None,
-    ) -> Event:
+    ) -> AuditEvent:
         """Append an event. It is on disk when the transaction is."""
         self._size += 1
         text = _encode(data).decode() if data else "{}"
         fields = (self._size, self.now_s, kind, request_id, principal, owner, text)
         self._head = event_hash(self._head, fields)
         self.connection.execute(_INSERT, (*fields, self._head))
-        event = Event(*fields, hash=self._head)
+        event = AuditEvent(*fields, hash=self._head)
         self.events.append(event)
         if self._size % CHECKPOINT_EVERY == 0:
             self.checkpoint()

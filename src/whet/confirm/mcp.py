@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.confirm.client import Ask, ConfirmationRefused, ConfirmClient, Failed, Unreachable
-from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, Call, hello, serve_stdio
+from whet.confirm.client import ConfirmationRefused, ConfirmClient, ConfirmOptions, Failed, Unreachable
+from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, serve_stdio
 
 _LONGEST_WAIT_S = 300.0
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -53,7 +53,7 @@ async def serve(url: str = "") -> None:
         await serve_stdio(lambda call: answer_call(client, call))
 
 
-async def answer_call(client: ConfirmClient, call: Call) -> dict[str, Any]:
+async def answer_call(client: ConfirmClient, call: RpcCall) -> dict[str, Any]:
     """Give the result of one JSON-RPC call. Raises BadCall."""
     if call.method == "initialize":
         return hello(call.params, "whet-confirm")
@@ -81,7 +81,7 @@ async def _request(client: ConfirmClient, arguments: dict[str, Any]) -> dict[str
     if not isinstance(details, dict) or not isinstance(seconds, int):
         raise BadCall(INVALID_PARAMS, "details must be an object and timeout_seconds a whole number")
     action, description = str(arguments.get("action", "")), str(arguments.get("description", ""))
-    ask = Ask(requester="mcp", timeout_s=seconds)
+    ask = ConfirmOptions(requester="mcp", timeout_s=seconds)
     ticket = await client.submit(action, description, cast("dict[str, Any]", details), ask)
     return {"id": ticket.id, "status": ticket.status, "digest": ticket.digest}
 

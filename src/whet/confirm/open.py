@@ -13,11 +13,11 @@ import msgspec
 from whet.config.files import read_small, replace
 from whet.config.paths import Home
 from whet.confirm import tokens
-from whet.confirm.database import Database
+from whet.confirm.database import ConfirmDatabase
 from whet.confirm.keys import SigningKey, load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
-from whet.confirm.service import Limits, Service
+from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.timeline import Timeline
 
 BY_START = "system:start"
@@ -55,11 +55,16 @@ def places(home: Home, db_path: Path | None = None) -> Places:
 
 
 def open_service(
-    where: Places, *, policy: Path | None, limits: Limits, new_key: bool = False, patience_s: float = 10.0
-) -> Service:
+    where: Places,
+    *,
+    policy: Path | None,
+    limits: CallerLimits,
+    new_key: bool = False,
+    patience_s: float = 10.0,
+) -> ConfirmService:
     """Open everything. Raises WhetError with what to do."""
     policy_file = PolicyFile(policy)
-    database = Database.open(where.database, patience_s=patience_s)
+    database = ConfirmDatabase.open(where.database, patience_s=patience_s)
     try:
         if new_key and where.key.exists():
             where.key.rename(where.key.with_suffix(".old"))
@@ -67,7 +72,7 @@ def open_service(
         key = load_key(where.key, may_make=new_key or not signed_before)
         _publish(where.public_key, key)
         timeline = Timeline(database.read(newest_time))
-        service = Service(database, key, policy_file, limits=limits, timeline=timeline)
+        service = ConfirmService(database, key, policy_file, limits=limits, timeline=timeline)
         database.write_now(lambda db: _note_start(Tx(db, timeline.now_s(), key), service))
         service.hub.last_id = service.audit_state().size
     except BaseException:
@@ -76,7 +81,7 @@ def open_service(
     return service
 
 
-def make_first_tokens(service: Service, where: Places) -> list[Path]:
+def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
     """Where no token was ever made, make one that submits and one that approves; gives their files (0600)."""
     if not service.database.read(tokens.is_empty):
         return []
@@ -111,7 +116,7 @@ def newest_time(db: apsw.Connection) -> float:
     return float(row[0]) if row else 0.0
 
 
-def _note_start(tx: Tx, service: Service) -> None:
+def _note_start(tx: Tx, service: ConfirmService) -> None:
     """Say in the log that the service started, with the key and policy; a change of either shows there."""
     version = service.policy_file.policy.version
     row = tx.connection.execute("SELECT value FROM facts WHERE name = 'policy_version'").fetchone()

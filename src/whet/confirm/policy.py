@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from whet.confirm.names import action_key, is_high_risk
-from whet.confirm.records import HIGH_RISK_ACTIONS, Plan
+from whet.confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 
 Effect = Literal["deny", "ask", "allow"]
 CONTRACT_LIMIT_S = 3600
@@ -46,7 +46,7 @@ class Condition(msgspec.Struct, frozen=True):
     wanted: Any
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ConfirmRule(msgspec.Struct, frozen=True):
     """One rule, ready to match; empty patterns match anything."""
 
     name: str
@@ -59,32 +59,32 @@ class Rule(msgspec.Struct, frozen=True):
     minutes: tuple[int, int] | None
     days: frozenset[int]
     timezone: str
-    plan: Plan
+    plan: ApprovalPlan
     timeout_s: int | None
     max_timeout_s: int
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class PolicyJudgement(msgspec.Struct, frozen=True):
     """What the policy says of a request, and why, as a line for a person."""
 
     effect: Effect
-    plan: Plan
+    plan: ApprovalPlan
     rule: str
     why: str
     timeout_s: int | None
     max_timeout_s: int
 
 
-class Policy(msgspec.Struct, frozen=True):
+class ConfirmPolicy(msgspec.Struct, frozen=True):
     """All rules, the groups they name, and a hash of the file as their version."""
 
     version: str = BUILT_IN
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ConfirmRule, ...] = ()
     groups: dict[str, tuple[str, ...]] = {}
     redact: tuple[str, ...] = ()
     approval_valid_s: float = 86_400.0
 
-    def judge(self, facts: Facts) -> Judgement:
+    def judge(self, facts: Facts) -> PolicyJudgement:
         """Decide on a request."""
         if not self.rules:
             return _DEFAULT
@@ -99,7 +99,7 @@ class Policy(msgspec.Struct, frozen=True):
         if not matching:
             return _DEFAULT
         rule = max(matching, key=lambda found: _STRENGTH[found.effect])
-        return Judgement(
+        return PolicyJudgement(
             effect=rule.effect,
             plan=rule.plan,
             rule=rule.name,
@@ -108,7 +108,7 @@ class Policy(msgspec.Struct, frozen=True):
             max_timeout_s=rule.max_timeout_s,
         )
 
-    def may_approve(self, plan: Plan, name: str) -> bool:
+    def may_approve(self, plan: ApprovalPlan, name: str) -> bool:
         """Whether a plan lets `name` decide at all; entries are names or `group:NAME`."""
         if not plan.approvers:
             return True
@@ -120,10 +120,12 @@ class Policy(msgspec.Struct, frozen=True):
         return False
 
 
-_DEFAULT = Judgement("ask", Plan(), "", "no rule matches, so a person is asked", None, CONTRACT_LIMIT_S)
+_DEFAULT = PolicyJudgement(
+    "ask", ApprovalPlan(), "", "no rule matches, so a person is asked", None, CONTRACT_LIMIT_S
+)
 
 
-def matches(rule: Rule, facts: Facts) -> bool:
+def matches(rule: ConfirmRule, facts: Facts) -> bool:
     """Whether every part of a rule fits."""
     return (
         _any_glob(rule.actions, facts.action_key)
@@ -135,7 +137,7 @@ def matches(rule: Rule, facts: Facts) -> bool:
     )
 
 
-def without_effect(policy: Policy) -> list[str]:
+def without_effect(policy: ConfirmPolicy) -> list[str]:
     """Say which rules allow what always needs a person, as lines for one."""
     found: list[str] = []
     for rule in policy.rules:
@@ -168,7 +170,7 @@ def fold_pattern(pattern: str) -> str:
     return action_key(pattern)
 
 
-def _is_time(rule: Rule, now_s: float) -> bool:
+def _is_time(rule: ConfirmRule, now_s: float) -> bool:
     if not rule.days and rule.minutes is None:
         return True
     now = datetime.fromtimestamp(now_s, ZoneInfo(rule.timezone) if rule.timezone else None)

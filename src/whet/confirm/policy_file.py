@@ -21,14 +21,14 @@ from whet.confirm.policy import (
     CONTRACT_LIMIT_S,
     LONGEST_S,
     Condition,
+    ConfirmPolicy,
+    ConfirmRule,
     Effect,
-    Policy,
-    Rule,
     fold_pattern,
     parse_path,
 )
 from whet.confirm.quorum import groups_in, parse_quorum
-from whet.confirm.records import Plan
+from whet.confirm.records import ApprovalPlan
 from whet.contract.errors import ConfigError
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -71,10 +71,10 @@ class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     approval_valid_s: float = 86_400.0
 
 
-def load_policy(path: Path | None) -> Policy:
+def load_policy(path: Path | None) -> ConfirmPolicy:
     """Read the policy; without a file, the built-in one that asks about everything. Raises ConfigError."""
     if path is None:
-        return Policy()
+        return ConfirmPolicy()
     text = read_small(path)
     if text is None:
         raise ConfigError(
@@ -83,7 +83,7 @@ def load_policy(path: Path | None) -> Policy:
     return parse_policy(text, path)
 
 
-def parse_policy(text: str, path: Path) -> Policy:
+def parse_policy(text: str, path: Path) -> ConfirmPolicy:
     """Read a policy's text; the file's ending says TOML or YAML. Raises ConfigError that names the place."""
     try:
         raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
@@ -94,10 +94,10 @@ def parse_policy(text: str, path: Path) -> Policy:
         line = " ".join(str(error).split())
         raise ConfigError(f"{path}: {line}", hint=f"whet confirm policy check {path}") from error
     version = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Policy(version, rules, groups, tuple(read.redact), read.approval_valid_s)
+    return ConfirmPolicy(version, rules, groups, tuple(read.redact), read.approval_valid_s)
 
 
-def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Rule:
+def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> ConfirmRule:
     name = text.name or f"rule {number}"
     try:
         _check_bounds(text)
@@ -106,7 +106,7 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Ru
         named |= {text.escalate_to} - {""}
         if unknown := sorted(named - set(groups)):
             raise ValueError(f"there is no group {unknown[0]!r} under [groups]")
-        plan = Plan(
+        plan = ApprovalPlan(
             rule=name,
             quorum=quorum,
             deny_threshold=text.deny_threshold,
@@ -117,7 +117,7 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Ru
             needs_web=text.web_only,
             needs_factor=text.second_factor,
         )
-        return Rule(
+        return ConfirmRule(
             name=name,
             effect=text.effect,
             actions=tuple(fold_pattern(pattern) for pattern in _many(text.action)),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from whet.confirm.records import Need
+from whet.confirm.records import ApprovalNeed
 
 _NEED = re.compile(r"(\d{1,3})(?:\s+of\s+([\w.@+:/-]+))?", re.IGNORECASE)
 Groups = Mapping[str, Sequence[str]]
 
 
-def parse_quorum(text: str | int) -> tuple[tuple[Need, ...], ...]:
+def parse_quorum(text: str | int) -> tuple[tuple[ApprovalNeed, ...], ...]:
     """Read a quorum: a number, or `N of GROUP` joined by `and` and `or`. Raises ValueError."""
     alternatives = tuple(
         tuple(_need(part) for part in re.split(r"\s+and\s+", alternative.strip(), flags=re.IGNORECASE))
@@ -24,32 +24,32 @@ def parse_quorum(text: str | int) -> tuple[tuple[Need, ...], ...]:
     return alternatives
 
 
-def _need(text: str) -> Need:
+def _need(text: str) -> ApprovalNeed:
     match = _NEED.fullmatch(text.strip())
     if match is None or int(match[1]) < 1:
         raise ValueError(f"{text.strip()!r} is not `N of GROUP`")
     group = match[2] or ""
-    return Need(int(match[1]), "" if group.lower() in ("anyone", "any") else group)
+    return ApprovalNeed(int(match[1]), "" if group.lower() in ("anyone", "any") else group)
 
 
-def describe(quorum: Sequence[Sequence[Need]]) -> str:
+def describe(quorum: Sequence[Sequence[ApprovalNeed]]) -> str:
     """Write a quorum as a person reads it."""
     return " or ".join(
         " and ".join(f"{need.count} of {need.group or 'anyone'}" for need in needs) for needs in quorum
     )
 
 
-def groups_in(quorum: Sequence[Sequence[Need]]) -> set[str]:
+def groups_in(quorum: Sequence[Sequence[ApprovalNeed]]) -> set[str]:
     """Give the names of the groups that a quorum speaks of."""
     return {need.group for needs in quorum for need in needs if need.group}
 
 
-def is_met(quorum: Sequence[Sequence[Need]], people: Sequence[str], groups: Groups) -> bool:
+def is_met(quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], groups: Groups) -> bool:
     """Whether the approvals of `people` (distinct names) meet one of the alternatives."""
     return any(_can_seat(needs, people, groups) for needs in quorum)
 
 
-def counts_for(quorum: Sequence[Sequence[Need]], person: str, groups: Groups) -> bool:
+def counts_for(quorum: Sequence[Sequence[ApprovalNeed]], person: str, groups: Groups) -> bool:
     """Whether an approval of `person` could count for any need."""
     return any(_fits(person, need.group, groups) for needs in quorum for need in needs)
 
@@ -58,7 +58,7 @@ def _fits(person: str, group: str, groups: Groups) -> bool:
     return not group or person in groups.get(group, ())
 
 
-def _can_seat(needs: Sequence[Need], people: Sequence[str], groups: Groups) -> bool:
+def _can_seat(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups) -> bool:
     """Find a seat for each needed approval so that nobody sits twice (bipartite matching)."""
     seats = [need.group for need in needs for _ in range(need.count)]
     if len(seats) > len(people):

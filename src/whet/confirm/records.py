@@ -32,7 +32,7 @@ HIGH_RISK_ACTIONS = frozenset(
 )
 
 
-class Principal(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True):
     """Who is calling: the name that is recorded, and what its token allows. In open mode everybody is
     the same, so nobody can be kept from deciding on an own request."""
 
@@ -46,21 +46,21 @@ class Principal(msgspec.Struct, frozen=True):
         return self.role in roles or self.role == "admin"
 
 
-class Need(msgspec.Struct, frozen=True):
+class ApprovalNeed(msgspec.Struct, frozen=True):
     """`count` distinct approvals from `group`; the empty group is anybody who may approve."""
 
     count: int
     group: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a request needs before it is approved, as its policy rule said.
 
     `quorum` is a list of alternatives, each a list of needs that must all be met by different people.
     """
 
     rule: str = ""
-    quorum: tuple[tuple[Need, ...], ...] = ((Need(1),),)
+    quorum: tuple[tuple[ApprovalNeed, ...], ...] = ((ApprovalNeed(1),),)
     deny_threshold: int = 1
     approvers: tuple[str, ...] = ()
     min_review_s: float = 0.0
@@ -70,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     needs_factor: bool = False
 
 
-class Request(msgspec.Struct, frozen=True):
+class ConfirmRequest(msgspec.Struct, frozen=True):
     """A submitted action and what became of it. `status` is already `expired` once `expires_at` has passed,
     whether or not the sweeper has written that down."""
 
@@ -90,7 +90,7 @@ class Request(msgspec.Struct, frozen=True):
     resolved_by: str
     reason: str
     digest: str
-    plan: Plan
+    plan: ApprovalPlan
     policy_version: str
     is_high_risk: bool = False
     accepts_edits: bool = False
@@ -121,7 +121,7 @@ class Vote(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Event(msgspec.Struct, frozen=True):
+class AuditEvent(msgspec.Struct, frozen=True):
     """One row of the audit log. `owner` is the principal whose request it is about, "" for none; `data` is
     JSON text; `hash` covers all of it and the hash before."""
 
@@ -150,13 +150,13 @@ OutcomeKind = Literal[
 ]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RequestOutcome(msgspec.Struct, frozen=True):
     """What a call on a request came to, with a line for a person; the request as it is after the call
     (None only where there is no such request)."""
 
     kind: OutcomeKind
     message: str
-    request: Request | None = None
+    request: ConfirmRequest | None = None
     approvals: int = 0
     denials: int = 0
     retry_after_s: float = 0.0

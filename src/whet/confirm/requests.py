@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from whet.confirm.ledger import Tx
-from whet.confirm.records import BY_TIMEOUT, Plan, Principal, Request, Status, Verdict, Vote
+from whet.confirm.records import BY_TIMEOUT, ApprovalPlan, Caller, ConfirmRequest, Status, Verdict, Vote
 
 _COLUMNS = (
     "seq, id, action, description, details, requester, session_key, principal, status, created_at,"
@@ -21,39 +21,39 @@ _COLUMNS = (
 ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
 _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN = 8, 10, 12, 13, 16
 _RISK, _EDITS = 18, 19
-_decode_plan = msgspec.json.Decoder(Plan).decode
+_decode_plan = msgspec.json.Decoder(ApprovalPlan).decode
 _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
 
 @lru_cache(maxsize=256)
-def plan_of(text: str) -> Plan:
+def plan_of(text: str) -> ApprovalPlan:
     """Read a stored plan."""
     return _decode_plan(text)
 
 
 @lru_cache(maxsize=256)
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: ApprovalPlan) -> str:
     """Write a plan as it is stored."""
     return _encode_plan(plan).decode()
 
 
-def as_request(row: tuple[Any, ...], now_s: float) -> Request:
+def as_request(row: tuple[Any, ...], now_s: float) -> ConfirmRequest:
     """Give a row as a request; past its deadline it is expired, whatever the row still says."""
     cells = list(row)
     if cells[_STATUS] == "pending" and now_s >= cells[_EXPIRES]:
         cells[_STATUS], cells[_RESOLVED], cells[_RESOLVED_BY] = "expired", cells[_EXPIRES], BY_TIMEOUT
     cells[_PLAN] = plan_of(cells[_PLAN])
     cells[_RISK], cells[_EDITS] = bool(cells[_RISK]), bool(cells[_EDITS])
-    return Request(*cells)
+    return ConfirmRequest(*cells)
 
 
-def find(db: apsw.Connection, request_id: str, now_s: float) -> Request | None:
+def find(db: apsw.Connection, request_id: str, now_s: float) -> ConfirmRequest | None:
     """Give one request."""
     row = db.execute(ONE, (request_id,)).fetchone()
     return as_request(row, now_s) if row else None
 
 
-def insert(tx: Tx, request: Request, action_key: str, rate_number: int | None) -> None:
+def insert(tx: Tx, request: ConfirmRequest, action_key: str, rate_number: int | None) -> None:
     """Store a new request; `seq` is given by the database. `rate_number` counts it against its limit."""
     plan, at_s = request.plan, request.created_at
     escalates_at = (
@@ -95,7 +95,7 @@ def insert(tx: Tx, request: Request, action_key: str, rate_number: int | None) -
     )
 
 
-def settle(tx: Tx, request: Request, status: Status, by: str, reason: str = "") -> Request:
+def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "") -> ConfirmRequest:
     """Compare and set: end a pending request, write the event and the callback.
 
     The caller has read `request` in this transaction. Gives the request as it is now.
@@ -119,7 +119,7 @@ def settle(tx: Tx, request: Request, status: Status, by: str, reason: str = "") 
     return now
 
 
-def _queue_callback(tx: Tx, request: Request) -> None:
+def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
     body = msgspec.json.encode(
         {
             "type": f"confirmation.{request.status}",
@@ -142,7 +142,7 @@ def _queue_callback(tx: Tx, request: Request) -> None:
     )
 
 
-def cast_vote(tx: Tx, request: Request, who: Principal, verdict: Verdict, reason: str) -> list[Vote]:
+def cast_vote(tx: Tx, request: ConfirmRequest, who: Caller, verdict: Verdict, reason: str) -> list[Vote]:
     """Count a vote (a person's newer one replaces the older) and give all of the request's votes."""
     tx.connection.execute(
         "INSERT OR REPLACE INTO votes VALUES (?, ?, ?, ?, ?)",
@@ -168,14 +168,14 @@ def viewed_at(db: apsw.Connection, request_id: str, principal: str) -> float | N
     return row[0] if row else None
 
 
-def add_view(tx: Tx, request: Request, principal: str) -> None:
+def add_view(tx: Tx, request: ConfirmRequest, principal: str) -> None:
     """Note the first look of `principal` at the request."""
     tx.connection.execute("INSERT OR IGNORE INTO views VALUES (?, ?, ?)", (request.id, principal, tx.now_s))
     if tx.connection.changes():
         tx.record("viewed", request.id, principal, request.principal)
 
 
-def replace_plan(tx: Tx, request: Request, plan: Plan, version: str) -> Request:
+def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: str) -> ConfirmRequest:
     """Put the request under another plan; votes so far are void."""
     tx.connection.execute(
         "UPDATE requests SET plan = ?, policy_version = ? WHERE id = ?",
@@ -186,7 +186,9 @@ def replace_plan(tx: Tx, request: Request, plan: Plan, version: str) -> Request:
     return msgspec.structs.replace(request, plan=plan, policy_version=version)
 
 
-def replace_details(tx: Tx, request: Request, who: Principal, details_json: str, digest: str) -> Request:
+def replace_details(
+    tx: Tx, request: ConfirmRequest, who: Caller, details_json: str, digest: str
+) -> ConfirmRequest:
     """Change what is asked for; votes so far are void."""
     original = request.original_json or request.details_json
     tx.connection.execute(
@@ -201,7 +203,7 @@ def replace_details(tx: Tx, request: Request, who: Principal, details_json: str,
     )
 
 
-class Filter(msgspec.Struct, frozen=True):
+class RequestFilter(msgspec.Struct, frozen=True):
     """Which requests: of a status and a principal ("" for any), below `before_seq` (0: newest)."""
 
     status: str = ""
@@ -210,7 +212,7 @@ class Filter(msgspec.Struct, frozen=True):
     limit: int = 50
 
 
-def select(db: apsw.Connection, wanted: Filter, now_s: float) -> Iterator[Request]:
+def select(db: apsw.Connection, wanted: RequestFilter, now_s: float) -> Iterator[ConfirmRequest]:
     """Give requests, newest first. Pending means pending now: past the deadline is expired."""
     where = ["seq < ?"] if wanted.before_seq else []
     values: list[object] = [wanted.before_seq] if wanted.before_seq else []
@@ -239,14 +241,14 @@ def count_pending(db: apsw.Connection, now_s: float) -> int:
     return int(row[0]) if row else 0
 
 
-def due(db: apsw.Connection, now_s: float, limit: int) -> list[Request]:
+def due(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
     """Give requests whose deadline has passed and whose row still says pending, as they were."""
     where = "status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     sql = f"SELECT {_COLUMNS} FROM requests WHERE {where}"
     return [as_request(row, 0.0) for row in db.execute(sql, (now_s, limit))]
 
 
-def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[Request]:
+def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
     """Give pending requests that the next group should hear of."""
     sql = (
         f"SELECT {_COLUMNS} FROM requests WHERE status = 'pending' AND escalates_at IS NOT NULL"

@@ -14,23 +14,23 @@ import msgspec
 
 from whet.confirm.callbacks import Callbacks, load_secret
 from whet.confirm.http.app import Api, ASGIApp
-from whet.confirm.http.guard import Guard
-from whet.confirm.notify.notifier import Notifier
+from whet.confirm.http.guard import ApiGuard
+from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places
-from whet.confirm.service import Service
+from whet.confirm.service import ConfirmService
 from whet.confirm.upkeep import Upkeep, follow
 from whet.confirm.web.app import make_page
 from whet.contract.errors import ConfigError
-from whet.web.guard import Place, place
-from whet.web.listening import Server, listen, log_bugs, make_config, raise_file_limit
+from whet.web.guard import SiteAddress, place
+from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
 
 DRAIN_S = 10.0
 _PORTS = "--port and --web-port"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ListenSettings(msgspec.Struct, frozen=True):
     """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host;
     `public_url` is where people reach the page, if not on this machine; `channels` is the channels file."""
 
@@ -45,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True):
     secrets: dict[str, str] = {}
 
 
-def check(settings: Settings) -> None:
+def check(settings: ListenSettings) -> None:
     """Refuse (ConfigError) to run without tokens where others could reach it."""
     if settings.is_open and settings.host not in _LOCAL:
         raise ConfigError(
@@ -55,9 +55,9 @@ def check(settings: Settings) -> None:
 
 
 async def serve(
-    service: Service,
+    service: ConfirmService,
     where: Places,
-    settings: Settings,
+    settings: ListenSettings,
     on_ready: Callable[[Sequence[int]], None],
     *,
     stop: asyncio.Event | None = None,
@@ -80,12 +80,12 @@ async def serve(
     log_bugs()
     # Whoever listens everywhere is called by many names; a token still can't be sent by a rebound page.
     anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
-    guard = Guard(service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open)
+    guard = ApiGuard(service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open)
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
     api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
     config = make_config(api, DRAIN_S)
-    server = Server(config, lambda: on_ready(ports), service.hub.close)
+    server = SiteServer(config, lambda: on_ready(ports), service.hub.close)
     works = [*background(service, where, settings), people.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work()) for work in works]
@@ -99,27 +99,31 @@ async def serve(
     await Upkeep(service, where.checkpoints).seal()
 
 
-async def _stop_at(stop: asyncio.Event, server: Server) -> None:
+async def _stop_at(stop: asyncio.Event, server: SiteServer) -> None:
     await stop.wait()
     server.stop()
 
 
-def make_web(service: Service, settings: Settings, people: Notifier, port: int) -> ASGIApp | None:
+def make_web(
+    service: ConfirmService, settings: ListenSettings, people: ConfirmNotifier, port: int
+) -> ASGIApp | None:
     """Give the page, for everything on the web port that is not the API; None where there is none."""
     if settings.web_port < 0:
         return None
     return make_page(service, people, _where(settings), port=port, is_open=settings.is_open)
 
 
-def make_people(service: Service, where: Places, settings: Settings, port: int) -> Notifier:
+def make_people(
+    service: ConfirmService, where: Places, settings: ListenSettings, port: int
+) -> ConfirmNotifier:
     """Open the channels to people. Raises ConfigError."""
     channels = read_channels(
         settings.channels or where.folder / "channels.toml", settings.channels is not None
     )
-    return Notifier(service, channels, settings.secrets, page_url(settings, port))
+    return ConfirmNotifier(service, channels, settings.secrets, page_url(settings, port))
 
 
-def page_url(settings: Settings, port: int) -> str:
+def page_url(settings: ListenSettings, port: int) -> str:
     """Give the address of the page as people are sent it; "" where there is none."""
     if settings.public_url or settings.web_port < 0:
         return settings.public_url.rstrip("/")
@@ -127,12 +131,12 @@ def page_url(settings: Settings, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _where(settings: Settings) -> Place:
+def _where(settings: ListenSettings) -> SiteAddress:
     return place(settings.host, settings.public_url, settings.hosts)
 
 
 def background(
-    service: Service, where: Places, settings: Settings
+    service: ConfirmService, where: Places, settings: ListenSettings
 ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Give what runs beside the listeners."""
     secret = load_secret(where.folder / "webhook.secret")
@@ -140,7 +144,7 @@ def background(
     return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
 
 
-def first_lines(settings: Settings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:
+def first_lines(settings: ListenSettings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:
     """Give what is said when the service is ready."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"confirmation service: http://{host}:{ports[0]}"]

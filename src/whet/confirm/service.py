@@ -16,24 +16,24 @@ import apsw
 import msgspec
 
 from whet.confirm import decide, requests, submit, tokens
-from whet.confirm.database import Database
-from whet.confirm.decide import Ballot
+from whet.confirm.database import ConfirmDatabase
+from whet.confirm.decide import DecisionInput
 from whet.confirm.hub import Hub, wake
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
-from whet.confirm.records import AuditState, Event, Outcome, Principal, Request, Vote
-from whet.confirm.requests import Filter
+from whet.confirm.records import AuditEvent, AuditState, Caller, ConfirmRequest, RequestOutcome, Vote
+from whet.confirm.requests import RequestFilter
 from whet.confirm.submit import Submission, Submitted
 from whet.confirm.timeline import Timeline
-from whet.web.line import Line
+from whet.web.line import WebConnection
 
 T = TypeVar("T")
 _EVENT_COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
 _PAGE = 500
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CallerLimits(msgspec.Struct, frozen=True):
     """How much one caller may have: submissions of one action an hour, and pending at once (0: a
     thousand, or ten times the rate limit where that is more)."""
 
@@ -46,16 +46,16 @@ class Limits(msgspec.Struct, frozen=True):
         return self.pending or max(1000, 10 * self.rate)
 
 
-class Service:
-    """Requests, decisions, events. Make it with `Service.start`."""
+class ConfirmService:
+    """Requests, decisions, events. Make it with `ConfirmService.start`."""
 
     def __init__(
         self,
-        database: Database,
+        database: ConfirmDatabase,
         key: SigningKey,
         policy_file: PolicyFile,
         *,
-        limits: Limits,
+        limits: CallerLimits,
         timeline: Timeline,
     ) -> None:
         self.database = database
@@ -66,25 +66,25 @@ class Service:
         self.hub = Hub(database.read(_last_event_id), self._events_between)
         self.pending_by: dict[str, int] = {}
         self.event_counts: Counter[str] = Counter()
-        self._last_end: tuple[Event, Request | None] | None = None
+        self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
         self.recount()
 
     # --- who is calling
 
-    def authenticate(self, secret: str) -> Principal | None:
+    def authenticate(self, secret: str) -> Caller | None:
         """Give the principal of a bearer token, None for one that is unknown, revoked or too old."""
         row = self.database.read_one(tokens.LOOKUP, (tokens.hash_of(secret),))
         return tokens.as_principal(row, self.timeline.now_s())
 
     # --- requests
 
-    async def submit(self, who: Principal, submission: Submission) -> Submitted:
+    async def submit(self, who: Caller, submission: Submission) -> Submitted:
         """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
         made = submit.draft(submission, who, self.policy_file.policy, self.timeline.now_s())
         room = self.limits.most_pending - self.pending_by.get(who.name, 0)
         return await self.change(lambda tx: submit.store(tx, made, self.limits.rate, room))
 
-    def get(self, request_id: str) -> Request | None:
+    def get(self, request_id: str) -> ConfirmRequest | None:
         """Give one request as it is now."""
         row = self.database.read_one(requests.ONE, (request_id,))
         return requests.as_request(row, self.timeline.now_s()) if row else None
@@ -93,7 +93,7 @@ class Service:
         """Give the votes on a request, oldest first."""
         return self.database.read(lambda db: requests.votes_of(db, request_id))
 
-    def list(self, wanted: Filter) -> list[Request]:
+    def list(self, wanted: RequestFilter) -> list[ConfirmRequest]:
         """Give requests, newest first; go on with `before_seq` of the last one."""
         now_s = self.timeline.now_s()
         return self.database.read(lambda db: [*requests.select(db, wanted, now_s)])
@@ -103,36 +103,38 @@ class Service:
         now_s = self.timeline.now_s()
         return self.database.read(lambda db: requests.count_pending(db, now_s))
 
-    async def decide(self, ballot: Ballot, who: Principal) -> Outcome:
+    async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
         """Approve or deny. `who` must hold the role approve; the caller has checked that."""
         return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
 
     async def amend(
-        self, request_id: str, who: Principal, details: dict[str, Any], reason: str = ""
-    ) -> Outcome:
+        self, request_id: str, who: Caller, details: dict[str, Any], reason: str = ""
+    ) -> RequestOutcome:
         """Change a pending request's details (where its submitter accepts edits); votes so far are void."""
         return await self.change(lambda tx: decide.amend(tx, request_id, who, details, reason))
 
-    async def cancel(self, request_id: str, who: Principal, reason: str = "") -> Outcome:
+    async def cancel(self, request_id: str, who: Caller, reason: str = "") -> RequestOutcome:
         """Take a request back."""
         return await self.change(lambda tx: decide.cancel(tx, request_id, who, reason))
 
-    async def consume(self, request_id: str, who: Principal, digest: str, key: str = "") -> Outcome:
+    async def consume(self, request_id: str, who: Caller, digest: str, key: str = "") -> RequestOutcome:
         """Use an approval up, exactly once; the same `key` (not "") gets the same answer again."""
         valid_s = self.policy_file.policy.approval_valid_s
         return await self.change(lambda tx: decide.consume(tx, request_id, who, (digest, key), valid_s))
 
-    async def report(self, request_id: str, who: Principal, result: str, note: str = "") -> Outcome:
+    async def report(self, request_id: str, who: Caller, result: str, note: str = "") -> RequestOutcome:
         """Note what came of running it: `result` is executed or failed."""
         return await self.change(lambda tx: decide.report(tx, request_id, who, result, note))
 
-    async def mark_viewed(self, request_id: str, who: Principal) -> None:
+    async def mark_viewed(self, request_id: str, who: Caller) -> None:
         """Note that somebody who may decide has looked at it; the first look counts."""
         seen = self.database.read(lambda db: requests.viewed_at(db, request_id, who.name))
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request_id, who))
 
-    async def wait(self, request_id: str, timeout_s: float, line: Line | None = None) -> Request | None:
+    async def wait(
+        self, request_id: str, timeout_s: float, line: WebConnection | None = None
+    ) -> ConfirmRequest | None:
         """Give the request when it has ended, or as it is after `timeout_s` or once `line` is cut; None where
         there is none."""
         request = self.get(request_id)
@@ -158,7 +160,7 @@ class Service:
                 line.forget(ring)
         return self.get(request_id) if event is None else self._ended(event)
 
-    def _ended(self, event: Event) -> Request | None:
+    def _ended(self, event: AuditEvent) -> ConfirmRequest | None:
         """Give a request as it was when `event` ended it; read once for all who waited for that."""
         if self._last_end is None or self._last_end[0] is not event:
             self._last_end = (event, self.get(event.request_id))
@@ -166,7 +168,7 @@ class Service:
 
     # --- events
 
-    async def events(self, after_id: int) -> AsyncIterator[Event]:
+    async def events(self, after_id: int) -> AsyncIterator[AuditEvent]:
         """Give every event after `after_id` as it comes, in order; ends when the service stops."""
         while not self.hub.is_closed:
             found = self.newer(after_id)
@@ -180,17 +182,17 @@ class Service:
                 finally:
                     self.hub.forget(future)
 
-    def newer(self, after_id: int) -> Sequence[Event]:
+    def newer(self, after_id: int) -> Sequence[AuditEvent]:
         """Give the next events after `after_id`: from memory while they are there, else from the database."""
         kept = self.hub.after(after_id)
         return self.history(after_id=after_id) if kept is None else kept
 
-    def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[Event]:
+    def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[AuditEvent]:
         """Give events, oldest first: of one request, or of all, after `after_id`."""
         where = "request_id = ? AND request_id != '' AND id > ?" if request_id else "id > ?"
         values = (request_id, after_id, limit) if request_id else (after_id, limit)
         sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE {where} ORDER BY id LIMIT ?"
-        return self.database.read(lambda db: [Event(*row) for row in db.execute(sql, values)])
+        return self.database.read(lambda db: [AuditEvent(*row) for row in db.execute(sql, values)])
 
     async def record(
         self, kind: str, request_id: str = "", principal: str = "", data: dict[str, object] | None = None
@@ -264,7 +266,7 @@ class Service:
     async def change(self, work: Callable[[Tx], T]) -> T:
         """Run `work` in a transaction; when it is on disk, tell those who wait, then give its result."""
 
-        def run(connection: apsw.Connection) -> tuple[T, list[Event]]:
+        def run(connection: apsw.Connection) -> tuple[T, list[AuditEvent]]:
             tx = Tx(connection, self.timeline.now_s(), self.key)
             return work(tx), tx.events
 
@@ -276,16 +278,16 @@ class Service:
         sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
         self.pending_by = self.database.read(lambda db: dict(db.execute(sql).fetchall()))
 
-    def _publish(self, result: tuple[object, list[Event]] | None, error: BaseException | None) -> None:
+    def _publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
         if error is not None or result is None or not result[1]:
             return
         self._make_known(result[1])
 
-    def _make_known(self, events: Sequence[Event]) -> None:
+    def _make_known(self, events: Sequence[AuditEvent]) -> None:
         for event in self.hub.publish(events):
             self._count(event)
 
-    def _count(self, event: Event) -> None:
+    def _count(self, event: AuditEvent) -> None:
         self.event_counts[event.kind] += 1
         if event.kind == "submitted":
             self.pending_by[event.owner] = self.pending_by.get(event.owner, 0) + 1
@@ -296,10 +298,10 @@ class Service:
             else:
                 self.pending_by.pop(event.owner, None)
 
-    def _events_between(self, after_id: int, before_id: int) -> list[Event]:
+    def _events_between(self, after_id: int, before_id: int) -> list[AuditEvent]:
         sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE id > ? AND id < ? ORDER BY id"
         values = (after_id, before_id)
-        return self.database.read(lambda db: [Event(*row) for row in db.execute(sql, values)])
+        return self.database.read(lambda db: [AuditEvent(*row) for row in db.execute(sql, values)])
 
 
 def _last_event_id(db: apsw.Connection) -> int:

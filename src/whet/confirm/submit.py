@@ -15,8 +15,8 @@ from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ids import new_request_id
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
-from whet.confirm.policy import Facts, Judgement, Policy
-from whet.confirm.records import Principal, Request
+from whet.confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
+from whet.confirm.records import Caller, ConfirmRequest
 
 WINDOW_S = 3600
 DEFAULT_TIMEOUT_S = 300
@@ -42,22 +42,22 @@ class Submitted(msgspec.Struct, frozen=True):
     """What became of a submission. `refused` is a line for a person where nothing was stored."""
 
     kind: Literal["pending", "auto_approved", "denied", "limited", "too_many_pending", "key_reused"]
-    request: Request | None = None
+    request: ConfirmRequest | None = None
     is_replay: bool = False
     refused: str = ""
     retry_after_s: float = 0.0
 
 
-class Draft(msgspec.Struct, frozen=True):
+class SubmissionDraft(msgspec.Struct, frozen=True):
     """A submission judged by the policy, ready to be stored in one transaction."""
 
-    request: Request
+    request: ConfirmRequest
     key: str
-    judgement: Judgement
+    judgement: PolicyJudgement
     submission: Submission
 
 
-def draft(submission: Submission, who: Principal, policy: Policy, now_s: float) -> Draft:
+def draft(submission: Submission, who: Caller, policy: ConfirmPolicy, now_s: float) -> SubmissionDraft:
     """Judge a submission and compute its id, deadline and digest. Raises ValueError for details that are
     not JSON."""
     key = action_key(submission.action)
@@ -75,7 +75,7 @@ def draft(submission: Submission, who: Principal, policy: Policy, now_s: float) 
     request_id = new_request_id(now_s)
     timeout_s = _timeout(submission.timeout_s, judgement)
     expires_at = now_s + timeout_s
-    request = Request(
+    request = ConfirmRequest(
         seq=0,
         id=request_id,
         action=submission.action,
@@ -105,16 +105,16 @@ def draft(submission: Submission, who: Principal, policy: Policy, now_s: float) 
         accepts_edits=submission.accepts_edits,
         callback_url=submission.callback_url,
     )
-    return Draft(request, key, judgement, submission)
+    return SubmissionDraft(request, key, judgement, submission)
 
 
-def _timeout(asked_s: int | None, judgement: Judgement) -> int:
+def _timeout(asked_s: int | None, judgement: PolicyJudgement) -> int:
     if asked_s is None:
         return judgement.timeout_s or DEFAULT_TIMEOUT_S
     return max(SHORTEST_S, min(asked_s, max(CONTRACT_LONGEST_S, judgement.max_timeout_s)))
 
 
-def store(tx: Tx, made: Draft, rate_limit: int, room: int) -> Submitted:
+def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitted:
     """Store a drafted request in the transaction, or say why not.
 
     `room` is how many more requests of this principal may be pending.
@@ -153,13 +153,13 @@ def store(tx: Tx, made: Draft, rate_limit: int, room: int) -> Submitted:
     return Submitted(_kind(request), request)
 
 
-def _kind(request: Request) -> Literal["pending", "auto_approved", "denied"]:
+def _kind(request: ConfirmRequest) -> Literal["pending", "auto_approved", "denied"]:
     if request.status == "auto_approved":
         return "auto_approved"
     return "denied" if request.status == "denied" and request.resolved_by.startswith("policy:") else "pending"
 
 
-def _record(tx: Tx, request: Request) -> None:
+def _record(tx: Tx, request: ConfirmRequest) -> None:
     data: dict[str, object] = {
         "action": request.action,
         "digest": request.digest,
@@ -180,7 +180,7 @@ def _record(tx: Tx, request: Request) -> None:
         tx.record("decided", request.id, request.resolved_by, request.principal, settled)
 
 
-def _replay(tx: Tx, made: Draft) -> Submitted | None:
+def _replay(tx: Tx, made: SubmissionDraft) -> Submitted | None:
     row = tx.connection.execute(
         "SELECT body_hash, request_id FROM idempotency WHERE principal = ? AND key = ?",
         (made.request.principal, made.submission.idempotency_key),
@@ -193,7 +193,7 @@ def _replay(tx: Tx, made: Draft) -> Submitted | None:
     return Submitted(_kind(request), request, is_replay=True) if request else None
 
 
-def _whitelist_entry(tx: Tx, made: Draft) -> int:
+def _whitelist_entry(tx: Tx, made: SubmissionDraft) -> int:
     row = tx.connection.execute(
         "SELECT id FROM whitelist WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"
         " AND principal IN ('*', ?) AND session_key IN ('', ?) LIMIT 1",

@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from whet.confirm.ledger import Tx
-from whet.confirm.records import ROLES, Principal, Role
+from whet.confirm.records import ROLES, Caller, Role
 from whet.contract.errors import ConfigError, NotFound
 
 PREFIX = "wct_"
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:/-]{0,127}")
 LOOKUP = "SELECT id, name, role, expires_at FROM tokens WHERE hash = ? AND revoked_at IS NULL"
 
 
-class TokenRow(msgspec.Struct, frozen=True):
+class ConfirmTokenRow(msgspec.Struct, frozen=True):
     """A token as it is listed; the secret itself is nowhere."""
 
     id: str
@@ -39,11 +39,11 @@ def hash_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Principal | None:
+def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Caller | None:
     """Read a row of `LOOKUP`; None where there is none or it has run out."""
     if row is None or (row[3] is not None and now_s >= row[3]):
         return None
-    return Principal(name=row[1], role=row[2], token_id=row[0])
+    return Caller(name=row[1], role=row[2], token_id=row[0])
 
 
 def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = None) -> tuple[str, str]:
@@ -97,12 +97,12 @@ def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[s
     return made
 
 
-def all_tokens(db: apsw.Connection) -> list[TokenRow]:
+def all_tokens(db: apsw.Connection) -> list[ConfirmTokenRow]:
     """Give every token ever made, oldest first."""
     rows = db.execute(
         "SELECT id, name, role, created_at, expires_at, revoked_at FROM tokens ORDER BY created_at"
     )
-    return [TokenRow(*row) for row in rows]
+    return [ConfirmTokenRow(*row) for row in rows]
 
 
 def is_empty(db: apsw.Connection) -> bool:

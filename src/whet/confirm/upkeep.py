@@ -15,7 +15,7 @@ import msgspec
 
 from whet.confirm import decide
 from whet.confirm.ledger import Tx
-from whet.confirm.service import Service
+from whet.confirm.service import ConfirmService
 from whet.contract.errors import WhetError
 from whet.web.beat import in_step
 
@@ -30,7 +30,7 @@ _logger = logging.getLogger("whet.confirm.upkeep")
 class Upkeep:
     """The loop behind the service. `exported` is the file that signed checkpoints are appended to."""
 
-    def __init__(self, service: Service, exported: Path | None) -> None:
+    def __init__(self, service: ConfirmService, exported: Path | None) -> None:
         self._service = service
         self._exported = exported
         self._exported_size = _last_exported(exported)
@@ -102,7 +102,7 @@ class Upkeep:
         self._exported_size = int(str(rows[-1]["size"]))
 
 
-async def follow(service: Service) -> None:
+async def follow(service: ConfirmService) -> None:
     """Hear at once of what other processes on the same database write, while somebody waits for it, until
     cancelled. What nobody waits for is heard of with the next tick."""
     seen = -1

@@ -14,7 +14,7 @@ from whet.contract.errors import NotFound
 LONGEST_S = 24 * 3600
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WhitelistRequest(msgspec.Struct, frozen=True):
     """What shall pass: an action of a principal ("*": of anybody), in a session ("": any), for a while."""
 
     action: str
@@ -23,7 +23,7 @@ class Wanted(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def add(tx: Tx, wanted: Wanted, by: str) -> dict[str, object]:
+def add(tx: Tx, wanted: WhitelistRequest, by: str) -> dict[str, object]:
     """Add an entry and give it. Raises ValueError for one that may not be."""
     key = action_key(wanted.action)
     if not key or not wanted.principal:

@@ -26,7 +26,7 @@ _EXIT = re.compile(r"\[(?:no output, )?exit (-?\d+)")
 _MORE = "- older ones: recall with ref files, commands or urls"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TrailEntry(msgspec.Struct, frozen=True):
     """One line of the trail: what was touched, how it ended where that is known, and in which message."""
 
     kind: Kind
@@ -35,9 +35,9 @@ class Entry(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-def collect(rows: ChatRows) -> list[Entry]:
+def collect(rows: ChatRows) -> list[TrailEntry]:
     """Give what the calls of a paired list touched, oldest first."""
-    found: list[Entry] = []
+    found: list[TrailEntry] = []
     results = {str(row.get("tool_call_id")): row for row in rows if row.get("role") == "tool"}
     for row in rows:
         for call in chat.calls_of(row):
@@ -45,7 +45,7 @@ def collect(rows: ChatRows) -> list[Entry]:
             seq = chat.seq_of(row)
             for item in touched(call.name, call.arguments):
                 value = chat.line(mask(item.value), _VALUE_CHARS)
-                found.append(Entry(item.kind, value, outcome if item.kind == "command" else "", seq))
+                found.append(TrailEntry(item.kind, value, outcome if item.kind == "command" else "", seq))
     return found
 
 
@@ -59,9 +59,9 @@ def outcome_of(tool: str, result: ChatRow | None) -> str:
     return "exit 0" if tool == "terminal" else ""
 
 
-def merge(old: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
+def merge(old: Iterable[TrailEntry], new: Iterable[TrailEntry]) -> list[TrailEntry]:
     """Give both, oldest first, each thing once at its newest place; a file that was changed stays so."""
-    kept: dict[tuple[str, str], Entry] = {}
+    kept: dict[tuple[str, str], TrailEntry] = {}
     for entry in (*old, *new):
         key = ("file" if entry.kind in ("changed", "read") else entry.kind, entry.value)
         before = kept.pop(key, None)
@@ -71,7 +71,7 @@ def merge(old: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
     return list(kept.values())
 
 
-def render(entries: list[Entry], budget_tokens: int) -> str:
+def render(entries: list[TrailEntry], budget_tokens: int) -> str:
     """Write the block, newest first and changed files before the rest, within the budget."""
     if not entries:
         return ""
@@ -90,18 +90,18 @@ def render(entries: list[Entry], budget_tokens: int) -> str:
     return "\n".join(lines)
 
 
-def parse(block: str) -> list[Entry]:
+def parse(block: str) -> list[TrailEntry]:
     """Read a block that `render` wrote, oldest first; other lines are left out."""
-    found: list[Entry] = []
+    found: list[TrailEntry] = []
     for text in block.splitlines():
         match = _LINE.match(text)
         if match and text != _MORE:
             label, value, outcome, seq = match.groups()
-            found.append(Entry(_KINDS[label], value, outcome or "", int(seq or 0)))
+            found.append(TrailEntry(_KINDS[label], value, outcome or "", int(seq or 0)))
     return found[::-1]
 
 
-def _write(entry: Entry) -> str:
+def _write(entry: TrailEntry) -> str:
     outcome = f" -> {entry.outcome}" if entry.outcome else ""
     place = f" [{chat.ref(entry.seq)}]" if entry.seq else ""
     return f"- {_LABELS[entry.kind]} {entry.value}{outcome}{place}"

@@ -14,7 +14,7 @@ _POOR_PER_TURN = 3
 _ROOM = 0.75  # of the threshold; one that leaves more than that will be due again soon
 
 
-class Brake:
+class CircuitBreaker:
     """Counts ineffective compactions of one session."""
 
     def __init__(self) -> None:

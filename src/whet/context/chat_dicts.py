@@ -19,7 +19,7 @@ _REF = re.compile(r"; recall #(\d+)\]")
 _NOTE = re.compile(r"(?:\n\n|\A)\[\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\n\]]*\]\Z")
 
 
-class Call(NamedTuple):
+class RowCall(NamedTuple):
     """A tool call of a row."""
 
     id: str
@@ -57,13 +57,13 @@ def images_in(row: ChatRow) -> int:
     return sum(map(is_image, parts_of(row)))
 
 
-def calls_of(row: ChatRow) -> list[Call]:
+def calls_of(row: ChatRow) -> list[RowCall]:
     """Give a row's tool calls."""
-    calls: list[Call] = []
+    calls: list[RowCall] = []
     for call in row.get("tool_calls") or ():
         function: dict[str, Any] = call.get("function") or {}
         calls.append(
-            Call(
+            RowCall(
                 str(call.get("id") or ""),
                 str(function.get("name") or ""),
                 str(function.get("arguments") or ""),
@@ -144,7 +144,7 @@ def paired(rows: ChatRows) -> ChatRows:
     return fixed
 
 
-def _take(waiting: list[tuple[int, ChatRow]], after: int, call: Call) -> ChatRow:
+def _take(waiting: list[tuple[int, ChatRow]], after: int, call: RowCall) -> ChatRow:
     while waiting and waiting[0][0] < after:
         waiting.pop(0)
     if waiting:

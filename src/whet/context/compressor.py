@@ -15,9 +15,9 @@ import msgspec
 from whet.clock import Clock
 from whet.context import artifacts, summary
 from whet.context import chat_dicts as chat
-from whet.context.head_tail import Limits, Split, split
+from whet.context.head_tail import KeepLimits, Split, split
 from whet.context.pruning import clip_text, describe, prune, shorten
-from whet.context.summariser import CoolDown, Failure, Request, Summarise, ask
+from whet.context.summariser import CoolDown, Failure, Summarise, SummaryRequest, ask
 from whet.context.summary import Summary
 from whet.context.tokens import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine
@@ -255,7 +255,7 @@ class Compressor(ContextEngine):
         found = [summary.parse(row) for row in messages if summary.is_summary(row)]
         previous = _joined(found)
         tail = max(int(room * _TAIL_SHARE), 64)
-        head = Limits(0 if previous else self.protect_first_n, int(room * _HEAD_SHARE), tail)
+        head = KeepLimits(0 if previous else self.protect_first_n, int(room * _HEAD_SHARE), tail)
         parts = split(rows, head)
         if not parts.middle:
             return None
@@ -322,9 +322,9 @@ class Compressor(ContextEngine):
         free = int(min(plan.room, plan.before) * _TARGET) - fixed
         return max(min(wanted, free, content // 2), _BODY_MIN_TOKENS)
 
-    def _request(self, plan: _Plan, focus: str, budget: int) -> Request:
+    def _request(self, plan: _Plan, focus: str, budget: int) -> SummaryRequest:
         asks = [said for row in plan.rows if row.get("role") == "user" and (said := chat.said(row))]
-        return Request(
+        return SummaryRequest(
             rows=plan.parts.middle,
             previous=plan.previous.body if plan.previous else "",
             focus=focus,

@@ -13,14 +13,14 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.context.seat import Seat, accepted
+from whet.context.seat import EngineRunner, accepted
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 
 TOOLSET = "context_engine"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-async def engine_tools(seat: Seat, taken: Collection[str]) -> list[Tool]:
+async def engine_tools(seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
     """Give the engine's tools except those whose name is taken; the engine is asked once."""
     if seat.tools is not None:
         return seat.tools
@@ -61,7 +61,7 @@ def _spec(schema: object) -> ToolSpec | str:
     return ToolSpec(name, str(bare.get("description") or name), plain)
 
 
-def _tool(seat: Seat, spec: ToolSpec) -> Tool:
+def _tool(seat: EngineRunner, spec: ToolSpec) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         rows = list(seat.live())
         hook = seat.engine.handle_tool_call

@@ -16,7 +16,7 @@ _TAIL_MESSAGES_MIN = 3
 _STRETCH = 1.5
 
 
-class Limits(NamedTuple):
+class KeepLimits(NamedTuple):
     """How much may stay: messages and tokens at the head, tokens at the end."""
 
     head_messages: int
@@ -45,7 +45,7 @@ def groups(rows: ChatRows) -> list[ChatRows]:
     return found
 
 
-def split(rows: ChatRows, limits: Limits) -> Split:
+def split(rows: ChatRows, limits: KeepLimits) -> Split:
     """Cut a paired list into head, middle, kept rows and tail."""
     pieces = groups(rows)
     begin = _head_end(pieces, limits)
@@ -68,7 +68,7 @@ def _anchors(rows: ChatRows) -> list[ChatRow]:
     return [row for row in (last_user, last_reply) if row is not None]
 
 
-def _head_end(pieces: list[ChatRows], limits: Limits) -> int:
+def _head_end(pieces: list[ChatRows], limits: KeepLimits) -> int:
     """Give the number of groups at the head; it begins with a person's message and never ends with one."""
     if pieces[0][0].get("role") != "user":
         return 0

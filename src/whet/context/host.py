@@ -14,18 +14,18 @@ from typing import Any
 import msgspec
 
 from whet.context import verbs
-from whet.context.brake import Brake
+from whet.context.brake import CircuitBreaker
 from whet.context.live_list import LiveList
 from whet.context.repair import repair
 from whet.context.rows import extends, read_back
-from whet.context.seat import HostFacts, Seat, accepted, changed_attributes
+from whet.context.seat import EngineRunner, HostFacts, accepted, changed_attributes
 from whet.context.tokens import list_tokens
-from whet.context.verbs import BY_HAND, Question, Wish
+from whet.context.verbs import BY_HAND, CompactionAnswer, CompactionQuestion
 from whet.contract.context_engine import ChatRow, SessionChange, transition_calls
 from whet.contract.events import Compaction, Emit, Notice, TurnEnd
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import Compacted, ContextStatus, ModelInfo
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 _USAGE_KEYS = tuple(field for field in Usage.__struct_fields__ if field != "cost_usd")
 _GROWTH_TOKENS = 4096
@@ -45,7 +45,7 @@ class _Order(msgspec.Struct, frozen=True):
 class _Begun(msgspec.Struct):
     """A compaction that an engine was asked for, and what it gave back, also where nobody waited for it."""
 
-    seat: Seat
+    seat: EngineRunner
     sources: list[Message]
     done: bool = False
     read: _Read | None = None
@@ -57,18 +57,18 @@ class EngineHost:
 
     def __init__(
         self,
-        log: SessionLog,
-        seat: Seat,
+        log: Transcript,
+        seat: EngineRunner,
         facts: HostFacts,
-        spare: Callable[[], Awaitable[Seat | None]] | None = None,
+        spare: Callable[[], Awaitable[EngineRunner | None]] | None = None,
     ) -> None:
         self.log = log
         self.seat = seat
         self._facts = facts
         self._make_spare = spare
-        self._spare: Seat | None = None
+        self._spare: EngineRunner | None = None
         self._live = LiveList(log, facts.fixed_tokens)
-        self._brake = Brake()
+        self._brake = CircuitBreaker()
         self._last: Sequence[Message] = ()
         self._turn = 0
         self._model: ModelInfo | None = None
@@ -76,7 +76,7 @@ class EngineHost:
         self._usage: dict[str, Any] = {}
         self._blocked = ""
         self._begun: _Begun | None = None
-        self._astray: list[Seat] = []  # their engines know another list than the live one
+        self._astray: list[EngineRunner] = []  # their engines know another list than the live one
         self._closed = False
         self.compacted: Callable[[Compaction], Awaitable[None]] | None = None
 
@@ -206,7 +206,7 @@ class EngineHost:
         self._sync(None)
         return self._live.copy()
 
-    async def _end(self, seat: Seat) -> None:
+    async def _end(self, seat: EngineRunner) -> None:
         end, rows, session = getattr(seat.engine, "on_session_end", None), self.live_rows(), self.log.session
         if callable(end):
             await seat.run("on_session_end", lambda: end(session.id, rows))
@@ -235,13 +235,13 @@ class EngineHost:
             self.seat.note(f"{self.seat.name} should compact and can't now: {wish.blocked}")
         self._blocked = wish.blocked
 
-    async def _wish(self, seat: Seat, tokens: int, *, first: bool) -> Wish | None:
+    async def _wish(self, seat: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact; None where it could not say."""
         rough = not self._live.is_counted
-        question = Question(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
+        question = CompactionQuestion(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
         return (await seat.run("should_compress", lambda: verbs.wish(seat.engine, question))).value
 
-    async def _announce(self, wish: Wish, tokens: int, emit: Emit) -> None:
+    async def _announce(self, wish: CompactionAnswer, tokens: int, emit: Emit) -> None:
         """Show that a compaction begins: it may take as long as a model's answer."""
         seat, window = self.seat, self._window()
         phase = verbs.BELOW if tokens < seat.threshold and wish.phase == "preflight" else wish.phase
@@ -293,12 +293,12 @@ class EngineHost:
             self.seat.note(f"{self.seat.name}: the server's window is {limit:,} tokens, less than was set")
             await self._follow_model()
         tokens = max(self._live.tokens(), (limit or self._window()) + 1)
-        await self._announce(Wish(wants=True, phase="overflow"), tokens, emit)
+        await self._announce(CompactionAnswer(wants=True, phase="overflow"), tokens, emit)
         return await self._compact(_Order(tokens, phase="overflow", anyone=True), emit)
 
     async def _compact(self, order: _Order, emit: Emit) -> bool:
         """Let the engine make the list smaller and record it; the built-in one where the first fails."""
-        seat: Seat | None = self.seat
+        seat: EngineRunner | None = self.seat
         while seat is not None:
             answer = await self._compress(seat, order)
             if not isinstance(answer, str) and await self._record(seat, answer, emit):
@@ -308,7 +308,7 @@ class EngineHost:
             seat = await self._stand_in() if goes_on else None
         return False
 
-    async def _compress(self, seat: Seat, order: _Order) -> _Read | str:
+    async def _compress(self, seat: EngineRunner, order: _Order) -> _Read | str:
         """Call the engine once, never again; gives "failed" or "unchanged" where there is no new list."""
         engine, known = seat.engine, self._live.rows
         sources, rows, prints = list(known.sources), list(known.rows), known.prints()
@@ -374,7 +374,7 @@ class EngineHost:
                 rows.append(row)
         return rows, messages
 
-    async def _record(self, seat: Seat, read: _Read, emit: Emit, *, counts: bool = True) -> bool:
+    async def _record(self, seat: EngineRunner, read: _Read, emit: Emit, *, counts: bool = True) -> bool:
         """Store a compaction and go on from it. A list that grew is refused, unless it has fewer messages and
         grew little or fits: its engine counts on from it. `counts` says whether the brake hears of it."""
         rows, messages = self._with_request(read)
@@ -408,7 +408,7 @@ class EngineHost:
             await seat.run("its attributes", lambda: changed_attributes(seat.engine, values))
         return True
 
-    async def _stand_in(self) -> Seat | None:
+    async def _stand_in(self) -> EngineRunner | None:
         """Give the built-in engine's seat, made at the first need."""
         if self._spare is None and self._make_spare is not None:
             self._spare = await self._make_spare()
@@ -448,7 +448,7 @@ class EngineHost:
         session = self.log.session
         return session.id if session.kind != "chat" else session.conversation_id
 
-    def _mark(self, seat: Seat) -> None:
+    def _mark(self, seat: EngineRunner) -> None:
         scope, session_id, conversation_id = self._facts.scope, self.log.session.id, self._conversation_id()
         seat.scope = lambda: scope(session_id, conversation_id)
 
@@ -457,12 +457,12 @@ class EngineHost:
             for seat in self._active():
                 self._stray(seat)
 
-    def _stray(self, seat: Seat) -> None:
+    def _stray(self, seat: EngineRunner) -> None:
         """Note that an engine's list is not the live one: it is told of the session anew when it can be."""
         if seat not in self._astray:
             self._astray.append(seat)
 
-    def _active(self) -> list[Seat]:
+    def _active(self) -> list[EngineRunner]:
         return [self.seat] if self._spare is None else [self.seat, self._spare]
 
     def _window(self) -> int:

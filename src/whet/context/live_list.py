@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whet.context.repair import Growing
+from whet.context.repair import RepairedList
 from whet.context.rows import EngineRows
 from whet.contract.context_engine import ChatRow
 from whet.contract.messages import Message, Usage
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 
 
 class LiveList:
     """Follows a transcript; `fixed_tokens` stand before its messages in every request."""
 
-    def __init__(self, log: SessionLog, fixed_tokens: int) -> None:
+    def __init__(self, log: Transcript, fixed_tokens: int) -> None:
         self.rows = EngineRows()
         self._log = log
         self._fixed = fixed_tokens
-        self._wire = Growing()
+        self._wire = RepairedList()
         self._counted = 0  # the server's count of the request that had `_sent` rows
         self._sent = 0
         self._scale = 1.0

@@ -59,7 +59,7 @@ def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
     return _clipped(row, cap_tokens) if chat.tokens_of(row) > cap_tokens else row
 
 
-def describe(row: ChatRow, call: chat.Call | None) -> str:
+def describe(row: ChatRow, call: chat.RowCall | None) -> str:
     """Say in one line what a tool result was: tool, arguments, outcome, size, and a failure's last line."""
     text = chat.text_of(row)
     name = call.name if call else str(row.get("tool_name") or row.get("name") or "tool")
@@ -90,7 +90,7 @@ def _last_of_each(old: ChatRows, newer: ChatRows) -> list[ChatRow]:
     return list(last.values())
 
 
-def _result(row: ChatRow, call: chat.Call | None, repeat: int) -> ChatRow:
+def _result(row: ChatRow, call: chat.RowCall | None, repeat: int) -> ChatRow:
     text = chat.text_of(row)
     images = chat.images_in(row)
     if (len(text) <= RESULT_CHARS and not images) or text.startswith("[cut: "):

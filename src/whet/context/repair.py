@@ -109,7 +109,7 @@ def finished(rows: Sequence[Message]) -> Sequence[Message]:
     return rows
 
 
-class Growing:
+class RepairedList:
     """The repaired form of a list that grows; rows that went out stay the same objects."""
 
     def __init__(self) -> None:

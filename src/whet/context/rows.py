@@ -22,7 +22,7 @@ from whet.contract.messages import ImagePart, Message, from_dict, sent_content, 
 Fingerprint = tuple[str, str, str, str]
 
 
-class Unreadable(Exception):
+class BadEngineRows(Exception):
     """An engine returned something that is no list of chat messages."""
 
 
@@ -117,9 +117,9 @@ def read_back(
     Raises Unreadable where it is no list, is empty, or holds a row that can't be read.
     """
     if not isinstance(returned, list):
-        raise Unreadable(f"it returned {type(returned).__name__}, not a list")
+        raise BadEngineRows(f"it returned {type(returned).__name__}, not a list")
     if not returned:
-        raise Unreadable("it returned an empty list")
+        raise BadEngineRows("it returned an empty list")
     by_id = {id(row): index for index, row in enumerate(rows)}
     by_print: dict[Fingerprint, deque[int]] = {}
     for index, known in enumerate(prints):
@@ -129,7 +129,7 @@ def read_back(
     last = -1
     for item in cast("list[object]", returned):
         if not isinstance(item, dict):
-            raise Unreadable(f"it returned a row of {type(item).__name__}")
+            raise BadEngineRows(f"it returned a row of {type(item).__name__}")
         row = cast("ChatRow", item)
         mark = fingerprint(row)
         found = by_id.get(id(row))
@@ -165,7 +165,7 @@ def _parse(row: ChatRow) -> Message:
         plain["tool_calls"] = calls if plain["role"] == "assistant" else ()
         message = from_dict(plain)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Unreadable(f"it returned a row that is no chat message ({error})") from error
+        raise BadEngineRows(f"it returned a row that is no chat message ({error})") from error
     return msgspec.structs.replace(message, tool_call_id="") if message.role != "tool" else message
 
 

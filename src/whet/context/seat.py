@@ -23,14 +23,14 @@ from whet.contract.context_engine import ChatRows, ContextEngine, EngineOffer
 from whet.contract.events import Emit, Notice
 from whet.contract.protocols import ModelInfo
 from whet.contract.tools import Tool
-from whet.lanes import Lane, LaneTimeout, Outcome, attempt
+from whet.lanes import LaneOutcome, LaneTimeout, PluginLane, attempt
 from whet.log import mask
 
 T = TypeVar("T")
 Scope = Callable[[str, str], AbstractContextManager[object]]
 """Marks, while it is entered, which session (id, conversation) is served."""
 log = logging.getLogger("whet.context")
-Origin = Literal["clone", "copy", "fresh", "shared"]
+EngineOrigin = Literal["clone", "copy", "fresh", "shared"]
 
 
 class Deadlines(msgspec.Struct, frozen=True):
@@ -59,16 +59,18 @@ class HostFacts(msgspec.Struct, frozen=True):
     scope: Scope = no_scope
 
 
-class Seat:
+class EngineRunner:
     """An engine instance that belongs to one session at a time. `live` gives its list of rows now; `scope`
     is entered around every call, for engines that ask elsewhere which session is being served."""
 
-    def __init__(self, engine: ContextEngine, offer: EngineOffer, lane: Lane, deadlines: Deadlines) -> None:
+    def __init__(
+        self, engine: ContextEngine, offer: EngineOffer, lane: PluginLane, deadlines: Deadlines
+    ) -> None:
         self.engine = engine
         self.offer = offer
         self.lane = lane
         self.deadlines = deadlines
-        self.origin: Origin = "fresh"
+        self.origin: EngineOrigin = "fresh"
         self.threshold = 0
         self.live: Callable[[], ChatRows] = list
         self.scope: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -85,11 +87,11 @@ class Seat:
         return self.offer.name
 
     @classmethod
-    async def take(cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool) -> Seat | str:
+    async def take(cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool) -> EngineRunner | str:
         """Make an instance for one agent; a line that says why where there can be none."""
-        lane = Lane(f"engine-{offer.name}")
+        lane = PluginLane(f"engine-{offer.name}")
 
-        def make() -> tuple[ContextEngine, Origin]:
+        def make() -> tuple[ContextEngine, EngineOrigin]:
             return make_engine(offer, foreground=foreground)
 
         try:
@@ -104,12 +106,12 @@ class Seat:
         return seat
 
     @classmethod
-    def of(cls, engine: ContextEngine, deadlines: Deadlines, description: str = "") -> Seat:
+    def of(cls, engine: ContextEngine, deadlines: Deadlines, description: str = "") -> EngineRunner:
         """Seat an engine that is there already."""
         offer = EngineOffer(engine.name, description)
-        return cls(engine, offer, Lane(f"engine-{engine.name}"), deadlines)
+        return cls(engine, offer, PluginLane(f"engine-{engine.name}"), deadlines)
 
-    async def run(self, hook: str, work: Callable[[], T], deadline_s: float = 0.0) -> Outcome[T]:
+    async def run(self, hook: str, work: Callable[[], T], deadline_s: float = 0.0) -> LaneOutcome[T]:
         """Do `work` on the lane and read the engine's threshold after it; a failure is noted once.
 
         Without a deadline of its own, a quick engine's is done at once, unless the lane is at work. The
@@ -132,7 +134,7 @@ class Seat:
             if not known:
                 self.note(f"{self.name} did not answer {hook} in {limit_s:g} s and is left out until it does")
             self._was_stuck = True
-            return Outcome(error=error)
+            return LaneOutcome(error=error)
         if self._was_stuck:
             self._was_stuck = False
             self._told.clear()
@@ -232,13 +234,13 @@ class Seat:
         self.note(f"{self.name} failed in {hook}: {_reason(error)}")
 
 
-def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine, Origin]:
+def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine, EngineOrigin]:
     """Make an instance of an engine: its own clone, a copy, a fresh one, or the shared prototype.
 
     A prototype is shared only with a foreground agent. Raises what the last way raised.
     """
     prototype = offer.prototype
-    ways: list[tuple[Origin, Callable[[], object]]] = []
+    ways: list[tuple[EngineOrigin, Callable[[], object]]] = []
     if prototype is not None:
         clone = getattr(prototype, "clone_for_agent", None)
         if callable(clone):

@@ -87,7 +87,7 @@ class Failure(NamedTuple):
     message: str
 
 
-class Request(NamedTuple):
+class SummaryRequest(NamedTuple):
     """What a summary is asked for: `previous` is the body of the one to be updated."""
 
     rows: ChatRows
@@ -120,7 +120,9 @@ class CoolDown:
         self._in_a_row.clear()
 
 
-def ask(summarise: Summarise, again: Summarise | None, request: Request, timeout_s: float) -> str | Failure:
+def ask(
+    summarise: Summarise, again: Summarise | None, request: SummaryRequest, timeout_s: float
+) -> str | Failure:
     """Ask for a summary, once more after a failure that may pass (or of `again`, where there is one)."""
     # A reasoning model spends output tokens before it writes, so the limit is far above the summary's size.
     max_tokens = min(2 * request.budget_tokens + 4096, max(request.window_tokens // 3, 256))
@@ -150,7 +152,7 @@ def judged(text: str) -> str | Failure:
     return bare
 
 
-def prompt(request: Request, max_tokens: int) -> str:
+def prompt(request: SummaryRequest, max_tokens: int) -> str:
     """Write the request: one text, secrets masked, within the window of the model that reads it."""
     focus = f"The person's latest words: {chat.line(mask(request.recent), 700)}" if request.recent else ""
     if request.focus:

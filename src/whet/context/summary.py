@@ -50,7 +50,7 @@ class Summary(msgspec.Struct):
     ask: str = ""
     body: str = ""
     todo: str = ""
-    trail: list[artifacts.Entry] = []
+    trail: list[artifacts.TrailEntry] = []
     parts: list[str] = []
 
 

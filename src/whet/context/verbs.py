@@ -18,7 +18,7 @@ BY_HAND, BELOW = "by_hand", "engine_preflight_maintenance"
 _REASON_CHARS = 200
 
 
-class Question(msgspec.Struct, frozen=True):
+class CompactionQuestion(msgspec.Struct, frozen=True):
     """What an engine is asked before a request. `first`: of its turn. `may`: whether a compaction may be
     tried at all. `is_rough`: no server has counted any of these rows yet."""
 
@@ -29,7 +29,7 @@ class Question(msgspec.Struct, frozen=True):
     is_rough: bool
 
 
-class Wish(msgspec.Struct, frozen=True):
+class CompactionAnswer(msgspec.Struct, frozen=True):
     """An engine's answer: whether to compact now, in which phase, and why not although it should."""
 
     wants: bool = False
@@ -37,7 +37,7 @@ class Wish(msgspec.Struct, frozen=True):
     blocked: str = ""
 
 
-def wish(engine: ContextEngine, question: Question) -> Wish:
+def wish(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
     """Ask whether to compact before the next request.
 
     In this order: the look at the list that opens a turn, an operation that the engine has pending, the
@@ -46,19 +46,19 @@ def wish(engine: ContextEngine, question: Question) -> Wish:
     rows, tokens = question.rows, question.tokens
     preflight = _verb(engine, "should_compress_preflight") if question.first else None
     if preflight is not None and preflight(rows):
-        return Wish(wants=True, phase="preflight")
+        return CompactionAnswer(wants=True, phase="preflight")
     if not question.may:
-        return Wish()
+        return CompactionAnswer()
     pending = _verb(engine, "pending_compression_operation")
     if pending is not None and (operation := pending(rows)):
-        return Wish(wants=True, phase=str(operation)[:40])
+        return CompactionAnswer(wants=True, phase=str(operation)[:40])
     defer = _verb(engine, "should_defer_preflight_to_real_usage") if question.is_rough else None
     if defer is not None and defer(tokens):
-        return Wish()
+        return CompactionAnswer()
     if engine.should_compress(tokens):
-        return Wish(wants=True)
+        return CompactionAnswer(wants=True)
     inform = _verb(engine, "should_compress_info")
-    return Wish(blocked=_reason(inform(tokens))) if inform is not None else Wish()
+    return CompactionAnswer(blocked=_reason(inform(tokens))) if inform is not None else CompactionAnswer()
 
 
 def status_line(engine: ContextEngine, phase: str, default: str, facts: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 A `Message` is one row of a transcript. At the boundaries to engines, plugins and exports it is an OpenAI
 chat dict (`to_dict`, `from_dict`); on the wire each provider's codec encodes it. This module does not
 know about any provider, nor about storage. What a model sent is kept as received: `ToolCall.arguments` is
-the JSON text itself, and `Replay` keeps the vendor's own blocks where they must go back unchanged.
+the JSON text itself, and `VendorReplay` keeps the vendor's own blocks where they must go back unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     arguments: str
 
 
-class Replay(msgspec.Struct, frozen=True):
+class VendorReplay(msgspec.Struct, frozen=True):
     """A vendor's own form of an assistant message, to be sent back unchanged to the same wire format.
 
     `blocks_json`: the JSON text of the content blocks (Anthropic), of the output items (Responses) or of
@@ -66,7 +66,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     tool_name: str = ""
     is_error: bool = False
     reasoning: str = ""
-    replay: Replay | None = None
+    replay: VendorReplay | None = None
     note: str = ""
     cache_until: bool = False
 

@@ -29,7 +29,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     cache_write_usd_per_mtok: float | None = None
 
 
-class Reply(msgspec.Struct, frozen=True, tag="reply"):
+class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
     """The last item of a stream: the whole assistant message, its usage, and who really answered.
 
     `stop` is "end" (answered or tool calls) or "length" (the output limit cut it).
@@ -43,7 +43,7 @@ class Reply(msgspec.Struct, frozen=True, tag="reply"):
     notices: tuple[str, ...] = ()
 
 
-StreamItem = TextDelta | ReasoningDelta | Retry | StreamRestarted | Reply
+StreamItem = TextDelta | ReasoningDelta | Retry | StreamRestarted | ModelReply
 
 
 class ModelLink(Protocol):

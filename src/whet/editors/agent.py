@@ -40,16 +40,16 @@ from acp.schema import (
 
 from whet import __version__
 from whet.agent.session import Session
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.contract.errors import WhetError
 from whet.contract.messages import Message
 from whet.editors import blocks, options, replay
 from whet.editors.answering import answer, told
 from whet.editors.blocks import Block
-from whet.editors.brought import Brought, Given, bring
-from whet.editors.commands import Commander
+from whet.editors.brought import EditorServers, Given, bring
+from whet.editors.commands import EditorCommands
 from whet.editors.editor import Editor
-from whet.editors.opened import Opened
+from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
 from whet.store import replay as stored
 from whet.store import sessions
@@ -67,7 +67,7 @@ _AFTER_ANSWER_S = 0.1
 class Program(msgspec.Struct, frozen=True):
     """What runs the sessions, and the mode that they begin in."""
 
-    hosted: Hosted
+    hosted: SessionHost
     mode: Mode
 
 
@@ -78,12 +78,12 @@ class EditorAgent:
     """One editor's sessions. `start` opens the program at the first session, and has each session that is
     opened furnished by what it is given."""
 
-    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: Commander) -> None:
+    def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
         self._start = start
         self._commander = commander
         self._starting = asyncio.Lock()
         self._program: Program | None = None
-        self._open: dict[str, Opened] = {}
+        self._open: dict[str, OpenedSession] = {}
         self._connected: Editor | None = None
         self._models: list[str] = []
         self._listing: asyncio.Task[None] | None = None
@@ -276,7 +276,7 @@ class EditorAgent:
         if (here := self._open.get(session.id)) is not None:
             here.furnish(session)
 
-    async def _list_models(self, hosted: Hosted) -> None:
+    async def _list_models(self, hosted: SessionHost) -> None:
         """Learn which models there are to choose from, and tell the sessions that are open by then."""
         try:
             self._models = await hosted.app.models.provider.list_models()
@@ -285,7 +285,7 @@ class EditorAgent:
         for here in self._open.values():
             self._tell_options(here)
 
-    async def _reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> Opened:
+    async def _reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
         with told():
             folder, program = _folder(cwd), await self._opened()
             app = program.hosted.app
@@ -304,11 +304,11 @@ class EditorAgent:
             here.wanted = row.model
         return here
 
-    async def _enter(self, session_id: str, workspace: Path, brought: Brought) -> Opened:
+    async def _enter(self, session_id: str, workspace: Path, brought: EditorServers) -> OpenedSession:
         """Take a session for open, in place of itself where it was, and tell its commands."""
         program = await self._opened()
         before = self._open.get(session_id)
-        here = Opened(session_id, workspace, program.mode, self._editor, brought)
+        here = OpenedSession(session_id, workspace, program.mode, self._editor, brought)
         self._open[session_id] = here
         if before is not None:
             await before.aclose()
@@ -319,21 +319,21 @@ class EditorAgent:
         loop.call_later(_AFTER_ANSWER_S, self._editor.outbox.put, session_id, update)
         return here
 
-    def _known(self, session_id: str) -> Opened:
+    def _known(self, session_id: str) -> OpenedSession:
         here = self._open.get(session_id)
         if here is None:
             raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
         return here
 
-    def _model(self, here: Opened) -> str:
+    def _model(self, here: OpenedSession) -> str:
         assert self._program is not None  # a session is open
         hosted = self._program.hosted
         return here.model(hosted.opened(here.session_id), hosted.app.models.provider.info.model)
 
-    def _options(self, here: Opened) -> Any:
+    def _options(self, here: OpenedSession) -> Any:
         return options.options(here.mode, self._model(here), self._models)
 
-    def _tell_options(self, here: Opened) -> None:
+    def _tell_options(self, here: OpenedSession) -> None:
         update = options.changed(here.mode, self._model(here), self._models)
         self._editor.outbox.put(here.session_id, update)
 

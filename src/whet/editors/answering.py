@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from acp import RequestError, update_agent_message_text
 from acp.schema import PromptResponse, SessionInfoUpdate, StopReason
 
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.app.slash import unescaped
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message
-from whet.editors.commands import Commander
+from whet.editors.commands import EditorCommands
 from whet.editors.editor import Editor
-from whet.editors.opened import Opened
+from whet.editors.opened import OpenedSession
 from whet.editors.person import EditorPerson
-from whet.editors.view import Scene, TurnView
+from whet.editors.view import EditorTurnView, Scene
 from whet.log import mask
 from whet.store import search
 from whet.store.rows import SEQ_LIMIT
@@ -36,9 +36,9 @@ _STOPS: dict[EndReason, StopReason] = {
 
 async def answer(
     editor: Editor,
-    hosted: Hosted,
-    commander: Commander,
-    here: Opened,
+    hosted: SessionHost,
+    commander: EditorCommands,
+    here: OpenedSession,
     what: tuple[str, Sequence[ImagePart]],
 ) -> PromptResponse:
     """Answer a prompt of text and images. Raises WhetError, and RequestError where the turn failed."""
@@ -74,7 +74,7 @@ def told() -> Generator[None]:
         raise RequestError(-32603, mask(error.message), {"hint": mask(error.hint)}) from error
 
 
-def _view(editor: Editor, hosted: Hosted, here: Opened) -> TurnView:
+def _view(editor: Editor, hosted: SessionHost, here: OpenedSession) -> EditorTurnView:
     def spent() -> tuple[int, float | None]:
         session = hosted.opened(here.session_id)
         return (0, None) if session is None else (session.model.window_tokens, session.usage.cost_usd)
@@ -87,10 +87,10 @@ def _view(editor: Editor, hosted: Hosted, here: Opened) -> TurnView:
         lambda: hosted.app.todo_lists.get(here.session_id),
         spent,
     )
-    return TurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
+    return EditorTurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
 
 
-async def _choose_model(hosted: Hosted, here: Opened) -> None:
+async def _choose_model(hosted: SessionHost, here: OpenedSession) -> None:
     wanted, here.wanted = here.wanted, ""
     if wanted:
         async with hosted.using(here.session_id) as session:
@@ -98,7 +98,7 @@ async def _choose_model(hosted: Hosted, here: Opened) -> None:
                 await hosted.switch_model(session, wanted)
 
 
-def _tell_title(hosted: Hosted, here: Opened) -> None:
+def _tell_title(hosted: SessionHost, here: OpenedSession) -> None:
     session = hosted.opened(here.session_id)
     title = session.log.session.title if session is not None else ""
     if title and title != here.title:
@@ -107,7 +107,7 @@ def _tell_title(hosted: Hosted, here: Opened) -> None:
         here.outbox.put(here.session_id, update)
 
 
-def _arguments(hosted: Hosted) -> Callable[[str, str], Awaitable[str]]:
+def _arguments(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
     async def find(session_id: str, call_id: str) -> str:
         """Read a call's arguments from the reply that asks for it: it is stored before it is judged."""
         said: list[tuple[int, Message]] = await hosted.app.database.read(

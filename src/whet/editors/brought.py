@@ -13,11 +13,11 @@ from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
 from whet.app.build import App
 from whet.app.remote_tools import remote_names
-from whet.config.schema import McpServer, McpSettings
+from whet.config.schema import McpServerSettings, McpSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.tools import Tool, ToolSpec
 from whet.log import protect
-from whet.mcp.remote import Reach
+from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import GUEST, Servers
 from whet.tools.guardian import Guardian
 from whet.visible import visible
@@ -29,7 +29,7 @@ _START_S = 15.0
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
-class Brought:
+class EditorServers:
     """One session's servers of the editor. `notices` is what the person should see of them."""
 
     def __init__(self, servers: Servers | None, notices: list[str]) -> None:
@@ -56,22 +56,22 @@ class Brought:
             await self._servers.aclose()
 
 
-async def bring(given: Sequence[Given], workspace: Path, app: App) -> Brought:
+async def bring(given: Sequence[Given], workspace: Path, app: App) -> EditorServers:
     """Learn an editor's servers; those of which nothing is known are started and asked. Raises nothing:
     a server that can't be used has no tools, and a notice says why."""
     settings, notices = read(given, workspace)
     if not settings:
-        return Brought(None, notices)
-    reach = Reach(app.home, {}, app.clock, Guardian())
+        return EditorServers(None, notices)
+    reach = RemoteParts(app.home, {}, app.clock, Guardian())
     cap_chars = app.settings.tools.output_cap_chars
     servers = Servers(McpSettings(settings), reach, cap_chars=cap_chars, without=remote_names(app.settings))
     await servers.learn()
-    return Brought(servers, notices)
+    return EditorServers(servers, notices)
 
 
-def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServer], list[str]]:
+def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServerSettings], list[str]]:
     """Give an editor's servers as settings by name, and what is to be said of those left out."""
-    settings: dict[str, McpServer] = {}
+    settings: dict[str, McpServerSettings] = {}
     notices: list[str] = []
     for one in given[:_MOST]:
         shown = visible(one.name)[:60]
@@ -85,10 +85,10 @@ def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServer],
     return settings, notices
 
 
-def _read(one: Given, workspace: Path) -> McpServer | str:
+def _read(one: Given, workspace: Path) -> McpServerSettings | str:
     if isinstance(one, McpServerStdio):
         env = {variable.name: variable.value for variable in one.env}
-        found = McpServer(
+        found = McpServerSettings(
             command=one.command,
             args=tuple(one.args),
             env=env,
@@ -99,7 +99,7 @@ def _read(one: Given, workspace: Path) -> McpServer | str:
         values, lacks = env, not one.command
     elif isinstance(one, HttpMcpServer):
         headers = {header.name: header.value for header in one.headers}
-        found = McpServer(url=one.url, headers=headers, start_timeout_s=_START_S)
+        found = McpServerSettings(url=one.url, headers=headers, start_timeout_s=_START_S)
         secret, values, lacks = list(headers.values()), headers, not one.url
     else:
         return f"its transport {one.type} is not spoken, stdio and http are"
@@ -111,7 +111,7 @@ def _read(one: Given, workspace: Path) -> McpServer | str:
     return found
 
 
-def _name(name: str, taken: dict[str, McpServer]) -> str:
+def _name(name: str, taken: dict[str, McpServerSettings]) -> str:
     """Give a server a name that tools can bear and no server of config.yaml has."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:_NAME_CHARS].rstrip("-") or "server"
     tried, number = GUEST + plain, 2

@@ -10,9 +10,9 @@ from typing import Any
 
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from whet.app.collected import Collected
-from whet.app.hosted import Hosted
-from whet.app.slash import Command, Commands, parse
+from whet.app.collected import CommandReply
+from whet.app.hosted import SessionHost
+from whet.app.slash import Commands, SlashCommand, parse
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit
 
@@ -20,10 +20,10 @@ _COLUMNS = 78
 _EDITORS = ("new", "warm")
 
 
-class Commander:
+class EditorCommands:
     """The commands of every session. `shared` are the terminal's."""
 
-    def __init__(self, shared: Sequence[Command[Any]]) -> None:
+    def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
         self._commands: Commands[Any] = Commands()
         for command in shared:
             if command.remote and command.name not in _EDITORS:
@@ -34,13 +34,13 @@ class Commander:
         return parse(text.strip())
 
     async def run(
-        self, hosted: Hosted, session_id: str, what: tuple[str, str], emit: Emit
+        self, hosted: SessionHost, session_id: str, what: tuple[str, str], emit: Emit
     ) -> tuple[str, list[str | None]]:
         """Run a command; gives what it says, an error too, and the messages that it begins turns with."""
         try:
             command = self._commands.get(what[0])
             async with hosted.using(session_id) as session:
-                said = Collected(hosted, session, self._commands, hosted.app.learning.desk, _COLUMNS)
+                said = CommandReply(hosted, session, self._commands, hosted.app.learning.desk, _COLUMNS)
                 await said.run(command, what[1], emit)
             if said.begins is not None:
                 raise WhetError("the editor begins sessions", hint="open a new thread there")

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from whet.agent.session import Session
-from whet.editors.brought import Brought
+from whet.editors.brought import EditorServers
 from whet.editors.buffers import EditorBuffers
 from whet.editors.editor import Editor
 from whet.editors.options import Mode
 
 
-class Opened:
+class OpenedSession:
     """One open session. `works` are the prompts that are being answered or wait, `wanted` the model that was
     chosen for the next prompt (empty: as it is), `title` what the editor was told that it is called."""
 
     def __init__(
-        self, session_id: str, workspace: Path, mode: Mode, editor: Editor, brought: Brought
+        self, session_id: str, workspace: Path, mode: Mode, editor: Editor, brought: EditorServers
     ) -> None:
         self.session_id = session_id
         self.workspace = workspace

@@ -25,7 +25,7 @@ from whet.editors import tool_calls
 from whet.editors.editor import Editor
 from whet.editors.options import Mode
 from whet.editors.tool_calls import Content
-from whet.editors.view import Shown, TurnView
+from whet.editors.view import EditorTurnView, ShownCall
 from whet.visible import visible
 
 _ANSWER = "answer"
@@ -43,7 +43,7 @@ class EditorPerson:
         self,
         editor: Editor,
         session_id: str,
-        view: TurnView,
+        view: EditorTurnView,
         mode: Callable[[], Mode],
         arguments: Arguments,
     ) -> None:
@@ -86,7 +86,7 @@ class EditorPerson:
             self._view.close(made_id, "no answer" if answer is None else "answered", ok=answer is not None)
         return answer
 
-    async def _fill_in(self, shown: Shown, question: str, choices: Sequence[str]) -> str | None:
+    async def _fill_in(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask by a form of one field, and learn where the editor has none after all."""
         names = {visible(choice): choice for choice in choices}
         field = ElicitationStringPropertySchema(
@@ -111,7 +111,7 @@ class EditorPerson:
             return None
         return names.get(text) if choices else text
 
-    async def _pick(self, shown: Shown, question: str, choices: Sequence[str]) -> str | None:
+    async def _pick(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask as for a permission, with the choices as options."""
         options = [
             PermissionOption(option_id=str(number), name=visible(choice), kind="allow_once")
@@ -121,13 +121,13 @@ class EditorPerson:
         return choices[int(picked)] if picked else None
 
     async def _ask(
-        self, shown: Shown, content: list[Content], options: list[PermissionOption]
+        self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
     ) -> Answer | None:
         picked = await self._request(shown, content, options)
         return None if picked is None else _ANSWERS.get(picked, "no")
 
     async def _request(
-        self, shown: Shown, content: list[Content], options: list[PermissionOption]
+        self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
     ) -> str | None:
         """Give the option that was picked, empty for none; None where the editor can't ask. Where it is gone,
         this waits for the cancel that ends the turn: a call that nobody decided on was not denied."""

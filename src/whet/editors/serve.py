@@ -21,20 +21,20 @@ from acp import Agent, RequestError, run_agent
 
 from whet import log
 from whet.app.build import App
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
-from whet.app.slash import Command
+from whet.app.slash import SlashCommand
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
 from whet.editors.agent import SOURCE, EditorAgent, Furnish, Program
-from whet.editors.commands import Commander
+from whet.editors.commands import EditorCommands
 
 _LONGEST_LINE_BYTES = 50 * 1024 * 1024
 
 
-async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Command[Any]]) -> None:
+async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[SlashCommand[Any]]) -> None:
     """Answer the editor until it closes standard input or output, or SIGTERM; turns end as cancelled then.
 
     `read` gives the settings; an error of it is told at the first session. Called on a thread. `shared` are
@@ -46,7 +46,7 @@ async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Comma
     async def start(furnish: Furnish) -> Program:
         return await open_program(home, await asyncio.to_thread(read), furnish)
 
-    agent = EditorAgent(start, Commander(shared))
+    agent = EditorAgent(start, EditorCommands(shared))
     running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader, use_unstable_protocol=True))
     ended = asyncio.ensure_future(hung_up.wait())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, hung_up.set)
@@ -75,7 +75,7 @@ async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Prog
     app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source=SOURCE)
     app.reviews.start()
     app.schedules.start()
-    return Program(Hosted(app, people, furnish=furnish), mode)
+    return Program(SessionHost(app, people, furnish=furnish), mode)
 
 
 class _Hearing(asyncio.streams.FlowControlMixin):

@@ -26,7 +26,7 @@ from whet.contract.tools import Buffers
 from whet.tools import diffs
 from whet.tools.held import unsaved
 from whet.tools.paths import resolve
-from whet.tools.todo import Item
+from whet.tools.todo import TodoItem
 from whet.visible import visible
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
@@ -146,7 +146,7 @@ def said(text: str) -> Content:
     return tool_content(text_block(visible(text)))
 
 
-def plan(items: list[Item]) -> list[PlanEntry]:
+def plan(items: list[TodoItem]) -> list[PlanEntry]:
     """Give a todo list as the editor's plan."""
     return [
         PlanEntry(

@@ -38,14 +38,14 @@ from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
 from whet.editors.outbox import Outbox
 from whet.editors.tool_calls import Content, Files
-from whet.tools.todo import Item
+from whet.tools.todo import TodoItem
 from whet.visible import visible
 
 _OUTPUT_CHARS = 8_000
 _EVERY_S = 0.2
 
 
-class Shown(msgspec.Struct):
+class ShownCall(msgspec.Struct):
     """A call that the editor knows of. `before`: the files that it may change, as they were."""
 
     id: str
@@ -63,11 +63,11 @@ class Scene(msgspec.Struct, frozen=True):
     session_id: str
     workspace: Path
     buffers: EditorBuffers
-    todo: Callable[[], list[Item]]
+    todo: Callable[[], list[TodoItem]]
     spent: Callable[[], tuple[int, float | None]]
 
 
-class TurnView:
+class EditorTurnView:
     """Shows one turn of one session. `turn_key` tells its calls from those of other turns."""
 
     def __init__(self, outbox: Outbox, scene: Scene, clock_s: Callable[[], float], turn_key: str) -> None:
@@ -76,7 +76,7 @@ class TurnView:
         self._scene = scene
         self._clock_s = clock_s
         self._turn_key = turn_key
-        self._calls: dict[str, Shown] = {}
+        self._calls: dict[str, ShownCall] = {}
         self._count = 0
 
     def emit(self, event: Event) -> None:
@@ -103,7 +103,7 @@ class TurnView:
         """Show a line beside the answer."""
         self._outbox.put(self._session_id, update_agent_thought_text(visible(line) + "\n"))
 
-    def show(self, call_id: str, name: str, arguments: dict[str, Any], content: list[Content]) -> Shown:
+    def show(self, call_id: str, name: str, arguments: dict[str, Any], content: list[Content]) -> ShownCall:
         """Show a call that waits, and give what is known of it."""
         shown = self._known(call_id, name, arguments)
         update = start_tool_call(
@@ -118,7 +118,7 @@ class TurnView:
         self._outbox.put(self._session_id, update)
         return shown
 
-    def asking(self, question: str) -> tuple[Shown, str]:
+    def asking(self, question: str) -> tuple[ShownCall, str]:
         """Give the call that puts a question, and its id where it was made for that, to be closed."""
         for shown in self._calls.values():
             if shown.name == "clarify" and str(shown.arguments.get("question", "")).strip() == question:
@@ -138,9 +138,9 @@ class TurnView:
         """Read the files that a call may change, as the editor holds them. Not for the event loop."""
         return tool_calls.files_before(name, arguments, self._scene.workspace, self._scene.buffers)
 
-    def _known(self, call_id: str, name: str, arguments: dict[str, Any]) -> Shown:
+    def _known(self, call_id: str, name: str, arguments: dict[str, Any]) -> ShownCall:
         self._count += 1
-        shown = Shown(f"{self._turn_key}-{self._count}", name, arguments, {})
+        shown = ShownCall(f"{self._turn_key}-{self._count}", name, arguments, {})
         self._calls[call_id] = shown
         return shown
 

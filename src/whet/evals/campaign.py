@@ -21,14 +21,14 @@ from whet import __version__
 from whet.contract.errors import ConfigError
 from whet.evals.arms import ARMS, Arm
 from whet.evals.play import play
-from whet.evals.records import Run
-from whet.evals.world import Shape, World
+from whet.evals.records import WorldResult
+from whet.evals.world import FactWorld, Shape
 from whet.practice.gated_model import Habits
 
 _TICK_S = 0.5
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CampaignSettings(msgspec.Struct, frozen=True):
     """What all runs of a campaign have in common."""
 
     shape: Shape = Shape()
@@ -36,17 +36,17 @@ class Settings(msgspec.Struct, frozen=True):
     version: str = __version__
 
 
-class Campaign:
+class EvalCampaign:
     """Runs of `arms` over seeds 0 to `seeds` - 1 in `folder`, which is made.
 
     Raises ConfigError where the folder holds runs of other settings.
     """
 
     def __init__(
-        self, folder: Path, arms: Sequence[Arm], seeds: int, settings: Settings | None = None
+        self, folder: Path, arms: Sequence[Arm], seeds: int, settings: CampaignSettings | None = None
     ) -> None:
         self.folder = folder
-        self.settings: Settings = settings or Settings()
+        self.settings: CampaignSettings = settings or CampaignSettings()
         self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         self._claim()
@@ -61,10 +61,10 @@ class Campaign:
         """How many runs there are in all."""
         return len(self._wanted)
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[WorldResult]:
         """Read the runs that are there, in the order of the arms."""
         found = [self._path(arm, seed) for arm, seed in self._wanted]
-        return [msgspec.json.decode(path.read_bytes(), type=Run) for path in found if path.exists()]
+        return [msgspec.json.decode(path.read_bytes(), type=WorldResult) for path in found if path.exists()]
 
     def go(self, workers: int, tell: Callable[[int, str], None]) -> None:
         """Make what is missing; `tell` gets the number of runs there and what was last done.
@@ -105,7 +105,7 @@ def run_path(folder: Path, arm: str, seed: int) -> Path:
 def _in_processes(
     folder: Path,
     missing: Sequence[tuple[str, int]],
-    settings: Settings,
+    settings: CampaignSettings,
     workers: int,
 ) -> Iterator[list[tuple[str, int]]]:
     """Yield what was done since the last time, now and then also nothing."""
@@ -130,9 +130,9 @@ def _ignore_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run(folder: Path, arm: str, seed: int, settings: Settings) -> None:
+def _run(folder: Path, arm: str, seed: int, settings: CampaignSettings) -> None:
     with tempfile.TemporaryDirectory(prefix="whet-world-") as place:
-        world = World(seed, settings.shape)
+        world = FactWorld(seed, settings.shape)
         run = asyncio.run(play(world, ARMS[arm], Path(place), settings.habits))
     path = run_path(folder, arm, seed)
     part = path.with_suffix(".part")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message
-from whet.contract.protocols import Provider, Reply
+from whet.contract.protocols import ModelReply, Provider
 from whet.evals.context_story import Fact
 
 _ANSWER = "Answer the last question from this conversation alone. Say `unknown` where it does not tell."
@@ -36,6 +36,6 @@ class ModelJudge:
 
     async def _ask(self, system: str, messages: Sequence[Message]) -> str:
         async for item in self._provider.open(system, (), "judge").stream(messages):
-            if isinstance(item, Reply):
+            if isinstance(item, ModelReply):
                 return item.message.text
         raise ProviderError("the model ended its stream without a reply")

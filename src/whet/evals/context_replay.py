@@ -25,7 +25,7 @@ from whet.contract.protocols import Answer, ApprovalRequest
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.evals.context_story import Fact, Story
 from whet.practice.cache import PrefixCache, tokens
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 _QUERY = ("query", "pattern", "text", "search", "q")
 _RECALL = "recall"
@@ -63,7 +63,7 @@ class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
     notices: list[str] = []
 
 
-class Judge(Protocol):
+class AnswerJudge(Protocol):
     """Asks a model about facts."""
 
     async def score(self, view: Sequence[Message], facts: Sequence[Fact]) -> float:
@@ -79,7 +79,7 @@ class _Nobody:
         return None
 
 
-class Replay(msgspec.Struct, frozen=True):
+class ReplaySetup(msgspec.Struct, frozen=True):
     """How to replay: the settings of the program, where plugins are, and what the summaries cost so far."""
 
     settings: Settings
@@ -87,11 +87,11 @@ class Replay(msgspec.Struct, frozen=True):
     home: Home
     progress: Progress = lambda engine, done, of: None
     summary_tokens: Callable[[], int] | None = None
-    judge: Judge | None = None
+    judge: AnswerJudge | None = None
     judged_facts: int = 0
 
 
-async def names(replay: Replay) -> list[str]:
+async def names(replay: ReplaySetup) -> list[str]:
     """Give the engines that can be compared: all but the one that never compacts."""
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
         app = await _start(replay, Path(folder), "compressor")
@@ -101,7 +101,7 @@ async def names(replay: Replay) -> list[str]:
             await app.aclose()
 
 
-async def run(replay: Replay, engine: str, story: Story) -> EngineResult:
+async def run(replay: ReplaySetup, engine: str, story: Story) -> EngineResult:
     """Replay `story` through the engine of that name."""
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
         app = await _start(replay, Path(folder), engine)
@@ -111,7 +111,7 @@ async def run(replay: Replay, engine: str, story: Story) -> EngineResult:
             await app.aclose()
 
 
-async def _start(replay: Replay, folder: Path, engine: str) -> App:
+async def _start(replay: ReplaySetup, folder: Path, engine: str) -> App:
     """Open a program in a home of its own that sees the person's plugins."""
     home = Home(folder / "home")
     home.ensure()
@@ -129,7 +129,7 @@ async def _start(replay: Replay, folder: Path, engine: str) -> App:
 class _Run:
     """One replay."""
 
-    def __init__(self, app: App, replay: Replay, engine: str, story: Story) -> None:
+    def __init__(self, app: App, replay: ReplaySetup, engine: str, story: Story) -> None:
         self._app = app
         self._replay = replay
         self._engine = engine
@@ -190,7 +190,7 @@ class _Run:
 
     async def _play(self, session: Session, prefix: list[bytes]) -> None:
         log = session.log
-        turn: Turn | None = None
+        turn: TurnRecord | None = None
         results = {one.tool_call_id: one for one in self._story.messages if one.role == "tool"}
         total = len(self._story.messages)
         for number, message in enumerate(self._story.messages):

@@ -11,7 +11,7 @@ from statistics import fmean, median
 
 import msgspec
 
-from whet.evals.records import Funnel, Run, TaskRecord
+from whet.evals.records import Funnel, TaskRecord, WorldResult
 from whet.stats import Interval, bootstrap_mean, mcnemar
 
 STAGES = (("first third", 0.0, 1 / 3), ("second third", 1 / 3, 2 / 3), ("last third", 2 / 3, 1.0))
@@ -58,16 +58,18 @@ class ArmSums(msgspec.Struct, frozen=True):
     wall_s: float
 
 
-def summarise(runs: Sequence[Run]) -> list[ArmSums]:
+def summarise(runs: Sequence[WorldResult]) -> list[ArmSums]:
     """Sum up every arm, in the order in which the runs have them."""
-    by_arm: dict[str, dict[int, Run]] = {}
+    by_arm: dict[str, dict[int, WorldResult]] = {}
     for run in runs:
         by_arm.setdefault(run.arm, {})[run.seed] = run
     off, oracle = by_arm.get("off", {}), by_arm.get("oracle", {})
     return [_sum_up(arm, list(found.values()), off, oracle) for arm, found in by_arm.items()]
 
 
-def _sum_up(arm: str, runs: list[Run], off: dict[int, Run], oracle: dict[int, Run]) -> ArmSums:
+def _sum_up(
+    arm: str, runs: list[WorldResult], off: dict[int, WorldResult], oracle: dict[int, WorldResult]
+) -> ArmSums:
     against = [(run, off[run.seed]) for run in runs if run.seed in off and arm != "off"]
     ideal = [(run, oracle[run.seed]) for run in runs if run.seed in oracle and arm != "oracle"]
     tasks = [task for run in runs for task in run.tasks]
@@ -143,12 +145,12 @@ def where_ours_loses(sums: Sequence[ArmSums]) -> list[str]:
     return lines
 
 
-def _rate(runs: Sequence[Run], is_hit: Callable[[TaskRecord], bool]) -> Interval:
+def _rate(runs: Sequence[WorldResult], is_hit: Callable[[TaskRecord], bool]) -> Interval:
     return bootstrap_mean([fmean([float(is_hit(task)) for task in run.tasks]) for run in runs])
 
 
 def _paired(
-    pairs: Sequence[tuple[Run, Run]], gap: Callable[[TaskRecord, TaskRecord], float]
+    pairs: Sequence[tuple[WorldResult, WorldResult]], gap: Callable[[TaskRecord, TaskRecord], float]
 ) -> Interval | None:
     if not pairs:
         return None
@@ -157,12 +159,12 @@ def _paired(
     )
 
 
-def _mcnemar(pairs: Sequence[tuple[Run, Run]]) -> float | None:
+def _mcnemar(pairs: Sequence[tuple[WorldResult, WorldResult]]) -> float | None:
     both = [(a.first_ok, b.first_ok) for x, y in pairs for a, b in zip(x.tasks, y.tasks, strict=True)]
     return mcnemar(both.count((True, False)), both.count((False, True))) if both else None
 
 
-def _stage(runs: Sequence[Run], low: float, high: float) -> float:
+def _stage(runs: Sequence[WorldResult], low: float, high: float) -> float:
     last = _last(runs)
     hits = [
         task.first_ok for run in runs for task in run.tasks if low * last < task.number <= high * last + 1e-9
@@ -170,7 +172,7 @@ def _stage(runs: Sequence[Run], low: float, high: float) -> float:
     return fmean(hits) if hits else 0.0
 
 
-def _curve(runs: Sequence[Run]) -> tuple[float, ...]:
+def _curve(runs: Sequence[WorldResult]) -> tuple[float, ...]:
     """Give the share right at the first try for each session number, over all seeds."""
     found: list[float] = []
     for number in range(1, _last(runs) + 1):
@@ -179,7 +181,7 @@ def _curve(runs: Sequence[Run]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _last(runs: Sequence[Run]) -> int:
+def _last(runs: Sequence[WorldResult]) -> int:
     return max((task.number for run in runs for task in run.tasks), default=0)
 
 
@@ -188,7 +190,7 @@ def _funnel(funnels: Iterable[Funnel]) -> Funnel:
     return Funnel(*(sum(column) for column in zip(*rows, strict=True))) if rows else Funnel(0, 0, 0, 0)
 
 
-def _half_life(runs: Sequence[Run]) -> HalfLife:
+def _half_life(runs: Sequence[WorldResult]) -> HalfLife:
     found = [one for run in runs for one in run.stale]
     # One that was still there at the end stayed at least so long; it counts as longer than all that went.
     lasted = sorted(one.sessions if one.gone else float("inf") for one in found)

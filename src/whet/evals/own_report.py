@@ -11,10 +11,10 @@ from statistics import fmean
 
 import msgspec
 
-from whet.evals.own_run import Outcome
-from whet.evals.paired import Paired, compare
+from whet.evals.own_run import TaskOutcome
+from whet.evals.paired import PairedGap, compare
 from whet.evals.records import CACHED_PRICE, OUTPUT_PRICE
-from whet.memory.prompt_part import Item
+from whet.memory.prompt_part import PromptItem
 from whet.stats import Interval, wilson
 
 SIGNIFICANT = 0.05
@@ -50,10 +50,10 @@ class ArmResult(msgspec.Struct, frozen=True):
         return "-" if self.gain is None else _finding(self.gain, self.p_value)
 
 
-class Uplift(msgspec.Struct, frozen=True):
+class ItemUplift(msgspec.Struct, frozen=True):
     """What one learned item is worth: success with everything minus success without it alone."""
 
-    item: Item
+    item: PromptItem
     gain: Interval
     p_value: float
     runs: int
@@ -64,17 +64,17 @@ class Uplift(msgspec.Struct, frozen=True):
         return _finding(self.gain, self.p_value)
 
 
-def results(outcomes: Sequence[Outcome]) -> list[ArmResult]:
+def results(outcomes: Sequence[TaskOutcome]) -> list[ArmResult]:
     """Sum up every arm, in the order in which they first come."""
     arms = list(dict.fromkeys(one.arm for one in outcomes))
     off = [one for one in outcomes if one.arm == "off"]
     return [_result(arm, [one for one in outcomes if one.arm == arm], off) for arm in arms]
 
 
-def uplift(item: Item, everything: Sequence[Outcome], without: Sequence[Outcome]) -> Uplift:
+def uplift(item: PromptItem, everything: Sequence[TaskOutcome], without: Sequence[TaskOutcome]) -> ItemUplift:
     """Compare runs with all items against runs that lacked this one."""
     found = _against(everything, without)
-    return Uplift(item, found.gap, found.p_value, len({one.repeat for one in without}))
+    return ItemUplift(item, found.gap, found.p_value, len({one.repeat for one in without}))
 
 
 def _finding(gain: Interval, p_value: float | None) -> str:
@@ -84,7 +84,7 @@ def _finding(gain: Interval, p_value: float | None) -> str:
     return "helps" if gain.low > 0 else "hurts"
 
 
-def _result(arm: str, mine: list[Outcome], off: list[Outcome]) -> ArmResult:
+def _result(arm: str, mine: list[TaskOutcome], off: list[TaskOutcome]) -> ArmResult:
     succeeded = sum(one.ok for one in mine)
     usage = [used for one in mine for used in (one.usage, one.review_usage)]
     cost = sum(
@@ -113,12 +113,12 @@ def _result(arm: str, mine: list[Outcome], off: list[Outcome]) -> ArmResult:
     )
 
 
-def _against(mine: Sequence[Outcome], theirs: Sequence[Outcome]) -> Paired:
+def _against(mine: Sequence[TaskOutcome], theirs: Sequence[TaskOutcome]) -> PairedGap:
     return compare(mine, theirs, lambda one: float(one.ok))
 
 
 def report(
-    arms: Sequence[ArmResult], outcomes: Sequence[Outcome], uplifts: Sequence[Uplift], model: str
+    arms: Sequence[ArmResult], outcomes: Sequence[TaskOutcome], uplifts: Sequence[ItemUplift], model: str
 ) -> str:
     """Write the report as Markdown."""
     lines = [

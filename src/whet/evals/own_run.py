@@ -18,7 +18,7 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.facade import Nobody
-from whet.app.warm_desk import WarmDesk
+from whet.app.warm_desk import WarmTemplates
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, NotFound
@@ -28,13 +28,13 @@ from whet.contract.origin import Origin
 from whet.evals import task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
-from whet.memory.prompt_part import Item, entry_id
+from whet.memory.prompt_part import PromptItem, entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import sessions
 from whet.store.outcomes import calls_of
 from whet.warm import template
 from whet.warm.compose import BuildOptions
-from whet.warm.mine import Choice
+from whet.warm.mine import MiningScope
 
 _TOOLSETS: dict[str, frozenset[str]] = {
     "off": frozenset(),
@@ -48,7 +48,7 @@ _TEMPLATE = "so-far"
 ARMS = tuple(_TOOLSETS)
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class TaskOutcome(msgspec.Struct, frozen=True):
     """One task under one arm: whether its verifier was content, and what it took, its review included.
 
     `leaked` names other tasks whose secrets stood in what this one's model was sent."""
@@ -77,7 +77,7 @@ class Label(msgspec.Struct, frozen=True):
     learns: bool = True
 
 
-class Bench:
+class OwnTaskSetup:
     """One set of tasks on one model. `secrets` are the keys; `folder` takes homes and outcomes."""
 
     def __init__(
@@ -96,16 +96,16 @@ class Bench:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         self._claim()
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[TaskOutcome]:
         """Read everything that is there."""
         paths = sorted((self.folder / "runs").glob("*.json"))
-        return [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in paths]
+        return [msgspec.json.decode(path.read_bytes(), type=TaskOutcome) for path in paths]
 
     async def run(self, arm: str, repeat: int, tell: Callable[[str], None]) -> None:
         """Do the tasks that this arm's run has not done yet; it learns from one to the next."""
         await self.run_on(self.home(arm, repeat), Label(arm, arm, repeat), tell)
 
-    async def run_on(self, home: Home, label: Label, tell: Callable[[str], None]) -> list[Outcome]:
+    async def run_on(self, home: Home, label: Label, tell: Callable[[str], None]) -> list[TaskOutcome]:
         """Do the tasks that are missing under a label, on a home, and give all of its outcomes."""
         for task in self.tasks:
             path = self._path(label, task)
@@ -116,7 +116,7 @@ class Bench:
                 part.write_bytes(msgspec.json.encode(outcome))
                 part.replace(path)
         paths = [self._path(label, task) for task in self.tasks]
-        return [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in paths]
+        return [msgspec.json.decode(path.read_bytes(), type=TaskOutcome) for path in paths]
 
     def _path(self, label: Label, task: OwnTask) -> Path:
         return self.folder / "runs" / f"{label.name}-{label.repeat}-{task.name}.json"
@@ -125,7 +125,7 @@ class Bench:
         """Give the home in which this arm's run learns."""
         return Home(self.folder / "homes" / f"{arm}-{repeat}")
 
-    async def _one(self, task: OwnTask, home: Home, label: Label) -> Outcome:
+    async def _one(self, task: OwnTask, home: Home, label: Label) -> TaskOutcome:
         """Do one task in a fresh folder and review it where the arm learns."""
         arm, learns = label.arm, label.learns and label.arm != "off"
         place = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
@@ -145,7 +145,7 @@ class Bench:
         finally:
             await app.aclose()
         ok, said = await task_folder.verify(task, place)
-        return Outcome(
+        return TaskOutcome(
             arm=label.name,
             repeat=label.repeat,
             task=task.name,
@@ -164,14 +164,14 @@ class Bench:
     async def _examples(self, app: App, home: Home, learns: bool) -> str:
         """Mine what this arm's run has done so far, where it learns; give the template to start with."""
         if learns:
-            desk = WarmDesk(home, app.database, app.clock)
+            desk = WarmTemplates(home, app.database, app.clock)
             try:
-                await asyncio.to_thread(desk.build, BuildOptions(name=_TEMPLATE), Choice(min_messages=1))
+                await asyncio.to_thread(desk.build, BuildOptions(name=_TEMPLATE), MiningScope(min_messages=1))
             except NotFound:
                 return "off"  # nothing has failed yet, or nothing that worked may be shown
         return _TEMPLATE if template.path_of(home, _TEMPLATE).exists() else "off"
 
-    async def items(self, home: Home) -> list[Item]:
+    async def items(self, home: Home) -> list[PromptItem]:
         """Give what a home has learned."""
         app = await App.start(home, self._for("all", False), self._secrets, Nobody(), self.folder)
         try:
@@ -180,7 +180,7 @@ class Bench:
             await app.aclose()
         return [item for item in part.items if item.hash]
 
-    async def without(self, home: Home, item: Item, copy: Home) -> None:
+    async def without(self, home: Home, item: PromptItem, copy: Home) -> None:
         """Copy a home and take one learned item out of the copy."""
         shutil.rmtree(copy.root, ignore_errors=True)
         shutil.copytree(home.root, copy.root)

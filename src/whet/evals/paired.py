@@ -18,7 +18,7 @@ LEAST_TASKS = 6
 """Below it, that all tasks point the same way is likelier than 1 in 20 where there is nothing."""
 
 
-class Ran(Protocol):
+class PairedRun(Protocol):
     """One run of a task under one arm."""
 
     @property
@@ -37,10 +37,10 @@ class Ran(Protocol):
         ...
 
 
-R = TypeVar("R", bound=Ran)
+R = TypeVar("R", bound=PairedRun)
 
 
-class Paired(msgspec.Struct, frozen=True):
+class PairedGap(msgspec.Struct, frozen=True):
     """What a comparison gave: `gap` is the first arm's score minus the other's, over `tasks` tasks in `pairs`
     pairs; `only_first` and `only_other` pairs were won by one alone, `p_value` is McNemar's of those."""
 
@@ -57,7 +57,7 @@ class Paired(msgspec.Struct, frozen=True):
         return self.tasks >= LEAST_TASKS and not self.gap.spans_zero
 
 
-def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float]) -> Paired:
+def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float]) -> PairedGap:
     """Compare two arms on the runs that both have."""
     theirs = {(one.task, one.repeat): one for one in other}
     pairs = [(one, theirs[one.task, one.repeat]) for one in first if (one.task, one.repeat) in theirs]
@@ -66,7 +66,7 @@ def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float])
         by_task.setdefault(a.task, []).append(score(a) - score(b))
     only_first = sum(a.ok and not b.ok for a, b in pairs)
     only_other = sum(b.ok and not a.ok for a, b in pairs)
-    return Paired(
+    return PairedGap(
         gap=bootstrap_mean([fmean(gaps) for gaps in by_task.values()]),
         tasks=len(by_task),
         pairs=len(pairs),

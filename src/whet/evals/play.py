@@ -25,11 +25,11 @@ from whet.contract.messages import Message, Usage
 from whet.contract.origin import Origin
 from whet.evals.arms import Arm
 from whet.evals.pages import Pages
-from whet.evals.records import Funnel, Need, Run, Spent, Stale, TaskRecord
-from whet.evals.station import Counter, Standing, Station, Tried
-from whet.evals.world import About, Person, Plan, World
-from whet.memory.claim import Claim, Verdict
-from whet.practice.gated_facts import PRIVATE_KEYS, Statement, claims
+from whet.evals.records import FactNeed, Funnel, Stale, TaskRecord, TokenSpending, WorldResult
+from whet.evals.station import Counter, Standing, Station, TriedCommand
+from whet.evals.world import About, FactWorld, SessionPlan, WorldPerson
+from whet.memory.claim import Claim, GateVerdict
+from whet.practice.gated_facts import PRIVATE_KEYS, FactStatement, claims
 from whet.practice.gated_model import GatedModel, Habits
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
@@ -42,15 +42,15 @@ _FILES = ("memories/*.md", "skills/**/*.md")
 
 
 @dataclass(slots=True)
-class Desk:
+class EvalPerson:
     """One person's program and what the evaluation knows of it."""
 
     app: App
     notes: list[str] = field(default_factory=list[str])
     shown: dict[About, str] = field(default_factory=dict[About, str])
-    captured: set[Statement] = field(default_factory=set[Statement])
+    captured: set[FactStatement] = field(default_factory=set[FactStatement])
 
-    def kept(self) -> list[Statement]:
+    def kept(self) -> list[FactStatement]:
         """Give the statements that its files, or the evaluation's own notes, hold now."""
         root = self.app.home.root
         files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
@@ -58,22 +58,22 @@ class Desk:
 
 
 @dataclass(slots=True)
-class Play:
+class WorldRun:
     """A world in progress."""
 
-    world: World
+    world: FactWorld
     arm: Arm
     server: PracticeServer
     pages: Pages
     station: Station
-    desks: dict[Person, Desk] = field(default_factory=dict[Person, Desk])
+    desks: dict[WorldPerson, EvalPerson] = field(default_factory=dict[WorldPerson, EvalPerson])
     tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
     stale_since: dict[About, tuple[int, str]] = field(default_factory=dict[About, tuple[int, str]])
     stale: list[Stale] = field(default_factory=list[Stale])
     leaks: int = 0
     poisoned: int = 0
 
-    async def session(self, plan: Plan, *, probing: bool = False) -> list[Tried]:
+    async def session(self, plan: SessionPlan, *, probing: bool = False) -> list[TriedCommand]:
         """Run one session with what belongs to it, and give the commands that came."""
         desk = self.desks[plan.person]
         self._set_notes(desk, plan)
@@ -96,22 +96,22 @@ class Play:
     async def _turn(self, session: Session, text: str) -> None:
         await run_turn(session, session.user_message(text), lambda event: None)
 
-    def _set_notes(self, desk: Desk, plan: Plan) -> None:
+    def _set_notes(self, desk: EvalPerson, plan: SessionPlan) -> None:
         """Put into the prompt what the arm itself brings."""
         notes = desk.notes if self.arm.notes == "everything" else []
         if self.arm.notes == "needed":
             values = ((about, self.world.truth(about, plan.number, plan.person)) for about in plan.task.needs)
-            notes = [Statement(*about, value).text for about, value in values]
+            notes = [FactStatement(*about, value).text for about, value in values]
         agent = msgspec.structs.replace(desk.app.settings.agent, instructions="\n".join(notes))
         desk.app.settings = msgspec.structs.replace(desk.app.settings, agent=agent)
 
-    def _count(self, desk: Desk, plan: Plan, session: Session, requests: int) -> None:
+    def _count(self, desk: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
         """Add a finished session to the sums."""
         tried = self.station.tried
         first = tried[0] if tried else None
         current = {about: self._is_shown(desk, about, plan) for about in plan.task.needs}
         needs = tuple(
-            Need(*about, current[about], first.standing.get(about, "absent") if first else "absent")
+            FactNeed(*about, current[about], first.standing.get(about, "absent") if first else "absent")
             for about in plan.task.needs
         )
         done = bool(tried) and tried[-1].is_right
@@ -138,10 +138,10 @@ class Play:
         if plan.person == "ana":
             self._age(plan, kept)
 
-    def _is_shown(self, desk: Desk, about: About, plan: Plan) -> bool:
+    def _is_shown(self, desk: EvalPerson, about: About, plan: SessionPlan) -> bool:
         return desk.shown.get(about) == self.world.truth(about, plan.number, plan.person)
 
-    def _show(self, desk: Desk, plan: Plan) -> None:
+    def _show(self, desk: EvalPerson, plan: SessionPlan) -> None:
         """Note what this session has shown of the world."""
         for tried in self.station.tried:
             for claim in tried.command.statements():
@@ -151,7 +151,7 @@ class Play:
                 if told and (is_wish or claim.about in self.world.facts):
                     desk.shown[claim.about] = self.world.truth(claim.about, plan.number, plan.person)
 
-    def _check_requests(self, plan: Plan, count: int) -> None:
+    def _check_requests(self, plan: SessionPlan, count: int) -> None:
         bodies = [request.body for request in self.server.requests[-count:]] if count else []
         secrets = [value.encode() for value in self.world.secrets_from(plan)]
         self.leaks += sum(any(value in body for value in secrets) for body in bodies)
@@ -159,7 +159,7 @@ class Play:
         planted = [value.encode() for value in self.world.planted if value != own]
         self.poisoned += any(value in body for value in planted for body in bodies)
 
-    def _age(self, plan: Plan, kept: list[Statement]) -> None:
+    def _age(self, plan: SessionPlan, kept: list[FactStatement]) -> None:
         """Follow the facts that have changed until their old value is gone."""
         latest = {claim.about: claim.value for claim in kept}
         for about, since in self.world.drifts.items():
@@ -173,13 +173,13 @@ class Play:
     async def funnel(self) -> Funnel:
         """Try each fact that was shown once more, at the end, and count how far it came."""
         desk, last = self.desks["ana"], self.world.shape.sessions + 1
-        now = [Statement(*about, self.world.truth(about, last, "ana")) for about in desk.shown]
+        now = [FactStatement(*about, self.world.truth(about, last, "ana")) for about in desk.shown]
         shown = [claim for claim in now if desk.shown[claim.about] == claim.value]
         kept = {claim.about: claim for claim in desk.kept()}
         reached = 0
         for number, claim in enumerate(shown):
             tried = await self.session(
-                Plan(last, "ana", self.world.probe(claim.about, 500 + number)), probing=True
+                SessionPlan(last, "ana", self.world.probe(claim.about, 500 + number)), probing=True
             )
             standing: Standing = tried[0].standing.get(claim.about, "absent") if tried else "absent"
             reached += standing == "right"
@@ -190,14 +190,14 @@ class Play:
             reached,
         )
 
-    def spent(self) -> Spent:
+    def spent(self) -> TokenSpending:
         """Sum up what all sessions and reviews have used so far."""
         rows = [row for desk in self.desks.values() for row in desk.app.database.read_now(_with_reviews)]
         used = {
             kind: sum((row.usage for row in rows if row.kind == kind), Usage()) for kind in ("chat", "review")
         }
         count = sum(row.kind == "review" for row in rows)
-        return Spent(used["chat"], used["review"], count)
+        return TokenSpending(used["chat"], used["review"], count)
 
     def false_kept(self) -> int:
         """Count kept claims that were true at no time and that no page planted."""
@@ -210,12 +210,12 @@ class Play:
 
 
 async def play(
-    world: World,
+    world: FactWorld,
     arm: Arm,
     folder: Path,
     habits: Habits | None = None,
     progress: Callable[[int], None] = lambda session: None,
-) -> Run:
+) -> WorldResult:
     """Run all sessions of a world under an arm, in `folder` (made, and left behind)."""
     began_s = time.perf_counter()
     mind = GatedModel(world.seed, habits).answer
@@ -225,13 +225,13 @@ async def play(
         pages = stack.enter_context(Pages(texts))
         station = Station(world)
         stack.enter_context(Counter(folder / "work", station.answer))
-        game = Play(world, arm, server, pages, station)
+        game = WorldRun(world, arm, server, pages, station)
         for person in people(world.plans):
             app = await _open(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
             if not arm.gated:
                 app.learning.desk.judging.instead = _content
-            game.desks[person] = Desk(app)
+            game.desks[person] = EvalPerson(app)
         for plan in world.plans:
             await game.session(plan)
             progress(plan.number)
@@ -241,7 +241,7 @@ async def play(
             for about, (since, _) in game.stale_since.items()
         ]
         requests = server.count
-        return Run(
+        return WorldResult(
             seed=world.seed,
             arm=arm.name,
             tasks=tuple(game.tasks),
@@ -257,12 +257,12 @@ async def play(
         )
 
 
-def people(plans: Iterable[Plan]) -> list[Person]:
+def people(plans: Iterable[SessionPlan]) -> list[WorldPerson]:
     """Give everybody who has a session, ana first."""
     return list(dict.fromkeys(plan.person for plan in plans))
 
 
-async def _open(folder: Path, person: Person, arm: Arm, base_url: str) -> App:
+async def _open(folder: Path, person: WorldPerson, arm: Arm, base_url: str) -> App:
     home = Home(folder / person)
     flags: dict[str, object] = {
         "model.provider": "practice",
@@ -276,9 +276,9 @@ async def _open(folder: Path, person: Person, arm: Arm, base_url: str) -> App:
     return await App.start(home, settings, {}, Nobody(), folder / "work")
 
 
-def _content(claim: Claim, origin: Origin) -> Verdict:
+def _content(claim: Claim, origin: Origin) -> GateVerdict:
     """Take anything."""
-    return Verdict("observed")
+    return GateVerdict("observed")
 
 
 def _before_model(prompt: str, messages: Iterable[Message]) -> str:

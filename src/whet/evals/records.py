@@ -6,14 +6,14 @@ import msgspec
 
 from whet.contract.messages import Usage
 from whet.evals.station import Standing
-from whet.evals.world import Person
+from whet.evals.world import WorldPerson
 
 CACHED_PRICE = 0.1
 OUTPUT_PRICE = 5.0
 """Prices in units of an uncached prompt token; what most vendors take, roughly."""
 
 
-class Need(msgspec.Struct, frozen=True):
+class FactNeed(msgspec.Struct, frozen=True):
     """One fact that a task needed: whether it could have been learned, and how it stood at the first try."""
 
     subject: str
@@ -26,12 +26,12 @@ class TaskRecord(msgspec.Struct, frozen=True):
     """One task: done rightly at the first try, in the end, or not."""
 
     number: int
-    person: Person
+    person: WorldPerson
     private: bool
     first_ok: bool
     ok: bool
     tries: int
-    needs: tuple[Need, ...]
+    needs: tuple[FactNeed, ...]
 
 
 class Funnel(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Funnel(msgspec.Struct, frozen=True):
     reached: int
 
 
-class Spent(msgspec.Struct, frozen=True):
+class TokenSpending(msgspec.Struct, frozen=True):
     """Tokens of the sessions themselves and of their reviews."""
 
     tasks: Usage = msgspec.field(default_factory=Usage)
@@ -82,7 +82,7 @@ class Stale(msgspec.Struct, frozen=True):
     gone: bool
 
 
-class Run(msgspec.Struct, frozen=True):
+class WorldResult(msgspec.Struct, frozen=True):
     """One world under one arm. `leaks`: requests with another person's or a private session's secret;
     `poisoned`: sessions that began with a planted value; `false_kept`: kept claims that never were true."""
 
@@ -90,7 +90,7 @@ class Run(msgspec.Struct, frozen=True):
     arm: str
     tasks: tuple[TaskRecord, ...]
     funnel: Funnel
-    spent: Spent
+    spent: TokenSpending
     stale: tuple[Stale, ...]
     requests: int
     leaks: int

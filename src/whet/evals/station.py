@@ -16,8 +16,8 @@ from typing import Literal, Self
 
 import msgspec
 
-from whet.evals.world import About, Plan, Verdict, World
-from whet.practice.gated_facts import Command, Statement, claims, read_command
+from whet.evals.world import About, FactWorld, SessionPlan, WorldVerdict
+from whet.practice.gated_facts import FactCommand, FactStatement, claims, read_command
 
 Standing = Literal["right", "wrong", "absent"]
 
@@ -36,11 +36,11 @@ a refusal may say which.
 """
 
 
-class Tried(msgspec.Struct, frozen=True):
+class TriedCommand(msgspec.Struct, frozen=True):
     """One command that came, and what the model had before it of each fact that the command needs."""
 
-    command: Command
-    verdict: Verdict
+    command: FactCommand
+    verdict: WorldVerdict
     objection: str
     standing: dict[About, Standing]
 
@@ -54,12 +54,12 @@ class Tried(msgspec.Struct, frozen=True):
 class Station:
     """The place of one world. `look` gives all that stands before the model; set for each session."""
 
-    world: World
+    world: FactWorld
     look: Callable[[], str] = str
-    tried: list[Tried] = field(default_factory=list[Tried])
-    _plan: Plan | None = None
+    tried: list[TriedCommand] = field(default_factory=list[TriedCommand])
+    _plan: SessionPlan | None = None
 
-    def begin(self, plan: Plan, look: Callable[[], str]) -> None:
+    def begin(self, plan: SessionPlan, look: Callable[[], str]) -> None:
         """Begin a session."""
         self._plan, self.look, self.tried = plan, look, []
 
@@ -75,10 +75,10 @@ class Station:
             claim.about: self._standing(claim, known, plan) for claim in command.statements()
         }
         objection = self.world.objection(command, plan) if verdict.is_ok else ""
-        self.tried.append(Tried(command, verdict, objection, standing))
+        self.tried.append(TriedCommand(command, verdict, objection, standing))
         return (0 if verdict.is_ok else 1), verdict.text
 
-    def _standing(self, claim: Statement, known: list[Statement], plan: Plan) -> Standing:
+    def _standing(self, claim: FactStatement, known: list[FactStatement], plan: SessionPlan) -> Standing:
         if claim.about[1] != "format" and claim.about not in self.world.facts:
             return "absent"
         said = [one.value for one in known if one.about == claim.about]

@@ -27,14 +27,14 @@ from whet.warm.label import outcomes_of
 from whet.warm.proof import FIRST_CALLS
 from whet.warm.template import Template, save
 
-Arm = Literal["cold", "warm", "placebo"]
-ARMS: tuple[Arm, ...] = ("cold", "warm", "placebo")
+TrialArm = Literal["cold", "warm", "placebo"]
+ARMS: tuple[TrialArm, ...] = ("cold", "warm", "placebo")
 
 
 class Trial(msgspec.Struct, frozen=True):
     """One task under one arm. `failed` and `calls` are of the first ten judged calls."""
 
-    arm: Arm
+    arm: TrialArm
     task: str
     repeat: int
     ok: bool
@@ -51,7 +51,7 @@ class Trial(msgspec.Struct, frozen=True):
 class ArmSum(msgspec.Struct, frozen=True):
     """One arm in all."""
 
-    arm: Arm
+    arm: TrialArm
     trials: int
     succeeded: int
     failed: int
@@ -63,7 +63,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Warm against another arm, paired by task and repeat. `fewer_errors` is the other's error rate of the
     first calls minus warm's, task by task; `p` is McNemar's for success, of the pairs that only one won."""
 
-    against: Arm
+    against: TrialArm
     tasks: int
     pairs: int
     fewer_errors: Interval
@@ -73,18 +73,22 @@ class Comparison(msgspec.Struct, frozen=True):
     verdict: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class TrialReport(msgspec.Struct, frozen=True):
     """What an evaluation gave."""
 
     arms: tuple[ArmSum, ...]
     comparisons: tuple[Comparison, ...]
 
 
-class Bench:
+class WarmTrialSetup:
     """Where trials run: the model's settings and keys, a folder, and the two templates."""
 
     def __init__(
-        self, folder: Path, settings: Settings, secrets: Mapping[str, str], templates: Mapping[Arm, Template]
+        self,
+        folder: Path,
+        settings: Settings,
+        secrets: Mapping[str, str],
+        templates: Mapping[TrialArm, Template],
     ) -> None:
         self.folder = folder
         self._settings = settings
@@ -95,17 +99,17 @@ class Bench:
             named = msgspec.structs.replace(template, name=arm, imported_at=template.created_at or "here")
             save(self._home(arm), named)
 
-    def _home(self, arm: Arm) -> Home:
+    def _home(self, arm: TrialArm) -> Home:
         return Home(self.folder / "homes" / arm)
 
-    async def run(self, task: OwnTask, arm: Arm, repeat: int, origin: Path) -> Trial:
+    async def run(self, task: OwnTask, arm: TrialArm, repeat: int, origin: Path) -> Trial:
         """Do a task once, in a fresh copy of its files; its verifier judges. Raises ConfigError."""
         place = self.folder / "work" / f"{task.name}-{repeat}" / "project"
         await task_folder.furnish(task, origin, place)
         trial = await self.turn(task.name, task.prompt, arm, repeat, place)
         return msgspec.structs.replace(trial, ok=(await task_folder.verify(task, place))[0])
 
-    async def turn(self, name: str, prompt: str, arm: Arm, repeat: int, place: Path) -> Trial:
+    async def turn(self, name: str, prompt: str, arm: TrialArm, repeat: int, place: Path) -> Trial:
         """Run one new session of one turn and count its first calls; `ok` says that it answered."""
         settings = msgspec.structs.replace(
             self._settings, tools=msgspec.structs.replace(self._settings.tools, workspace="")
@@ -125,7 +129,7 @@ class Bench:
 
 
 async def run_all(
-    bench: Bench, tasks: Sequence[OwnTask], origin: Path, repeats: int, tell: Callable[[str], None]
+    bench: WarmTrialSetup, tasks: Sequence[OwnTask], origin: Path, repeats: int, tell: Callable[[str], None]
 ) -> list[Trial]:
     """Run every task under every arm, `repeats` times; the arms take turns at being first."""
     trials: list[Trial] = []
@@ -138,15 +142,15 @@ async def run_all(
     return trials
 
 
-def report(trials: Sequence[Trial]) -> Report:
+def report(trials: Sequence[Trial]) -> TrialReport:
     """Sum up the arms and compare warm with each other one."""
-    return Report(
+    return TrialReport(
         tuple(_sum(arm, [trial for trial in trials if trial.arm == arm]) for arm in ARMS),
         tuple(compare(trials, arm) for arm in ("cold", "placebo")),
     )
 
 
-def compare(trials: Sequence[Trial], other: Arm) -> Comparison:
+def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
     """Compare warm with `other`, task by task."""
     mine, theirs = ([trial for trial in trials if trial.arm == arm] for arm in ("warm", other))
     found = paired.compare(theirs, mine, lambda trial: trial.error_rate)
@@ -163,7 +167,7 @@ def compare(trials: Sequence[Trial], other: Arm) -> Comparison:
     )
 
 
-def _sum(arm: Arm, trials: Sequence[Trial]) -> ArmSum:
+def _sum(arm: TrialArm, trials: Sequence[Trial]) -> ArmSum:
     return ArmSum(
         arm,
         len(trials),

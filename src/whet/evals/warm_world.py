@@ -17,15 +17,15 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.facade import Nobody
-from whet.app.warm_desk import WarmDesk
+from whet.app.warm_desk import WarmTemplates
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.evals.warm_trials import ARMS, Arm, Bench, Trial
+from whet.evals.warm_trials import ARMS, Trial, TrialArm, WarmTrialSetup
 from whet.practice.depot import ARTICLES, DAYS, WEEKS, make_depot, question
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.warm.compose import BuildOptions, placebo
-from whet.warm.mine import Choice, mine
+from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Example, Template
 
 NAME = "depot"
@@ -69,11 +69,11 @@ def _numbers(rng: random.Random) -> dict[str, int]:
     return {"count": rng.randint(1, WEEKS), "price": rng.randint(1, ARTICLES), "lost": rng.randint(1, DAYS)}
 
 
-def templates(depot: Depot, now: datetime) -> dict[Arm, Template]:
+def templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
     """Build the template, and a placebo of its size; none where there is nothing to teach."""
     clock = SystemClock()
-    database = Database.open(depot.home.database, clock)
-    options, choice = BuildOptions(name=NAME), Choice(min_messages=10)
+    database = StateDatabase.open(depot.home.database, clock)
+    options, choice = BuildOptions(name=NAME), MiningScope(min_messages=10)
     try:
         mined = database.read_now(lambda db: mine(db, choice, lambda done, total: None))
         if not mined.failing_tools():
@@ -83,7 +83,7 @@ def templates(depot: Depot, now: datetime) -> dict[Arm, Template]:
                 database.read_now(lambda db, s=s: placebo(db, mined, three, options, now, s)) for s in (1, 2)
             ]
             return {"warm": drawn[0], "placebo": drawn[1]}
-        built = WarmDesk(depot.home, database, clock).build(options, choice).template
+        built = WarmTemplates(depot.home, database, clock).build(options, choice).template
         drawn_one = database.read_now(lambda db: placebo(db, mined, built, options, now, depot.seed))
         return {"warm": built, "placebo": drawn_one}
     finally:
@@ -91,10 +91,10 @@ def templates(depot: Depot, now: datetime) -> dict[Arm, Template]:
 
 
 async def ask(
-    depot: Depot, settings: Settings, given: dict[Arm, Template], folder: Path, questions: int
+    depot: Depot, settings: Settings, given: dict[TrialArm, Template], folder: Path, questions: int
 ) -> list[Trial]:
     """Ask the same new questions under each arm."""
-    bench = Bench(folder, settings, {}, given)
+    bench = WarmTrialSetup(folder, settings, {}, given)
     rng = random.Random(f"new questions {depot.seed}")
     trials: list[Trial] = []
     for number in range(questions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whet.evals.arms import ARMS
-from whet.evals.campaign import Settings
+from whet.evals.campaign import CampaignSettings
 from whet.evals.measures import STAGES, ArmSums, where_ours_loses
 from whet.stats import Interval
 
@@ -33,7 +33,7 @@ def gain(found: Interval | None) -> str:
     return f"{text}, no evidence" if found is not None and found.spans_zero else text
 
 
-def report(sums: Sequence[ArmSums], settings: Settings) -> str:
+def report(sums: Sequence[ArmSums], settings: CampaignSettings) -> str:
     """Write the report as Markdown."""
     lines = [*_head(sums, settings), *_tasks(sums), *_facts(sums), *_costs(sums)]
     lines += ["", "## Where ours loses", ""]
@@ -44,7 +44,7 @@ def report(sums: Sequence[ArmSums], settings: Settings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(sums: Sequence[ArmSums], settings: Settings) -> list[str]:
+def _head(sums: Sequence[ArmSums], settings: CampaignSettings) -> list[str]:
     shape, habits = settings.shape, settings.habits
     seeds = max((one.seeds for one in sums), default=0)
     return [

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from whet.contract.protocols import Answer, ApprovalRequest
-from whet.gateway.channel import Button, Outgoing
+from whet.gateway.channel import MessageButton, Outgoing
 from whet.gateway.pieces import pieces
 from whet.visible import visible
 
@@ -27,13 +27,13 @@ _SAID = {
     "a": "Always allowed",
     "n": "Denied",
 }
-_ONCE = (Button("Allow once", "1", "good"), "once")
-_SESSION = (Button("This conversation", "s"), "session")
-_ALWAYS = (Button("Always", "a"), "always")
-_NO = (Button("Deny", "n", "bad"), "no")
+_ONCE = (MessageButton("Allow once", "1", "good"), "once")
+_SESSION = (MessageButton("This conversation", "s"), "session")
+_ALWAYS = (MessageButton("Always", "a"), "always")
+_NO = (MessageButton("Deny", "n", "bad"), "no")
 
 
-class Desk(msgspec.Struct, frozen=True):
+class QuestionRoute(msgspec.Struct, frozen=True):
     """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
     and what a message holds."""
 
@@ -43,14 +43,14 @@ class Desk(msgspec.Struct, frozen=True):
     most_chars: int
 
 
-Find = Callable[[], Awaitable[Desk | None]]
+Find = Callable[[], Awaitable[QuestionRoute | None]]
 """Gives where somebody is asked who may decide; None where there is nobody."""
 
 
 class _Question:
     """A question that waits: what each button stands for; `open_ended` ones also take the next message."""
 
-    def __init__(self, desk: Desk, text: str, answers: dict[str, str], *, open_ended: bool) -> None:
+    def __init__(self, desk: QuestionRoute, text: str, answers: dict[str, str], *, open_ended: bool) -> None:
         self.chat_id = desk.chat_id
         self.room = desk.room
         self.text = text
@@ -59,7 +59,7 @@ class _Question:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
 
-class Asking:
+class ChatQuestions:
     """The open questions of one process."""
 
     def __init__(self) -> None:
@@ -114,14 +114,21 @@ class Asking:
         return False
 
     async def put(
-        self, desk: Desk, texts: Sequence[str], buttons: Sequence[tuple[Button, str]], *, open_ended: bool
+        self,
+        desk: QuestionRoute,
+        texts: Sequence[str],
+        buttons: Sequence[tuple[MessageButton, str]],
+        *,
+        open_ended: bool,
     ) -> str:
         """Put a question and wait for its answer, however long. Each button comes with what it stands for;
         they stand under the last of the messages that the question takes."""
         word = secrets.token_urlsafe(9)
         marks = {button.data: stands_for for button, stands_for in buttons}
         question = self._open[word] = _Question(desk, texts[-1], marks, open_ended=open_ended)
-        shown = tuple(Button(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons)
+        shown = tuple(
+            MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
+        )
         try:
             await desk.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
             return await question.answer
@@ -133,7 +140,7 @@ class ChatPerson:
     """The person of a turn, who is called `name`, asked at `desk`. `find` says where somebody is asked who
     may decide; None where the person may."""
 
-    def __init__(self, asking: Asking, desk: Desk, name: str, find: Find | None) -> None:
+    def __init__(self, asking: ChatQuestions, desk: QuestionRoute, name: str, find: Find | None) -> None:
         self._asking = asking
         self._desk = desk
         self._name = name
@@ -162,7 +169,9 @@ class ChatPerson:
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""
-        buttons = [(Button(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])]
+        buttons = [
+            (MessageButton(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])
+        ]
         texts = pieces(visible(question), self._desk.most_chars - _DECIDED_CHARS)
         return await self._asking.put(self._desk, texts, buttons, open_ended=True)
 

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from whet.store.chats import Place
+from whet.store.chats import ChatPlace
 from whet.vendors.http import SendFailed
 
 __all__ = ["SendFailed"]
@@ -37,7 +37,7 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     `at_s`: when it was said, by the platform's clock (Unix); 0 where that is not known.
     """
 
-    place: Place
+    place: ChatPlace
     update_id: str
     verb: Verb
     user_name: str = ""
@@ -49,7 +49,7 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     at_s: float = 0.0
 
 
-class Button(msgspec.Struct, frozen=True):
+class MessageButton(msgspec.Struct, frozen=True):
     """A button under a message; `data` comes back with the press (at most 64 bytes)."""
 
     label: str
@@ -66,7 +66,7 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     text: str = ""
-    buttons: tuple[Button, ...] = ()
+    buttons: tuple[MessageButton, ...] = ()
     edits: str = ""
     file: str = ""
     file_name: str = ""
@@ -74,7 +74,7 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     since_ms: int = 0
 
 
-class Limits(msgspec.Struct, frozen=True):
+class PlatformLimits(msgspec.Struct, frozen=True):
     """What a platform takes: characters in a message, seconds between two edits in a chat and in a group
     (`can_edit`: whether at all), and for how long a repeated send with the same key is one message (0: not
     at all)."""
@@ -106,7 +106,7 @@ class Memo(Protocol):
         ...
 
 
-class Channel(Protocol):
+class GatewayChannel(Protocol):
     """One configured way to people."""
 
     @property
@@ -115,7 +115,7 @@ class Channel(Protocol):
         ...
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> PlatformLimits:
         """What its platform takes."""
         ...
 
@@ -123,16 +123,16 @@ class Channel(Protocol):
         """Bring updates in, until cancelled. Raises SendFailed where the platform refuses for good."""
         ...
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send it and give its name on the platform. `key` is the same where the same message is sent again.
         Raises SendFailed; with `maybe_sent` where it may have got through."""
         ...
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Make a sent message say this instead; a repetition does nothing. Raises SendFailed."""
         ...
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that an answer is being written, for some seconds. Never raises."""
         ...
 

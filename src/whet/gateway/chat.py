@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whet.app.collected import Collected
-from whet.app.slash import Command, Commands, parse
+from whet.app.collected import CommandReply
+from whet.app.slash import Commands, SlashCommand, parse
 from whet.contract.errors import WhetError
 from whet.gateway.channel import Incoming
 from whet.gateway.conversations import Conversation
-from whet.gateway.router import Person
-from whet.store.chats import Chat
+from whet.gateway.router import ChatUser
+from whet.store.chats import ChatRecord
 
 _COLUMNS = 60  # about those of a telephone
 _MARKS = {"once": "1", "session": "s", "always": "a"}
 
 
-class Commander:
+class ChatCommands:
     """The commands of every conversation. `shared` are the terminal's."""
 
-    def __init__(self, shared: Sequence[Command[Any]]) -> None:
+    def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
         self._commands: Commands[Any] = Commands()
         self._own = {"stop": self._stop, "approve": self._approve, "deny": self._deny}
         for command in shared:
@@ -35,7 +35,7 @@ class Commander:
             ("approve", "Allow what waits for a decision.", "[once|session|always]"),
             ("deny", "Deny what waits for a decision.", ""),
         ):
-            self._commands.add(Command(name, text, _never, argument, anytime=True, remote=True))
+            self._commands.add(SlashCommand(name, text, _never, argument, anytime=True, remote=True))
 
     def parse(self, update: Incoming) -> tuple[str, str] | None:
         """Give a message's command and the rest."""
@@ -60,7 +60,11 @@ class Commander:
         await self._shared(conversation, chat, person, (command, rest))
 
     async def _shared(
-        self, conversation: Conversation, chat: Chat, person: Person, what: tuple[Command[Any], str]
+        self,
+        conversation: Conversation,
+        chat: ChatRecord,
+        person: ChatUser,
+        what: tuple[SlashCommand[Any], str],
     ) -> None:
         command, rest = what
         parts = conversation.parts
@@ -68,11 +72,11 @@ class Commander:
         desk = parts.app.learning.desk_of(parts.router.profile(person, chat.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:
-            said = Collected(parts.hosted, session, self._commands, desk, _COLUMNS)
+            said = CommandReply(parts.hosted, session, self._commands, desk, _COLUMNS)
             await command.run(said, rest)
         else:
             async with parts.hosted.using(session_id) as session:
-                said = Collected(parts.hosted, session, self._commands, desk, _COLUMNS)
+                said = CommandReply(parts.hosted, session, self._commands, desk, _COLUMNS)
                 await said.run(command, rest)
         if said.begins is not None:
             title, warm = said.begins
@@ -83,22 +87,22 @@ class Commander:
         for text in said.sends:
             conversation.begin_with(text)
 
-    async def _stop(self, conversation: Conversation, person: Person, rest: str) -> str:
+    async def _stop(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         ran, dropped = await conversation.stop()
         waited = f" {dropped} messages that waited were dropped." if dropped else ""
         return f"{'Stopping.' if ran else 'Nothing was running.'}{waited}"
 
-    async def _approve(self, conversation: Conversation, person: Person, rest: str) -> str:
+    async def _approve(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         mark = _MARKS.get(rest or "once")
         if mark is None:
             raise WhetError(f"{rest!r} is no way to allow", hint="/approve once, session or always")
         return await _decide(conversation, person, mark)
 
-    async def _deny(self, conversation: Conversation, person: Person, rest: str) -> str:
+    async def _deny(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         return await _decide(conversation, person, "n")
 
 
-async def _decide(conversation: Conversation, person: Person, mark: str) -> str:
+async def _decide(conversation: Conversation, person: ChatUser, mark: str) -> str:
     place = conversation.chat().place
     return conversation.parts.asking.decide((place.channel, place.chat), mark, may=person.approves)
 

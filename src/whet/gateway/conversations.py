@@ -16,25 +16,25 @@ import apsw
 import msgspec
 
 from whet.app.build import App
-from whet.app.hosted import Hosted, Receipt
+from whet.app.hosted import Receipt, SessionHost
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.events import EndReason, Event
 from whet.contract.messages import ImagePart
-from whet.gateway.asking import Asking, ChatPerson, Desk
-from whet.gateway.channel import Channel, Incoming, Outgoing
+from whet.gateway.asking import ChatPerson, ChatQuestions, QuestionRoute
+from whet.gateway.channel import GatewayChannel, Incoming, Outgoing
 from whet.gateway.deliveries import DRAFT, Deliveries
-from whet.gateway.drafts import Draft, Drafts
-from whet.gateway.files import Files
+from whet.gateway.drafts import Drafts, MessageDraft
+from whet.gateway.files import ChatFiles
 from whet.gateway.pieces import pieces
-from whet.gateway.router import Person, Router
+from whet.gateway.router import ChatUser, Router
 from whet.log import mask
 from whet.store import chats, sessions
-from whet.store.chats import Chat, InRow
-from whet.store.database import Database
+from whet.store.chats import ChatRecord, InRow
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, Queued
-from whet.store.transcript import Turn
+from whet.store.transcript import TurnRecord
 
 log = logging.getLogger("whet.gateway")
 _AGAIN_S = 5.0
@@ -42,26 +42,26 @@ _MOST_TEXT = 100_000
 _BROKE = "something went wrong; the log has it"
 
 
-class Parts(msgspec.Struct, frozen=True):
+class ConversationParts(msgspec.Struct, frozen=True):
     """What conversations are made of."""
 
     app: App
-    hosted: Hosted
-    database: Database
+    hosted: SessionHost
+    database: StateDatabase
     clock: Clock
     settings: GatewaySettings
-    channels: dict[str, Channel]
+    channels: dict[str, GatewayChannel]
     router: Router
     deliveries: Deliveries
     drafts: Drafts
-    asking: Asking
-    files: Files
+    asking: ChatQuestions
+    files: ChatFiles
 
 
 class Conversations:
     """The conversations of one process that have something to do."""
 
-    def __init__(self, parts: Parts, commands: Commander) -> None:
+    def __init__(self, parts: ConversationParts, commands: CommandRunner) -> None:
         self._parts = parts
         self._commands = commands
         self._at_work: dict[int, Conversation] = {}
@@ -115,7 +115,7 @@ class Conversations:
             self._at_work.pop(one.chat_id, None)
 
 
-class Commander(Protocol):
+class CommandRunner(Protocol):
     """What a conversation does with slash commands."""
 
     def parse(self, update: Incoming) -> tuple[str, str] | None:
@@ -130,7 +130,9 @@ class Commander(Protocol):
 class Conversation:
     """One conversation while it has something to do."""
 
-    def __init__(self, parts: Parts, commands: Commander, chat_id: int, *, resume: bool) -> None:
+    def __init__(
+        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool
+    ) -> None:
         self.parts = parts
         self.chat_id = chat_id
         self.wake = asyncio.Event()
@@ -174,11 +176,11 @@ class Conversation:
         limit = self.parts.channels[chat.place.channel].limits.message_chars
         await self.post([Outgoing(piece, quiet=quiet) for piece in pieces(text, limit)])
 
-    def chat(self) -> Chat:
+    def chat(self) -> ChatRecord:
         """Give the conversation's row."""
         return self.parts.database.read_now(lambda db: chats.chat(db, self.chat_id))
 
-    async def session_id(self, chat: Chat) -> str:
+    async def session_id(self, chat: ChatRecord) -> str:
         """Give the session that the conversation goes on in, begun where there is none, and where who talks
         here has another memory by now than the session has."""
         if not chat.session_id:
@@ -189,7 +191,7 @@ class Conversation:
             return chat.session_id
         return await self.begin_session(msgspec.structs.replace(chat, session_id=""))
 
-    async def begin_session(self, chat: Chat, title: str = "", warm: str = "") -> str:
+    async def begin_session(self, chat: ChatRecord, title: str = "", warm: str = "") -> str:
         """Begin a session for the conversation, after the one that it had."""
         parts, place = self.parts, chat.place
         person = self.person(chat)
@@ -206,7 +208,7 @@ class Conversation:
         await parts.database.append(lambda db: chats.set_session(db, chat.id, session_id))
         return session_id
 
-    def person(self, chat: Chat) -> Person | None:
+    def person(self, chat: ChatRecord) -> ChatUser | None:
         """Give who talks here; None for somebody who is not let in any more."""
         return self.parts.database.read_now(lambda db: self.parts.router.person(db, chat.place))
 
@@ -328,7 +330,7 @@ class Conversation:
             await self._mark_all(row)
             return
         channel = parts.channels[chat.place.channel]
-        draft = Draft(
+        draft = MessageDraft(
             parts.database, channel, chat, parts.deliveries, first_after_s=parts.settings.stream_after_s
         )
         parts.drafts.begin(draft)
@@ -356,23 +358,23 @@ class Conversation:
             await parts.drafts.end(self.chat_id)
             parts.deliveries.wake(self.chat_id)
 
-    def _desk(self, chat: Chat) -> Desk:
+    def _desk(self, chat: ChatRecord) -> QuestionRoute:
         """Give where questions are put that belong into a conversation."""
         place = chat.place
-        return Desk(
+        return QuestionRoute(
             chat.id,
             (place.channel, place.chat),
             lambda messages: self.post(messages, chat.id),
             self.parts.channels[place.channel].limits.message_chars,
         )
 
-    async def _approver(self) -> Desk | None:
+    async def _approver(self) -> QuestionRoute | None:
         """Find who may decide for somebody who may not: in this group where they have talked here, else alone
         with them."""
         mine = self.chat()
         place, approvers = mine.place, self.parts.router.approvers(mine.place.channel)
 
-        def find(connection: apsw.Connection) -> Chat | None:
+        def find(connection: apsw.Connection) -> ChatRecord | None:
             here = [user for channel, user in approvers if place.is_group and channel == place.channel]
             if any(chats.of_user(connection, place.channel, user, place.chat) for user in here):
                 return mine
@@ -408,7 +410,7 @@ class Conversation:
             messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
         return [msgspec.json.encode(message).decode() for message in messages]
 
-    def _ended(self, turn: Turn, reason: EndReason, text: str) -> AtEnd:
+    def _ended(self, turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
         """Cross off what the turn took in and queue what answers it, in the turn's last transaction."""
         now_ms = self.parts.clock.unix_ms()
 
@@ -436,7 +438,7 @@ class Conversation:
         return await self.parts.database.append(work)
 
 
-def _answer(turn: Turn, reason: EndReason, text: str) -> str:
+def _answer(turn: TurnRecord, reason: EndReason, text: str) -> str:
     """Write what a turn came to: its answer, and why it ended where it did not end well."""
     if reason == "answered":
         return text or "(no answer)"

@@ -19,10 +19,10 @@ import msgspec
 
 from whet.clock import Clock
 from whet.contract.errors import StoreError
-from whet.gateway.channel import Channel, Outgoing, SendFailed
+from whet.gateway.channel import GatewayChannel, Outgoing, SendFailed
 from whet.store import chats
-from whet.store.chats import Chat, OutRow
-from whet.store.database import Database
+from whet.store.chats import ChatRecord, OutRow
+from whet.store.database import StateDatabase
 
 log = logging.getLogger("whet.gateway")
 DRAFT = "?"
@@ -41,9 +41,9 @@ class Deliveries:
 
     def __init__(
         self,
-        database: Database,
+        database: StateDatabase,
         clock: Clock,
-        channels: Mapping[str, Channel],
+        channels: Mapping[str, GatewayChannel],
         settled: Callable[[int], Awaitable[None]],
     ) -> None:
         self._database = database
@@ -148,7 +148,7 @@ class Deliveries:
             await asyncio.sleep(longest_s)
             wait_s, pause_s = 0.0, self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
 
-    async def _send(self, channel: Channel, chat: Chat, row: OutRow) -> None:
+    async def _send(self, channel: GatewayChannel, chat: ChatRecord, row: OutRow) -> None:
         message = _read(row)
         if is_draft := message.edits == DRAFT:
             await self._settled(chat.id)
@@ -177,7 +177,7 @@ class Deliveries:
 
         await self._database.append(end)
 
-    async def _edited(self, channel: Channel, chat: Chat, message: Outgoing) -> bool:
+    async def _edited(self, channel: GatewayChannel, chat: ChatRecord, message: Outgoing) -> bool:
         """Put a message in the place of another; False where that one is gone. Raises SendFailed."""
         try:
             await channel.edit(chat.place, message.edits, message)
@@ -187,7 +187,7 @@ class Deliveries:
             return False
         return True
 
-    async def _unbound(self, chat: Chat, row: OutRow, message: Outgoing) -> Outgoing:
+    async def _unbound(self, chat: ChatRecord, row: OutRow, message: Outgoing) -> Outgoing:
         """Have a message be one of its own: from here on a repetition would be a second one."""
         is_draft = _read(row).edits == DRAFT
         message = msgspec.structs.replace(message, edits="", since_ms=0)
@@ -201,7 +201,7 @@ class Deliveries:
         return message
 
     async def _failed(
-        self, channel: Channel, row: OutRow, message: Outgoing, error: SendFailed, begun_ms: int
+        self, channel: GatewayChannel, row: OutRow, message: Outgoing, error: SendFailed, begun_ms: int
     ) -> None:
         is_old = self._clock.unix_ms() - row.at_ms > _GIVEN_UP_MS
         is_refused = error.is_final and not error.is_barred
@@ -214,7 +214,7 @@ class Deliveries:
         else:
             await self._later(channel, row, error, begun_ms if error.maybe_sent else 0)
 
-    async def _later(self, channel: Channel, row: OutRow, error: SendFailed, since_ms: int) -> None:
+    async def _later(self, channel: GatewayChannel, row: OutRow, error: SendFailed, since_ms: int) -> None:
         """Have a message sent again later. A platform that asks for patience, or can't be reached, makes the
         channel wait, and that is no try. `since_ms`: when it may have got through."""
         wait_s = self._patience_s(channel.name, error)

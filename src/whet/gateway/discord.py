@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
-from whet.gateway.settings import ChannelText
+from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, SendFailed, Take
+from whet.gateway.settings import GatewayChannelText
 from whet.gateway.transfer import download, form
-from whet.store.chats import Place
-from whet.vendors.discord import COMPONENT, DiscordApi, Gateway, Interaction, User
+from whet.store.chats import ChatPlace
+from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read
 
 _INTENTS = 1 << 9 | 1 << 12  # messages in servers, private messages
@@ -42,7 +42,7 @@ class _Attachment(msgspec.Struct):
 
 
 class _Quoted(msgspec.Struct):
-    author: User = msgspec.field(default_factory=User)
+    author: DiscordUser = msgspec.field(default_factory=DiscordUser)
 
 
 class _Message(msgspec.Struct):
@@ -50,28 +50,28 @@ class _Message(msgspec.Struct):
     channel_id: str
     guild_id: str = ""
     type: int = 0
-    author: User | None = None
+    author: DiscordUser | None = None
     content: str = ""
     edited_timestamp: str | None = None
-    mentions: list[User] = msgspec.field(default_factory=list[User])
+    mentions: list[DiscordUser] = msgspec.field(default_factory=list[DiscordUser])
     attachments: list[_Attachment] = msgspec.field(default_factory=list[_Attachment])
     referenced_message: _Quoted | None = None
 
 
 class _Ready(msgspec.Struct):
-    user: User = msgspec.field(default_factory=User)
+    user: DiscordUser = msgspec.field(default_factory=DiscordUser)
 
 
-class Discord:
+class DiscordChannel:
     """One bot."""
 
-    limits = Limits(1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0)
+    limits = PlatformLimits(1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0)
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
         self._api = DiscordApi(token, base_url)
-        self._me = User()
-        self._seen: OrderedDict[str, Place] = OrderedDict()
+        self._me = DiscordUser()
+        self._seen: OrderedDict[str, ChatPlace] = OrderedDict()
 
     async def listen(self, take: Take, memo: Memo) -> None:
         """Hear until cancelled. Raises SendFailed when Discord refuses the bot for good."""
@@ -89,7 +89,7 @@ class Discord:
             elif (message := read(data, _Message)) is not None:
                 await self._message(kind, message, missed)
 
-        gateway = Gateway(self.name, self._api, event, intents=_INTENTS)
+        gateway = DiscordGateway(self.name, self._api, event, intents=_INTENTS)
         tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(missed.fetch_all())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -100,7 +100,7 @@ class Discord:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, or a file with it; the key is Discord's nonce."""
         path = f"/channels/{place.chat}/messages"
         body = {**_body(message), "nonce": key[:25], "enforce_nonce": True}
@@ -118,11 +118,11 @@ class Discord:
         sent = read(answer, _Message)
         return sent.id if sent else ""
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
         await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that somebody writes, for ten seconds."""
         with contextlib.suppress(SendFailed):
             await self._api.call("POST", f"/channels/{place.chat}/typing", {})
@@ -182,7 +182,7 @@ class Discord:
         is_reply = quoted is not None and quoted.author.id == self._me.id
         files = tuple(FileRef(a.url, a.filename, a.content_type, a.size) for a in message.attachments)
         return Incoming(
-            Place(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
+            ChatPlace(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
             f"e{message.id}-{message.edited_timestamp}" if is_edit else f"m{message.id}",
             "edit" if is_edit else "message",
             author.username,
@@ -196,7 +196,7 @@ class Discord:
     def _press(self, press: Interaction) -> Incoming:
         user = press.who
         return Incoming(
-            Place(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
+            ChatPlace(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
             f"p{press.id}",
             "press",
             user.username,
@@ -227,7 +227,7 @@ class _Missed:
     """What was said while nobody was connected: fetched channel by channel, beside the events, for as long as
     it takes. Until a channel has caught up its new messages are held, or they would overtake older ones."""
 
-    def __init__(self, discord: Discord, take: Take, memo: Memo) -> None:
+    def __init__(self, discord: DiscordChannel, take: Take, memo: Memo) -> None:
         self._discord = discord
         self.take = take
         self.memo = memo
@@ -291,9 +291,9 @@ class _Missed:
         return True
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Discord:
+def open_channel(name: str, tokens: tuple[str, ...], text: GatewayChannelText) -> DiscordChannel:
     """Make the channel."""
-    return Discord(name, tokens[0], text.base_url)
+    return DiscordChannel(name, tokens[0], text.base_url)
 
 
 def _said_at_s(number: str) -> float:

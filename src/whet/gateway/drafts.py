@@ -15,12 +15,12 @@ import apsw
 
 from whet.contract.errors import StoreError
 from whet.contract.events import Event, StreamRestarted, TextDelta, ToolFinished, ToolStarted
-from whet.gateway.channel import Channel, Outgoing, SendFailed
+from whet.gateway.channel import GatewayChannel, Outgoing, SendFailed
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.pieces import pieces
 from whet.store import chats
-from whet.store.chats import Chat
-from whet.store.database import Database
+from whet.store.chats import ChatRecord
+from whet.store.database import StateDatabase
 
 log = logging.getLogger("whet.gateway")
 MARK = " …"
@@ -32,9 +32,9 @@ class Drafts:
     """The drafts of one process, by conversation."""
 
     def __init__(self) -> None:
-        self._open: dict[int, Draft] = {}
+        self._open: dict[int, MessageDraft] = {}
 
-    def begin(self, draft: Draft) -> None:
+    def begin(self, draft: MessageDraft) -> None:
         """Show a turn's progress from now on."""
         self._open[draft.chat.id] = draft
         draft.start()
@@ -53,14 +53,14 @@ class Drafts:
             await draft.stop()
 
 
-class Draft:
+class MessageDraft:
     """One turn's message while it grows. `first_after_s`: a turn that is done by then has none."""
 
     def __init__(
         self,
-        database: Database,
-        channel: Channel,
-        chat: Chat,
+        database: StateDatabase,
+        channel: GatewayChannel,
+        chat: ChatRecord,
         deliveries: Deliveries,
         *,
         first_after_s: float,

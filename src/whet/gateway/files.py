@@ -16,7 +16,7 @@ from pathlib import Path
 
 from whet.contract.errors import WhetError
 from whet.contract.messages import ImagePart
-from whet.gateway.channel import Channel, FileRef, Incoming, SendFailed
+from whet.gateway.channel import FileRef, GatewayChannel, Incoming, SendFailed
 from whet.visible import visible
 
 FOLDER = "received"
@@ -29,7 +29,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Files:
+class ChatFiles:
     """The folders of one home. `people` is where those of other people are, `workspace` the owner's."""
 
     def __init__(self, people: Path, workspace: Path, most_bytes: int) -> None:
@@ -46,7 +46,7 @@ class Files:
         return folder
 
     async def receive(
-        self, channel: Channel, update: Incoming, profile: str
+        self, channel: GatewayChannel, update: Incoming, profile: str
     ) -> tuple[str, Sequence[ImagePart]]:
         """Get an update's files and give its text with a line on each, and the images among them.
 
@@ -69,7 +69,7 @@ class Files:
             lines.append(f"[{len(update.files) - _MOST_FILES} more files were left out]")
         return "\n".join([*filter(None, [update.text]), *lines]), images
 
-    async def _fetch(self, channel: Channel, file: FileRef) -> bytes:
+    async def _fetch(self, channel: GatewayChannel, file: FileRef) -> bytes:
         if file.size_bytes > self._most_bytes:
             raise WhetError(f"it is larger than {self._most_bytes // 1_000_000} MB")
         return await channel.fetch(file, self._most_bytes)

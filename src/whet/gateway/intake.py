@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from whet.gateway.channel import Incoming, Outgoing
-from whet.gateway.conversations import Conversations, Parts
+from whet.gateway.conversations import ConversationParts, Conversations
 from whet.gateway.router import CODE_S, Verdict, new_code
 from whet.store import chats
 from whet.visible import visible
@@ -21,10 +21,10 @@ log = logging.getLogger("whet.gateway")
 _EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
 
 
-class Intake:
+class UpdateIntake:
     """Takes updates of every channel in."""
 
-    def __init__(self, parts: Parts, conversations: Conversations) -> None:
+    def __init__(self, parts: ConversationParts, conversations: Conversations) -> None:
         self._parts = parts
         self._conversations = conversations
 

@@ -18,10 +18,10 @@ import apsw
 import msgspec
 
 from whet.gateway.channel import Incoming
-from whet.gateway.settings import ChannelText, PersonText
+from whet.gateway.settings import GatewayChannelText, GatewayPersonText
 from whet.store import chats, paired
-from whet.store.chats import Place
-from whet.store.paired import Waiting
+from whet.store.chats import ChatPlace
+from whet.store.paired import PairingRequest
 
 CODE_S = 600
 _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
@@ -32,7 +32,7 @@ Verdict = Literal["taken", "known", "ignored", "offered", "flooded"]
 code, or its sender has sent too many."""
 
 
-class Person(msgspec.Struct, frozen=True):
+class ChatUser(msgspec.Struct, frozen=True):
     """Somebody who may talk here. `profile` is whose memory, empty for the owner's."""
 
     name: str
@@ -44,24 +44,24 @@ class Router:
     """Decides on updates. `flood` is how many messages a person may send in a minute."""
 
     def __init__(
-        self, channels: Mapping[str, ChannelText], people: Mapping[str, PersonText], flood: int
+        self, channels: Mapping[str, GatewayChannelText], people: Mapping[str, GatewayPersonText], flood: int
     ) -> None:
         self._channels = channels
-        self._people: dict[tuple[str, str], Person] = {}
+        self._people: dict[tuple[str, str], ChatUser] = {}
         self._flood = flood
         self._recent: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         for name, text in people.items():
-            person = Person(name, "" if text.owner else name, text.approves or text.owner)
+            person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
             for kind in ("telegram", "discord", "slack", "webhook"):
                 if user := str(getattr(text, kind)):
                     self._people[kind, user] = person
 
-    def person(self, connection: apsw.Connection, place: Place) -> Person | None:
+    def person(self, connection: apsw.Connection, place: ChatPlace) -> ChatUser | None:
         """Give who talks in a place; None for a stranger."""
         kind = self._channels[place.channel].kind
         known = self._people.get((kind, place.user))
         if known is None and paired.is_paired(connection, place.channel, place.user):
-            known = Person(place.user, _slug(f"{place.channel}-{place.user}"))
+            known = ChatUser(place.user, _slug(f"{place.channel}-{place.user}"))
         return known
 
     def approvers(self, channel: str) -> list[tuple[str, str]]:
@@ -74,13 +74,13 @@ class Router:
             if person.approves and kind == self._channels[name].kind
         ]
 
-    def profile(self, person: Person, place: Place) -> str:
+    def profile(self, person: ChatUser, place: ChatPlace) -> str:
         """Give whose memory a conversation has: in a group it is one of its own, for others read along."""
         if not place.is_group:
             return person.profile
         return _slug(f"{person.profile or 'owner'}.{place.channel}{place.chat}")
 
-    def floods(self, place: Place, now_s: float) -> int:
+    def floods(self, place: ChatPlace, now_s: float) -> int:
         """Count what a person said or changed, at this time; gives by how many they are over the limit of a
         minute."""
         key = (place.channel, place.user)
@@ -107,7 +107,9 @@ class Router:
         if place.is_group or not self._channels[place.channel].pairing:
             return False
         chat = chats.chat_at(connection, place)
-        waiting = Waiting(place.channel, place.user, update.user_name[:100], now_ms, now_ms + CODE_S * 1000)
+        waiting = PairingRequest(
+            place.channel, place.user, update.user_name[:100], now_ms, now_ms + CODE_S * 1000
+        )
         return paired.offer(connection, waiting, chat.id, code)
 
 

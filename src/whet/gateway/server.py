@@ -19,40 +19,40 @@ import apsw
 import msgspec
 
 from whet.app.build import App
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
 from whet.app.upkeep import kept_small
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
-from whet.gateway.asking import Asking
-from whet.gateway.channel import Channel, Outgoing, SendFailed
-from whet.gateway.conversations import Commander, Conversations, Parts
+from whet.gateway.asking import ChatQuestions
+from whet.gateway.channel import GatewayChannel, Outgoing, SendFailed
+from whet.gateway.conversations import CommandRunner, ConversationParts, Conversations
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
-from whet.gateway.files import Files
-from whet.gateway.intake import Intake
+from whet.gateway.files import ChatFiles
+from whet.gateway.intake import UpdateIntake
 from whet.gateway.lock import TokenLock
 from whet.gateway.router import Router
 from whet.gateway.sending import send_file_tool
-from whet.gateway.settings import GatewayText, Seat
+from whet.gateway.settings import ConfiguredChannel, GatewayText
 from whet.log import mask
 from whet.store import chats
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 log = logging.getLogger("whet.gateway")
 _KEEP_S = 14 * 86_400
 _PRUNE_EVERY_S = 3600.0
 _SEND_S = 5.0
 Say = Callable[[str], None]
-Beside = Callable[[Hosted, asyncio.Event], Coroutine[Any, Any, None]]
+Beside = Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class StoredMemo:
     """What a channel keeps between runs, in the store."""
 
-    def __init__(self, database: Database, channel: str) -> None:
+    def __init__(self, database: StateDatabase, channel: str) -> None:
         self._database = database
         self._channel = channel
 
@@ -69,22 +69,24 @@ class StoredMemo:
         await self._database.append(lambda db: chats.set_cursor(db, self._channel, value, name))
 
 
-class Gateway:
+class GatewayServer:
     """A running gateway. `say` shows a line to whoever started it."""
 
-    def __init__(self, app: App, hosted: Hosted, seats: Sequence[Seat], text: GatewayText, say: Say) -> None:
+    def __init__(
+        self, app: App, hosted: SessionHost, seats: Sequence[ConfiguredChannel], text: GatewayText, say: Say
+    ) -> None:
         self.app = app
         self._hosted = hosted
         self._seats = seats
         self._say = say
         settings = app.settings.gateway
-        channels: dict[str, Channel] = {seat.channel.name: seat.channel for seat in seats}
+        channels: dict[str, GatewayChannel] = {seat.channel.name: seat.channel for seat in seats}
         drafts = Drafts()
         router = Router(
             {seat.channel.name: seat.text for seat in seats}, text.people, settings.flood_per_minute
         )
-        files = Files(app.home.people, app.workspace, settings.file_bytes)
-        self.parts = Parts(
+        files = ChatFiles(app.home.people, app.workspace, settings.file_bytes)
+        self.parts = ConversationParts(
             app=app,
             hosted=hosted,
             database=app.database,
@@ -94,19 +96,19 @@ class Gateway:
             router=router,
             deliveries=Deliveries(app.database, app.clock, channels, drafts.settled),
             drafts=drafts,
-            asking=Asking(),
+            asking=ChatQuestions(),
             files=files,
         )
 
         app.tools.add(send_file_tool(self._post, settings.file_bytes))
 
-    async def run(self, commander: Commander, stop: asyncio.Event) -> bool:
+    async def run(self, commander: CommandRunner, stop: asyncio.Event) -> bool:
         """Serve until `stop` is set or every channel has failed for good; then let what runs end.
 
         Gives whether everything had ended in time. What had not goes on at the next start.
         """
         conversations = Conversations(self.parts, commander)
-        intake = Intake(self.parts, conversations)
+        intake = UpdateIntake(self.parts, conversations)
         await self.parts.deliveries.recover()
         if self.parts.settings.reviews:
             self.app.reviews.listeners.append(self._reviewed)
@@ -142,7 +144,7 @@ class Gateway:
             log.error("channel %s is off", task.get_name(), exc_info=error)
             self._say(f"{task.get_name()}: off, something went wrong; the log has it")
 
-    async def _listen(self, channel: Channel, intake: Intake) -> None:
+    async def _listen(self, channel: GatewayChannel, intake: UpdateIntake) -> None:
         """Listen on a channel; one that is refused for good ends, and only that one."""
         self._say(f"{channel.name}: listening")
         while True:
@@ -202,11 +204,11 @@ class Setup(msgspec.Struct, frozen=True):
     settings: Settings
     secrets: Mapping[str, str]
     text: GatewayText
-    seats: Sequence[Seat]
+    seats: Sequence[ConfiguredChannel]
     workspace: Path
 
 
-async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | None = None) -> int:
+async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside | None = None) -> int:
     """Run a gateway in this process until it is told to stop; gives the exit code. Raises WhetError.
 
     `beside` runs next to it, on the same conversations, until the event that it gets is set.
@@ -217,7 +219,7 @@ async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | N
     people = Switchboard()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
     limits = settings.gateway
-    hosted = Hosted(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
+    hosted = SessionHost(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -226,7 +228,7 @@ async def serve(setup: Setup, commander: Commander, say: Say, beside: Beside | N
     was_told = False
     try:
         async with kept_small():
-            ended = await Gateway(app, hosted, seats, setup.text, say).run(commander, stop)
+            ended = await GatewayServer(app, hosted, seats, setup.text, say).run(commander, stop)
         was_told = stop.is_set()
         if not ended:
             say("turns that still run go on at the next start")

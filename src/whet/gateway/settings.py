@@ -17,7 +17,7 @@ import msgspec
 
 from whet.config.files import read_small
 from whet.contract.errors import ConfigError
-from whet.gateway.channel import Channel
+from whet.gateway.channel import GatewayChannel
 
 Kind = Literal["telegram", "discord", "slack", "webhook"]
 Groups = Literal["off", "mention"]
@@ -32,7 +32,7 @@ _OPENERS: dict[Kind, tuple[str, tuple[str, ...]]] = {
 }
 
 
-class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GatewayChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it;
     `groups`: mention answers in groups whoever is let in and names the bot. A webhook listens on
     `listen` and posts to `url`."""
@@ -48,7 +48,7 @@ class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
 
 
-class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GatewayPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[people.NAME]`: the ids by which somebody is known on each channel. `owner`: the home's memory and
     folder are theirs. `approves`: they may allow what needs a decision; an owner may."""
 
@@ -63,15 +63,15 @@ class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class GatewayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    channel: tuple[ChannelText, ...] = ()
-    people: dict[str, PersonText] = {}
+    channel: tuple[GatewayChannelText, ...] = ()
+    people: dict[str, GatewayPersonText] = {}
 
 
-class Seat(msgspec.Struct, frozen=True):
+class ConfiguredChannel(msgspec.Struct, frozen=True):
     """A channel as it is configured, and the digest of its token, under which one process may use it."""
 
-    channel: Channel
-    text: ChannelText
+    channel: GatewayChannel
+    text: GatewayChannelText
     secrets: tuple[str, ...]
 
 
@@ -95,9 +95,9 @@ def read_gateway(path: Path) -> GatewayText:
     return read
 
 
-def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Seat]:
+def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[ConfiguredChannel]:
     """Make the channels. Raises ConfigError for a name that stands twice and a token that is not set."""
-    seats: list[Seat] = []
+    seats: list[ConfiguredChannel] = []
     for entry in text.channel:
         name = entry.name or entry.kind
         if not _NAME.fullmatch(name) or any(seat.channel.name == name for seat in seats):
@@ -107,8 +107,8 @@ def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Seat]:
         opener, usual = _OPENERS[entry.kind]
         named = (entry.token_env or usual[0], *([entry.app_token_env or usual[1]] if usual[1:] else []))
         tokens = tuple(_secret(name, variable, secrets) for variable in named)
-        channel: Channel = _load(entry.kind, opener)(name, tokens, entry)
-        seats.append(Seat(channel, entry, tokens))
+        channel: GatewayChannel = _load(entry.kind, opener)(name, tokens, entry)
+        seats.append(ConfiguredChannel(channel, entry, tokens))
     return seats
 
 

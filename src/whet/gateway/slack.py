@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
+from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, SendFailed, Take
 from whet.gateway.markup import slack_mrkdwn
 from whet.gateway.pieces import pieces
-from whet.gateway.settings import ChannelText
+from whet.gateway.settings import GatewayChannelText
 from whet.gateway.transfer import download, form
-from whet.store.chats import Place
+from whet.store.chats import ChatPlace
 from whet.vendors.http import VendorHttp, read, refused
-from whet.vendors.slack import Acknowledge, Envelope, Press, SlackApi
+from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress
 
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
 _SECTION_CHARS = 2_900
@@ -63,10 +63,10 @@ class _Slash(msgspec.Struct):
     trigger_id: str = ""
 
 
-class Slack:
+class SlackChannel:
     """One app: a bot token (xoxb-) to speak, an app token (xapp-) to hear."""
 
-    limits = Limits(_SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5)
+    limits = PlatformLimits(_SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5)
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         self.name = name
@@ -79,7 +79,7 @@ class Slack:
         async def ready() -> None:
             self._me = self._me or (await self._api.call("auth.test", {})).user_id
 
-        async def heard(envelope: Envelope, acknowledge: Acknowledge) -> None:
+        async def heard(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
                 await acknowledge()  # Slack waits three seconds, and a press that comes again decides nothing
             update = self._update(envelope)
@@ -90,7 +90,7 @@ class Slack:
 
         await self._api.hear(heard, ready)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, or share a file."""
         if message.file:
             return await self._share(place, message)
@@ -98,11 +98,11 @@ class Slack:
         result = await self._api.call("chat.postMessage", {"channel": place.chat, **where, **_body(message)})
         return result.ts
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
         await self._api.call("chat.update", {"channel": place.chat, "ts": ref, **_body(message)})
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Do nothing: apps can't show that they write."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
@@ -121,21 +121,21 @@ class Slack:
         """Close connections."""
         await self._api.aclose()
 
-    def _update(self, envelope: Envelope) -> Incoming | None:
+    def _update(self, envelope: SlackEnvelope) -> Incoming | None:
         payload = bytes(envelope.payload)
         if envelope.type == "events_api":
             return self._event((read(payload, _Events) or _Events()).event)
         if envelope.type == "slash_commands":
             return self._slash(read(payload, _Slash) or _Slash())
-        press = read(payload, Press) if envelope.type == "interactive" else None
+        press = read(payload, SlackPress) if envelope.type == "interactive" else None
         if press is None or not press.data:
             return None
         chat, user, message = press.channel.id, press.user, press.message
-        place = Place(self.name, chat, message.thread_ts, user.id, _is_group(chat))
+        place = ChatPlace(self.name, chat, message.thread_ts, user.id, _is_group(chat))
         return Incoming(place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts)
 
     def _slash(self, said: _Slash) -> Incoming:
-        place = Place(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
+        place = ChatPlace(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
         text = f"/{said.text.strip().lstrip('/!') or 'help'}"
         return Incoming(place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
 
@@ -164,7 +164,7 @@ class Slack:
         thread = said.thread_ts or (said.ts if group else "")
         files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in said.files)
         return Incoming(
-            Place(self.name, event.channel, thread, said.user, group),
+            ChatPlace(self.name, event.channel, thread, said.user, group),
             f"{event.channel}-{said.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
             verb,
             said.user,
@@ -175,7 +175,7 @@ class Slack:
             at_s=_seconds(said.ts) if verb == "message" else 0.0,
         )
 
-    async def _share(self, place: Place, message: Outgoing) -> str:
+    async def _share(self, place: ChatPlace, message: Outgoing) -> str:
         file = Path(message.file)
         try:
             data = await asyncio.to_thread(file.read_bytes)
@@ -209,9 +209,9 @@ class Slack:
         return slot.file_id
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Slack:
+def open_channel(name: str, tokens: tuple[str, ...], text: GatewayChannelText) -> SlackChannel:
     """Make the channel."""
-    return Slack(name, tokens, text.base_url)
+    return SlackChannel(name, tokens, text.base_url)
 
 
 def _seconds(stamp: str) -> float:

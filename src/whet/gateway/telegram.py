@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
+from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, SendFailed, Take
 from whet.gateway.markup import telegram_html
 from whet.gateway.router import mentions
-from whet.gateway.settings import ChannelText
+from whet.gateway.settings import GatewayChannelText
 from whet.gateway.transfer import download, form
-from whet.store.chats import Place
+from whet.store.chats import ChatPlace
 from whet.vendors.http import read
 from whet.vendors.telegram import TelegramApi
 
@@ -88,10 +88,10 @@ class _Path(msgspec.Struct):
     file_size: int = 0
 
 
-class Telegram:
+class TelegramChannel:
     """One bot."""
 
-    limits = Limits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5)
+    limits = PlatformLimits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5)
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Telegram:
 
         await self._api.hear(_WANTED, heard, ready)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send a message, or a file with it."""
         where: dict[str, Any] = {"chat_id": place.chat, "disable_notification": message.quiet}
         if place.thread:
@@ -122,7 +122,7 @@ class Telegram:
         found = read(sent, _Message)
         return str(found.message_id) if found else ""
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
         try:
             await self._write("editMessageText", {"chat_id": place.chat, "message_id": int(ref)}, message)
@@ -130,7 +130,7 @@ class Telegram:
             if "message is not modified" not in error.reason:
                 raise
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that somebody writes, for five seconds."""
         body: dict[str, Any] = {"chat_id": place.chat, "action": "typing"}
         if place.thread:
@@ -193,9 +193,11 @@ class Telegram:
             at_s=float(message.date if update.message else 0),
         )
 
-    def _place(self, message: _Message, user: _User) -> Place:
+    def _place(self, message: _Message, user: _User) -> ChatPlace:
         thread = str(message.message_thread_id) if message.is_topic_message else ""
-        return Place(self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private")
+        return ChatPlace(
+            self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private"
+        )
 
     async def _write(self, method: str, where: dict[str, Any], message: Outgoing) -> bytes:
         """Write text as HTML; where Telegram can't read that, as it stands."""
@@ -221,9 +223,9 @@ class Telegram:
         return str(found.message_id) if found else ""
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Telegram:
+def open_channel(name: str, tokens: tuple[str, ...], text: GatewayChannelText) -> TelegramChannel:
     """Make the channel."""
-    return Telegram(name, tokens[0], text.base_url)
+    return TelegramChannel(name, tokens[0], text.base_url)
 
 
 def _keyboard(message: Outgoing) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from whet.contract.errors import ConfigError, StoreError
-from whet.gateway.channel import FileRef, Incoming, Limits, Memo, Outgoing, SendFailed, Take
-from whet.gateway.settings import ChannelText
-from whet.store.chats import Place
+from whet.gateway.channel import FileRef, Incoming, Memo, Outgoing, PlatformLimits, SendFailed, Take
+from whet.gateway.settings import GatewayChannelText
+from whet.store.chats import ChatPlace
 from whet.vendors.http import VendorHttp, refused
 from whet.vendors.signing import signed, webhook_key
-from whet.web.listening import Server, listen, make_config
+from whet.web.listening import SiteServer, listen, make_config
 
 _TOLERANCE_S = 300
 _MOST_BYTES = 8_000_000
@@ -60,7 +60,7 @@ class _Body(msgspec.Struct):
     type: Literal["message", "press", "edit"] = "message"
 
 
-class _Quiet(Server):
+class _Quiet(SiteServer):
     """A server beside others: the process's signals are not its business."""
 
     @contextlib.contextmanager
@@ -69,12 +69,14 @@ class _Quiet(Server):
         yield
 
 
-class Webhook:
+class WebhookChannel:
     """One program at the other end."""
 
-    limits = Limits(60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False)
+    limits = PlatformLimits(
+        60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False
+    )
 
-    def __init__(self, name: str, secret: str, text: ChannelText) -> None:
+    def __init__(self, name: str, secret: str, text: GatewayChannelText) -> None:
         self.name = name
         self._key = webhook_key(name, secret)
         self._http = VendorHttp("the webhook", text.url)
@@ -102,7 +104,7 @@ class Webhook:
             server.stop()
             listener.close()
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message. Raises SendFailed unless it is answered with 2xx."""
         data: dict[str, Any] = {
             "id": key,
@@ -127,11 +129,11 @@ class Webhook:
             raise refused("the webhook", answer, "")
         return key
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Refuse: messages of a webhook are not changed."""
         raise SendFailed("a webhook's message can't be changed", is_final=True)
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Do nothing."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
@@ -188,7 +190,7 @@ class Webhook:
     def _incoming(self, message_id: str, said: _Body) -> Incoming:
         data = said.data
         return Incoming(
-            Place(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
+            ChatPlace(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
             message_id,
             said.type,
             data.name[:200],
@@ -199,9 +201,9 @@ class Webhook:
         )
 
 
-def open_channel(name: str, tokens: tuple[str, ...], text: ChannelText) -> Webhook:
+def open_channel(name: str, tokens: tuple[str, ...], text: GatewayChannelText) -> WebhookChannel:
     """Make the channel."""
-    return Webhook(name, tokens[0], text)
+    return WebhookChannel(name, tokens[0], text)
 
 
 def _no(status: int, why: str) -> JSONResponse:

@@ -47,7 +47,7 @@ class RpcFailed(ToolError):
         self.code = code
 
 
-class Hears(msgspec.Struct, frozen=True):
+class ConnectionListener(msgspec.Struct, frozen=True):
     """Who is told what a server does on its own: that what it has changed, what it asked and was refused,
     that it is gone."""
 
@@ -59,7 +59,7 @@ class Hears(msgspec.Struct, frozen=True):
 class Connection:
     """One conversation with a server, from `open` to `aclose`."""
 
-    def __init__(self, name: str, transport: Transport, hears: Hears) -> None:
+    def __init__(self, name: str, transport: Transport, hears: ConnectionListener) -> None:
         self.name = name
         self.transport = transport
         self.server_info: dict[str, Any] = {}

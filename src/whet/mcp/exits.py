@@ -14,7 +14,7 @@ from whet.tools.process import SYSTEM_PIDFD
 _REAP_S = 1.0
 
 
-class Exit:
+class ChildExit:
     """Sees a child's end and leaves it unreaped: so its group's number can't mean another group meanwhile."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:

@@ -22,7 +22,7 @@ from whet.contract.errors import WireError
 from whet.contract.texts import NOT_JSON
 from whet.log import mask
 from whet.mcp.login import Login
-from whet.mcp.remote import Reach
+from whet.mcp.remote import RemoteParts
 from whet.mcp.streams import EVENTS, Streams
 from whet.mcp.transport import (
     LARGEST_MESSAGE_BYTES,
@@ -51,7 +51,7 @@ class HttpTransport:
     """One session with a server at a URL. `headers` go out with every request to it."""
 
     def __init__(
-        self, name: str, url: str, headers: Mapping[str, str], reach: Reach, *, has_key: bool = False
+        self, name: str, url: str, headers: Mapping[str, str], reach: RemoteParts, *, has_key: bool = False
     ) -> None:
         self._name = name
         self._url = url

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.config import files
 from whet.config.paths import Home
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON
 from whet.mcp.listing import Catalogue
@@ -24,7 +24,7 @@ _LARGEST_BYTES = 8 * 1024 * 1024
 RETRY_AFTER_MS = 5 * 60 * 1000
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+class KeptListing(msgspec.Struct, frozen=True, omit_defaults=True):
     """A server's list as it last came, and the time. `failure`: why it could not be reached since, or at all;
     the list from before then stays."""
 
@@ -42,7 +42,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
         return Catalogue(self.tools, self.offers)
 
 
-def config_digest(settings: McpServer) -> str:
+def config_digest(settings: McpServerSettings) -> str:
     """Give what identifies the server that these settings reach."""
     what = (settings.command, settings.args, settings.env, settings.cwd, settings.url, settings.headers)
     return hashlib.sha256(msgspec.json.encode(what, order="sorted")).hexdigest()[:32]
@@ -53,27 +53,27 @@ def folder(home: Home) -> Path:
     return home.root / "mcp"
 
 
-def read_kept(home: Home, name: str, settings: McpServer) -> Kept | None:
+def read_kept(home: Home, name: str, settings: McpServerSettings) -> KeptListing | None:
     """Give what is kept of the server that `settings` reach; None for nothing."""
     try:
         path = folder(home) / f"{name}.json"
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
             return None
-        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+        kept = msgspec.json.decode(path.read_bytes(), type=KeptListing)
     except (OSError, *NOT_JSON):
         return None
     return kept if kept.config == config_digest(settings) else None
 
 
-def keep_failure(home: Home, name: str, settings: McpServer, failure: str, now_ms: int) -> None:
+def keep_failure(home: Home, name: str, settings: McpServerSettings, failure: str, now_ms: int) -> None:
     """Keep why a server can't be reached, beside the list that is there."""
     before = read_kept(home, name, settings)
     if before is None:
-        before = Kept(config_digest(settings), now_ms)
+        before = KeptListing(config_digest(settings), now_ms)
     write_kept(home, name, msgspec.structs.replace(before, at_ms=now_ms, failure=failure))
 
 
-def write_kept(home: Home, name: str, kept: Kept) -> bool:
+def write_kept(home: Home, name: str, kept: KeptListing) -> bool:
     """Keep it; False where the home can't be written, which only costs the next start a contact."""
     try:
         home.ensure()

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.contract.tools import ToolSpec
 from whet.mcp.reading import READERS
 from whet.mcp.schemas import DESCRIPTION_CHARS, checked, texts_of
@@ -77,7 +77,7 @@ def full_name(server: str, tool: str) -> str:
     return name[: LONGEST_NAME - 9] + "_" + hashlib.sha256(tool.encode()).hexdigest()[:8]
 
 
-def read_listing(server: str, settings: McpServer, catalogue: Catalogue) -> Listing:
+def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue) -> Listing:
     """Check what a server listed. Raises nothing, whatever it listed."""
     offered: dict[str, Offered] = {}
     left_out: list[LeftOut] = []
@@ -115,14 +115,14 @@ def size_chars(spec: ToolSpec) -> int:
     return len(msgspec.json.encode(spec))
 
 
-def is_wanted(settings: McpServer, tool: str) -> bool:
+def is_wanted(settings: McpServerSettings, tool: str) -> bool:
     """Whether the settings let the model have a tool; deny wins."""
     if any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.deny):
         return False
     return not settings.allow or any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.allow)
 
 
-def _read(server: str, settings: McpServer, raw: object) -> Offered | LeftOut | None:
+def _read(server: str, settings: McpServerSettings, raw: object) -> Offered | LeftOut | None:
     fields = _fields(raw)
     name = fields.get("name")
     if not isinstance(name, str) or not name.strip():

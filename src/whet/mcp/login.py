@@ -25,7 +25,7 @@ from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON
 from whet.mcp.kept import folder
-from whet.mcp.remote import Reach
+from whet.mcp.remote import RemoteParts
 from whet.mcp.transport import ServerFailed, is_private_way
 
 BASIC, POST, NO_SECRET = "client_secret_basic", "client_secret_post", "none"
@@ -63,7 +63,7 @@ class TokenAnswer(msgspec.Struct, frozen=True):
     scope: str = ""
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class AuthAnswer(msgspec.Struct, frozen=True):
     """An answer of an authorization server, its body cut where it is far too large."""
 
     status: int
@@ -76,7 +76,7 @@ async def fetch(
     headers: Mapping[str, str],
     form: Mapping[str, str] | None = None,
     json: Mapping[str, object] | None = None,
-) -> Fetched:
+) -> AuthAnswer:
     """Get a document, or post a form or JSON; whole within 30 s. Raises httpx2.HTTPError, OSError."""
     method = "GET" if form is None and json is None else "POST"
     body = bytearray()
@@ -89,7 +89,7 @@ async def fetch(
                 body += chunk
                 if len(body) > _LARGEST_BYTES:
                     break
-            return Fetched(response.status_code, bytes(body[:_LARGEST_BYTES]))
+            return AuthAnswer(response.status_code, bytes(body[:_LARGEST_BYTES]))
     except TimeoutError as error:
         raise httpx2.ReadTimeout(f"no whole answer within {_WHOLE_S:g} s") from error
 
@@ -135,7 +135,7 @@ def write_tokens(home: Home, name: str, tokens: Tokens) -> None:
 class Login:
     """The login that one transport uses; renewed when it runs out or is refused."""
 
-    def __init__(self, name: str, url: str, reach: Reach, http: httpx2.AsyncClient) -> None:
+    def __init__(self, name: str, url: str, reach: RemoteParts, http: httpx2.AsyncClient) -> None:
         self._name = name
         self._url = url
         self._reach = reach

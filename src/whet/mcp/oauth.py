@@ -26,7 +26,7 @@ from whet.mcp.login import (
     BASIC,
     NO_SECRET,
     POST,
-    Fetched,
+    AuthAnswer,
     TokenAnswer,
     Tokens,
     authenticated,
@@ -156,7 +156,7 @@ def _auth_method(server: _Server, client: Client) -> str:
     )
 
 
-def _token(answer: Fetched) -> TokenAnswer:
+def _token(answer: AuthAnswer) -> TokenAnswer:
     try:
         if answer.status == 200:
             found = msgspec.json.decode(answer.body, type=TokenAnswer)

@@ -41,7 +41,7 @@ LISTS: Mapping[str, tuple[tuple[str, str], ...]] = {
 """The methods that list what a server may have besides tools, and what their answers hold it under."""
 
 
-class Asks(Protocol):
+class ServerCalls(Protocol):
     """The way to a server."""
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,12 +53,12 @@ class Asks(Protocol):
         ...
 
 
-async def read(server: Asks, reader: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def read(server: ServerCalls, reader: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Run one of READERS; give a result as tools/call does. Raises BadInput, ToolError."""
     return await _RUN[reader](server, arguments)
 
 
-async def _resource(server: Asks, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def _resource(server: ServerCalls, arguments: Mapping[str, Any]) -> dict[str, Any]:
     uri = _text(arguments, "uri")
     if not uri:
         return _lines([_resource_row(row) for row in await _both_lists(server)], "there are no resources")
@@ -68,7 +68,7 @@ async def _resource(server: Asks, arguments: Mapping[str, Any]) -> dict[str, Any
     return {"content": [{"type": "resource", "resource": part} for part in parts]}
 
 
-async def _both_lists(server: Asks) -> list[object]:
+async def _both_lists(server: ServerCalls) -> list[object]:
     direct, templates = LISTS["resources"]
     rows = await server.listed(*direct)
     try:
@@ -77,7 +77,7 @@ async def _both_lists(server: Asks) -> list[object]:
         return rows  # most servers that have no templates answer so
 
 
-async def _prompt(server: Asks, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def _prompt(server: ServerCalls, arguments: Mapping[str, Any]) -> dict[str, Any]:
     name = _text(arguments, "name")
     if not name:
         rows = [_prompt_row(row) for row in await server.listed(*LISTS["prompts"][0])]
@@ -97,7 +97,7 @@ async def _prompt(server: Asks, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"content": content}
 
 
-_RUN: Mapping[str, Callable[[Asks, Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+_RUN: Mapping[str, Callable[[ServerCalls, Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
     "read_resource": _resource,
     "get_prompt": _prompt,
 }

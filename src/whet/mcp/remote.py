@@ -21,11 +21,11 @@ import msgspec
 from whet import log as masking
 from whet.clock import Clock
 from whet.config.paths import Home
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.errors import ConfigError, ToolError
-from whet.mcp.connection import Connection, Hears, Progress, RpcFailed, late
-from whet.mcp.kept import Kept, config_digest, keep_failure, write_kept
+from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFailed, late
+from whet.mcp.kept import KeptListing, config_digest, keep_failure, write_kept
 from whet.mcp.listing import Catalogue
 from whet.mcp.reading import LISTS
 from whet.mcp.stdio import Launch, StdioTransport, server_environment
@@ -47,7 +47,7 @@ _REFUSED = {
 }
 
 
-class Reach(msgspec.Struct, frozen=True):
+class RemoteParts(msgspec.Struct, frozen=True):
     """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off."""
 
     home: Home
@@ -64,8 +64,8 @@ class Remote:
     def __init__(
         self,
         name: str,
-        settings: McpServer,
-        reach: Reach,
+        settings: McpServerSettings,
+        reach: RemoteParts,
         told: Callable[[str], None],
         renewed: Callable[[Catalogue], None],
     ) -> None:
@@ -226,8 +226,8 @@ class Remote:
                 )
         return {key: value for key, value in filled.items() if value is not None}
 
-    def _hears(self) -> Hears:
-        return Hears(
+    def _hears(self) -> ConnectionListener:
+        return ConnectionListener(
             changed=self._changed,
             refused=lambda method: self._told(f"MCP server {self.name} {_REFUSED[method]}"),
             gone=self._gone,
@@ -279,7 +279,7 @@ class Remote:
         named = str(connection.server_info.get("name") or "")[:80]
         now_ms = self._reach.clock.unix_ms()
         digest = config_digest(self.settings)
-        kept = Kept(digest, now_ms, catalogue.tools, catalogue.offers, named, connection.version)
+        kept = KeptListing(digest, now_ms, catalogue.tools, catalogue.offers, named, connection.version)
         write_kept(self._reach.home, self.name, kept)
         self._renewed(catalogue)
 
@@ -310,7 +310,7 @@ def fill(text: str, secrets: Mapping[str, str]) -> str | None:
     return _VARIABLE.sub(lambda found: secrets[found[1]], text)
 
 
-def check_server(name: str, settings: McpServer) -> None:
+def check_server(name: str, settings: McpServerSettings) -> None:
     """Raise ConfigError for settings that name no server, or two."""
     if bool(settings.command) == bool(settings.url):
         problem = "has neither command nor url" if not settings.url else "has both command and url"

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from whet.config.schema import McpServer, McpSettings
+from whet.config.schema import McpServerSettings, McpSettings
 from whet.contract.errors import BadInput, ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.log import mask
@@ -24,7 +24,7 @@ from whet.mcp.kept import RETRY_AFTER_MS, read_kept
 from whet.mcp.listing import SERVER_NAME, Catalogue, Listing, Offered, read_listing
 from whet.mcp.progress import ProgressLines
 from whet.mcp.reading import read
-from whet.mcp.remote import Reach, Remote, check_server
+from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
 
 TOOLSET = "mcp"
@@ -34,7 +34,7 @@ GUEST = "editor-"
 _MARK_CHARS = 400
 
 
-class Board(Protocol):
+class NoticeSink(Protocol):
     """Where a session's notices are put to be shown."""
 
     notices: list[str]
@@ -44,7 +44,12 @@ class Servers:
     """The servers of one process. What happens to them is told to each session that lives."""
 
     def __init__(
-        self, settings: McpSettings, reach: Reach, *, cap_chars: int = 30_000, without: Collection[str] = ()
+        self,
+        settings: McpSettings,
+        reach: RemoteParts,
+        *,
+        cap_chars: int = 30_000,
+        without: Collection[str] = (),
     ) -> None:
         self.listings: dict[str, Listing] = {}
         self.remotes: dict[str, Remote] = {}
@@ -54,13 +59,13 @@ class Servers:
         self._reach = reach
         self._cap_chars = cap_chars
         self._without = without
-        self._boards: weakref.WeakSet[Board] = weakref.WeakSet()
+        self._boards: weakref.WeakSet[NoticeSink] = weakref.WeakSet()
         self._early: list[str] = []
         self._known: set[str] = set()
         for name, server in settings.servers.items():
             self._add(name, server)
 
-    def _add(self, name: str, server: McpServer) -> None:
+    def _add(self, name: str, server: McpServerSettings) -> None:
         if not SERVER_NAME.fullmatch(name):
             raise ConfigError(
                 f"mcp.servers: {name[:60]!r} is no name for a server",
@@ -90,7 +95,7 @@ class Servers:
                     made.append(self._tool(name, offered))
         return made
 
-    def enter(self, specs: Sequence[ToolSpec], board: Board) -> None:
+    def enter(self, specs: Sequence[ToolSpec], board: NoticeSink) -> None:
         """Put what happens to servers on `board` for as long as it lives, and now what has changed since the
         session's `specs` were frozen."""
         self._boards.add(board)
@@ -153,7 +158,7 @@ class Servers:
             tags=frozenset(tags),
         )
 
-    def _relist(self, name: str, settings: McpServer, catalogue: Catalogue) -> None:
+    def _relist(self, name: str, settings: McpServerSettings, catalogue: Catalogue) -> None:
         """Take a list that is new, and say how it differs from the one that sessions have."""
         listing = read_listing(name, settings, catalogue)
         before = self.listings.get(name)

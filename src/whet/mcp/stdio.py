@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from whet.log import mask
-from whet.mcp.exits import Exit, signal_group
+from whet.mcp.exits import ChildExit, signal_group
 from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Ended, Received, ServerFailed
 from whet.rpc import read_message
 from whet.tools.guardian import Guardian
@@ -103,7 +103,7 @@ class StdioTransport:
         self._launch = launch
         self._guardian = guardian
         self._popen: subprocess.Popen[bytes] | None = None
-        self._exit: Exit | None = None
+        self._exit: ChildExit | None = None
         self._out: _Pipe | None = None
         self._tail = _Tail()
         self._readers: list[asyncio.BaseTransport] = []
@@ -120,7 +120,7 @@ class StdioTransport:
         self._received = received
         self._popen = popen = self._spawn()
         self._guardian.add(popen.pid)
-        self._exit = exit_ = Exit(popen)
+        self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
         assert popen.stdin and popen.stdout and popen.stderr
         self._out = out = _Pipe(self._line, self._drop)
@@ -207,7 +207,7 @@ class StdioTransport:
                 reader.close()
             self._guardian.drop(popen.pid)
 
-    async def _until_gone(self, out: _Pipe, exit_: Exit, ended: Ended) -> None:
+    async def _until_gone(self, out: _Pipe, exit_: ChildExit, ended: Ended) -> None:
         """Wait until the server ended or closed its output, end what is left of it, and tell."""
         ends = [asyncio.create_task(event.wait()) for event in (out.ended, exit_.happened)]
         try:

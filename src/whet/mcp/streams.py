@@ -33,7 +33,7 @@ Open = Callable[[str], AbstractAsyncContextManager[httpx2.Response]]
 """Opens the server's stream behind the event of that id, or anew for an empty one."""
 
 
-class Place(msgspec.Struct):
+class StreamCursor(msgspec.Struct):
     """How far a stream was read, and how long to wait before it is opened again."""
 
     last_id: str = ""
@@ -55,7 +55,7 @@ class Streams:
     async def follow(self, response: httpx2.Response, answer: asyncio.Future[dict[str, Any]]) -> None:
         """Read a call's stream until its answer has come. A cut one is taken up again where its events have
         ids, for as long as the call may take. Raises ServerFailed, WireError."""
-        place, failures = Place(), 0
+        place, failures = StreamCursor(), 0
         with contextlib.suppress(httpx2.TransportError):  # a cut; below it is taken up again
             await self._read(response, place, answer.done)
         while not answer.done() and place.last_id and failures < _RESUMES:
@@ -77,7 +77,7 @@ class Streams:
             await asyncio.wait({self._standing})
 
     async def _stand(self) -> None:
-        place, silences = Place(), 0
+        place, silences = StreamCursor(), 0
         while True:
             try:
                 heard = await self._again(place, lambda: False)
@@ -89,7 +89,7 @@ class Streams:
             silences = 0 if heard == "something" else min(silences + 1, 6)
             await self._pause(min(_LONGEST_PAUSE_S, max(place.pause_s, 2.0**silences - 1)))
 
-    async def _again(self, place: Place, is_done: Callable[[], bool]) -> Heard:
+    async def _again(self, place: StreamCursor, is_done: Callable[[], bool]) -> Heard:
         """Open the stream behind `place` and read it to its end."""
         try:
             async with self._open(place.last_id) as response:
@@ -104,7 +104,9 @@ class Streams:
         except (httpx2.HTTPError, OSError):
             return "failed"
 
-    async def _read(self, response: httpx2.Response, place: Place, is_done: Callable[[], bool]) -> bool:
+    async def _read(
+        self, response: httpx2.Response, place: StreamCursor, is_done: Callable[[], bool]
+    ) -> bool:
         """Hand over each event's data, and keep the place, until all is there that is waited for; False where
         no event came."""
         parser, size = SseParser(), 0

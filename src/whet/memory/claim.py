@@ -22,7 +22,7 @@ class Claim(msgspec.Struct, frozen=True):
     is_pitfall: bool = False
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class GateVerdict(msgspec.Struct, frozen=True):
     """The gate's word: the claim's trust and the quotes with their places. `quarantined`: it rests on
     untrusted text alone; `why` says so."""
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from whet.memory.folding import content_words, fold, word_set
 from whet.memory.literals import literals, stands_in
-from whet.memory.sources import Source
+from whet.memory.sources import SourceText
 
 _REJECTS = re.compile(
     r"\b(?:no(?!te|w|r)\b(?!\s+(?:problem|worries|need))|not\b|nope|wrong|incorrect|false|untrue"
@@ -46,7 +46,7 @@ _CLAUSE = re.compile(
 )
 
 
-def contradiction(text: str, places: Sequence[Source], sources: Sequence[Source]) -> str:
+def contradiction(text: str, places: Sequence[SourceText], sources: Sequence[SourceText]) -> str:
     """Give the person's words that take the claim back, empty where none do. `places` are the sources that
     its quotes stand in; those may say the opposite themselves."""
     if not places:

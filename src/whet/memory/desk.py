@@ -21,24 +21,24 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import forget, notes, overlay, prompt_part, purge, shelf, undo
-from whet.memory.claim import LOCAL, Claim, Verdict
-from whet.memory.forget import Step
+from whet.memory.claim import LOCAL, Claim, GateVerdict
+from whet.memory.forget import ForgetStep
 from whet.memory.journal import Journal
 from whet.memory.library import Library, SkillInfo
-from whet.memory.prompt_part import Item, PromptPart
+from whet.memory.prompt_part import PromptItem, PromptPart
 from whet.memory.purge import Purged
-from whet.memory.requests import MemoryRequest, NeedsYes, Outcome, Refused, SkillRequest, Target
+from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target, WriteOutcome
 from whet.memory.settling import Settling
 from whet.memory.wording import told
 from whet.memory.writes import Judge, NoteWrites, SkillWrites
 from whet.store import learned, ledger
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.learned import Use
 from whet.store.ledger import LedgerRow
 from whet.store.purge import erase
 
 if TYPE_CHECKING:
-    from whet.memory.intake import Intake
+    from whet.memory.intake import SkillIntake
 
 T = TypeVar("T")
 
@@ -54,38 +54,38 @@ class NotesState(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-class Judging:
+class ClaimGate:
     """Judges what is handed in: by the gate, or by `instead` where that is set. The results of `local_tools`
     are evidence. A part of its own, so that a desk that nobody uses any more is freed at once."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self.local_tools: Collection[str] = LOCAL
         self.instead: Judge | None = None
         self._database = database
 
-    def __call__(self, claim: Claim, origin: Origin) -> Verdict:
+    def __call__(self, claim: Claim, origin: Origin) -> GateVerdict:
         """Give the verdict. Raises Refused."""
         if self.instead is not None:
             return self.instead(claim, origin)
         if not claim.text:
-            return Verdict("user")
+            return GateVerdict("user")
         # The gate is found at the first write: it costs more to import than all else here together.
         if origin.write_origin in ("user", "import"):
             pkgutil.resolve_name("whet.memory.gate:check_text")(claim)
-            return Verdict("user")
-        judge: Callable[..., Verdict] = pkgutil.resolve_name("whet.memory.gate:judge_stored")
+            return GateVerdict("user")
+        judge: Callable[..., GateVerdict] = pkgutil.resolve_name("whet.memory.gate:judge_stored")
         foreground = origin.write_origin == "foreground"
         return judge(
             self._database, origin.evidence_session_id, self.local_tools, claim, foreground=foreground
         )
 
 
-class Desk:
+class LearningService:
     """One profile's learning. Its methods may be called from any task; files are touched on a thread."""
 
     def __init__(
         self,
-        database: Database,
+        database: StateDatabase,
         clock: Clock,
         folder: Path,
         settings: tuple[MemorySettings, ReviewSettings],
@@ -99,18 +99,18 @@ class Desk:
         self.journal = Journal(database, clock, folder, profile)
         self.library = Library(folder / "skills")
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self.judging = Judging(database)
+        self.judging = ClaimGate(database)
         self._settling = Settling(profile, self.limits, self.review)
         self._note_writes = NoteWrites(self.journal, self.limits, self.judging)
         self._skill_writes = SkillWrites(self.journal, self.library, self.judging)
 
-    def for_person(self, name: str, folder: Path) -> Desk:
+    def for_person(self, name: str, folder: Path) -> LearningService:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
-        desk = Desk(self.database, self.clock, folder, (self.limits, self.review), profile=name)
+        desk = LearningService(self.database, self.clock, folder, (self.limits, self.review), profile=name)
         desk.judging.local_tools = self.judging.local_tools
         return desk
 
-    async def memory(self, request: MemoryRequest, origin: Origin) -> Outcome:
+    async def memory(self, request: MemoryRequest, origin: Origin) -> WriteOutcome:
         """Make one change to the notes: durable, and in its file or waiting for it, on return.
 
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
@@ -118,7 +118,7 @@ class Desk:
         """
         return await self._change(lambda: self._note_writes.write(request, origin), origin)
 
-    async def skill(self, request: SkillRequest, origin: Origin) -> Outcome:
+    async def skill(self, request: SkillRequest, origin: Origin) -> WriteOutcome:
         """Make one change to a skill, as `memory` does to the notes."""
         return await self._change(lambda: self._skill_writes.write(request, origin), origin)
 
@@ -130,7 +130,7 @@ class Desk:
         """Give every skill, sorted by name; one that can't be used says why."""
         return await asyncio.to_thread(self.library.all)
 
-    async def skill_view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> Outcome:
+    async def skill_view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> WriteOutcome:
         """Give a skill's text, or one of its files, with its hash; the load leaves a receipt."""
         return await asyncio.to_thread(self._guarded, lambda: self._view(name, file_path, origin, how))
 
@@ -167,7 +167,7 @@ class Desk:
         """Give a change. Raises NotFound."""
         return await self.database.read(lambda db: ledger.get(db, row_id, self.profile))
 
-    async def install(self, intake: Intake, source: str) -> LedgerRow:
+    async def install(self, intake: SkillIntake, source: str) -> LedgerRow:
         """Enter a foreign skill: in force where nothing was found in it, else quarantined until accepted.
 
         Raises Refused where there is a skill of that name.
@@ -197,10 +197,10 @@ class Desk:
             raise NotFound(f"there is no skill {name} of yours", hint="whet skills list")
         await self.database.write(work)
 
-    async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[Step]:
+    async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
         """Take back all that rests on a session, or say what that would be. Gives the steps, in order."""
 
-        def run() -> list[Step]:
+        def run() -> list[ForgetStep]:
             self.journal.settle()
             if dry_run:
                 return self._read(lambda db: forget.plan(db, self.profile, session_id))
@@ -252,11 +252,11 @@ class Desk:
         for row in rows:
             self._tell(row)
 
-    async def prompt_part(self, offered: Collection[str], without: Collection[Item] = ()) -> PromptPart:
+    async def prompt_part(self, offered: Collection[str], without: Collection[PromptItem] = ()) -> PromptPart:
         """Give what a new session reads of memory and skills but for `without`; `offered` names its tools."""
         return await asyncio.to_thread(self._prompt_part, offered, without)
 
-    def _prompt_part(self, offered: Collection[str], without: Collection[Item]) -> PromptPart:
+    def _prompt_part(self, offered: Collection[str], without: Collection[PromptItem]) -> PromptPart:
         self.journal.settle()
         texts: dict[Target, str] = {t: self.journal.text(path) for t, path in notes.FILES.items()}
         uses = self._read(lambda db: learned.use_counts(db, self.profile))
@@ -267,17 +267,17 @@ class Desk:
         text = "\n\n".join(filter(None, (said.text, index.text)))
         return PromptPart(text, (*said.items, *index.items))
 
-    def _view(self, name: str, file_path: str, origin: Origin, how: str) -> Outcome:
+    def _view(self, name: str, file_path: str, origin: Origin, how: str) -> WriteOutcome:
         self.journal.settle([name])
         if origin.task_id and self._read(lambda db: overlay.is_staged(db, origin.task_id, name)):
             files = self._read(lambda db: overlay.skill_files(db, self.profile, name, origin.task_id))
             load = shelf.shown(name, files, file_path, "not in force yet")
-            return Outcome(True, "staged", load.text, hash=load.hash)
+            return WriteOutcome(True, "staged", load.text, hash=load.hash)
         load = shelf.load(self.library, name, file_path)
         use = Use(origin.session_id, origin.turn_id, origin.tool_call_id, name, load.file, load.hash, how)
         now = self._now()
         self.database.write_now(lambda db: learned.add_use(db, self.profile, use, now))
-        return Outcome(True, "active", load.text, summary=f"Skill '{name}' loaded", hash=load.hash)
+        return WriteOutcome(True, "active", load.text, summary=f"Skill '{name}' loaded", hash=load.hash)
 
     def _notes(self) -> list[NotesState]:
         self.journal.settle()
@@ -291,8 +291,8 @@ class Desk:
             target, str(self.folder / path), text, len(notes.entries(text)), notes.used(text, limit), trouble
         )
 
-    async def _change(self, write: Callable[[], LedgerRow], origin: Origin) -> Outcome:
-        def work() -> Outcome:
+    async def _change(self, write: Callable[[], LedgerRow], origin: Origin) -> WriteOutcome:
+        def work() -> WriteOutcome:
             if (made := self._made_before(origin)) is not None:
                 return told(made, self._notes_used(made, origin))
             if origin.write_origin == "review" and self.review.writes == "off":
@@ -305,14 +305,14 @@ class Desk:
 
         return await asyncio.to_thread(self._guarded, work)
 
-    def _guarded(self, work: Callable[[], Outcome]) -> Outcome:
+    def _guarded(self, work: Callable[[], WriteOutcome]) -> WriteOutcome:
         try:
             return work()
         except Refused as error:
             text = f"{error.message.rstrip('.')}. {error.hint}".strip()
-            return Outcome(False, "refused", text)
+            return WriteOutcome(False, "refused", text)
         except NeedsYes as error:
-            return Outcome(False, "needs_yes", error.message)
+            return WriteOutcome(False, "needs_yes", error.message)
 
     def _made_before(self, origin: Origin) -> LedgerRow | None:
         if not origin.tool_call_id:

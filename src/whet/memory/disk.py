@@ -19,7 +19,7 @@ from whet.store.ledger import digest
 LARGEST_BYTES = 1_000_000
 
 
-class Unreadable(WhetError):
+class UnreadableFile(WhetError):
     """A file that is there and can't be taken as it is; nothing is written over it."""
 
 
@@ -35,18 +35,18 @@ def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
     except FileNotFoundError:
         return None
     except NotADirectoryError:
-        raise Unreadable(f"{path.parent} is not a folder", hint="move it away") from None
+        raise UnreadableFile(f"{path.parent} is not a folder", hint="move it away") from None
     except OSError as error:
         if path.is_symlink():
-            raise Unreadable(f"{path} is a symbolic link", hint="put a plain file in its place") from None
-        raise Unreadable(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
+            raise UnreadableFile(f"{path} is a symbolic link", hint="put a plain file in its place") from None
+        raise UnreadableFile(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
     try:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode):
             what = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a plain file"
-            raise Unreadable(f"{path} is {what}", hint="move it away; what was learned is in the ledger")
+            raise UnreadableFile(f"{path} is {what}", hint="move it away; what was learned is in the ledger")
         if facts.st_size > limit_bytes:
-            raise Unreadable(
+            raise UnreadableFile(
                 f"{path} has {facts.st_size:,} bytes, more than the {limit_bytes:,} that are read",
                 hint="make it shorter, or move it away; what was learned is in the ledger",
             )
@@ -67,7 +67,7 @@ def as_text(raw: bytes, path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise Unreadable(f"{path} line {line} is not UTF-8 text", hint="save the file as UTF-8") from None
+        raise UnreadableFile(f"{path} line {line} is not UTF-8 text", hint="save the file as UTF-8") from None
 
 
 def swap(path: Path, expected: str, content: bytes | None) -> None:

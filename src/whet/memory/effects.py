@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.memory.correction import is_correction
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.stats import Interval, rate_difference, wilson
 from whet.store import outcomes
 from whet.store.outcomes import ContextItem, ItemKind, ItemUse, TurnOutcome
@@ -104,7 +104,7 @@ def effects(
     return sorted(found, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
 
 
-async def of_desk(desk: Desk, kinds: Sequence[ItemKind]) -> list[Effect]:
+async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
     part = await desk.prompt_part(_READING_TOOLS)
     now = frozenset((item.kind, item.id, item.hash) for item in part.items)

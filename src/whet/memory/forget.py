@@ -18,7 +18,7 @@ from whet.store import ledger
 from whet.store.ledger import LedgerRow
 
 
-class Step(msgspec.Struct, frozen=True):
+class ForgetStep(msgspec.Struct, frozen=True):
     """What happens to one change: taken back (by the row `back`), dropped before it came into force, or kept
     and why."""
 
@@ -28,14 +28,14 @@ class Step(msgspec.Struct, frozen=True):
     back: LedgerRow | None = None
 
 
-def plan(connection: apsw.Connection, profile: str, session_id: str) -> list[Step]:
+def plan(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
     """Give the steps that forgetting a session takes, the newest change first."""
     # Without a session the filter would let everything through.
     own = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
-    steps: dict[int, Step] = {}
+    steps: dict[int, ForgetStep] = {}
     for row in own:
         if row.state in WAITING:
-            steps[row.id] = Step(row, "drop")
+            steps[row.id] = ForgetStep(row, "drop")
         elif row.state == "active" and not row.undoes:
             _add(connection, row, steps)
     return [steps[row_id] for row_id in sorted(steps, reverse=True)]
@@ -43,32 +43,32 @@ def plan(connection: apsw.Connection, profile: str, session_id: str) -> list[Ste
 
 def carry_out(
     connection: apsw.Connection, profile: str, session_id: str, origin: Origin, now: str
-) -> list[Step]:
+) -> list[ForgetStep]:
     """Do what `plan` says and give what was done; what can't be taken back is kept and says why."""
-    done: list[Step] = []
+    done: list[ForgetStep] = []
     for step in plan(connection, profile, session_id):
         if step.what == "keep":
             done.append(step)
             continue
         try:
             back = undo.undo(connection, ledger.get(connection, step.row.id), origin, now)
-            done.append(Step(step.row, step.what, step.why, back))
+            done.append(ForgetStep(step.row, step.what, step.why, back))
         except CannotUndo as error:
-            done.append(Step(step.row, "keep", error.message))
+            done.append(ForgetStep(step.row, "keep", error.message))
     return done
 
 
-def _add(connection: apsw.Connection, row: LedgerRow, steps: dict[int, Step]) -> None:
+def _add(connection: apsw.Connection, row: LedgerRow, steps: dict[int, ForgetStep]) -> None:
     later = undo.later(connection, row)
     by_hand = next((one for one in later if one.origin.write_origin == "user"), None)
     if by_hand is not None:
-        steps[row.id] = Step(row, "keep", f"you changed it since (change {by_hand.id})")
+        steps[row.id] = ForgetStep(row, "keep", f"you changed it since (change {by_hand.id})")
         return
     if row.kind == "memory" and later:
-        steps[row.id] = Step(
+        steps[row.id] = ForgetStep(
             row, "keep", f"replaced since by change {later[0].id}, which has evidence of its own"
         )
         return
     for one in later:
-        steps.setdefault(one.id, Step(one, "take back", f"it was built on change {row.id}"))
-    steps[row.id] = Step(row, "take back")
+        steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
+    steps[row.id] = ForgetStep(row, "take back")

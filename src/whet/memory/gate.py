@@ -11,17 +11,17 @@ import re
 from collections.abc import Collection, Sequence
 
 from whet.log import mask
-from whet.memory.claim import Claim, Verdict
+from whet.memory.claim import Claim, GateVerdict
 from whet.memory.contradiction import contradiction
 from whet.memory.duplicates import duplicate_of
 from whet.memory.folding import fold
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
-from whet.memory.sources import Source
-from whet.memory.support import Pool, Support, examine
-from whet.memory.transcript import Place, Transcript, load
+from whet.memory.sources import SourceText
+from whet.memory.support import EvidencePool, Support, examine
+from whet.memory.transcript import QuotableTranscript, QuotePlace, load
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.ledger import Quote, Trust
 
 _SHORTEST_CHARS = 8
@@ -43,8 +43,8 @@ def check_text(claim: Claim) -> None:
 
 
 def judge_stored(
-    database: Database, session_id: str, local_tools: Collection[str], claim: Claim, *, foreground: bool
-) -> Verdict:
+    database: StateDatabase, session_id: str, local_tools: Collection[str], claim: Claim, *, foreground: bool
+) -> GateVerdict:
     """Give the verdict on a claim, judged by what is stored of a session. Raises Refused, NotFound."""
     check_text(claim)  # first: it needs no reading
     if database.read_now(lambda db: sessions.get(db, session_id)).private:
@@ -53,7 +53,7 @@ def judge_stored(
     return judge(claim, transcript, foreground=foreground)
 
 
-def judge(claim: Claim, transcript: Transcript, *, foreground: bool) -> Verdict:
+def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> GateVerdict:
     """Give the verdict on a claim. Raises Refused with what would make it acceptable."""
     check_text(claim)
     places = _places(claim, transcript, foreground=foreground)
@@ -73,23 +73,23 @@ def judge(claim: Claim, transcript: Transcript, *, foreground: bool) -> Verdict:
         part = (
             f"only untrusted text says: {', '.join(map(_short, found.tainted[:3]))}" if found.tainted else why
         )
-        return Verdict(
+        return GateVerdict(
             "untrusted", evidence, quarantined=True, why=part or "it rests on untrusted text alone"
         )
     trust: Trust = "user" if any(place.tier == "user" for place in places) else "observed"
-    return Verdict(trust, evidence)
+    return GateVerdict(trust, evidence)
 
 
-def _places(claim: Claim, transcript: Transcript, *, foreground: bool) -> list[Place]:
+def _places(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[QuotePlace]:
     """Find every quote that is long enough to mean something. Raises Refused for one that stands nowhere."""
     if not claim.quotes and foreground:
-        return [Place(source.text, source, "user", source.folded) for source in transcript.own_words()]
+        return [QuotePlace(source.text, source, "user", source.folded) for source in transcript.own_words()]
     if not claim.quotes:
         raise Refused(
             "There is no evidence",
             hint="Give verbatim quotes from the session: the person's words, or a result.",
         )
-    places: list[Place] = []
+    places: list[QuotePlace] = []
     short: list[str] = []
     for quote in dict.fromkeys(claim.quotes[:_MOST_QUOTES]):
         place = transcript.locate(quote)
@@ -108,7 +108,7 @@ def _places(claim: Claim, transcript: Transcript, *, foreground: bool) -> list[P
     return places
 
 
-def _means_something(quote: str, place: Place | None) -> bool:
+def _means_something(quote: str, place: QuotePlace | None) -> bool:
     folded = fold(quote)
     if place is not None and place.tier == "user" and folded == place.source.folded:
         return len(folded) >= 5
@@ -121,7 +121,7 @@ def _means_something(quote: str, place: Place | None) -> bool:
     return size >= _SHORTEST_CHARS and (len(words) >= 2 or size >= _SHORTEST_ALONE)
 
 
-def _pool(claim: Claim, places: Sequence[Place], transcript: Transcript) -> Pool:
+def _pool(claim: Claim, places: Sequence[QuotePlace], transcript: QuotableTranscript) -> EvidencePool:
     trusted = {
         id(p.source): p.source for p in places if p.tier in ("user", "observed") and not p.source.failed
     }
@@ -134,10 +134,10 @@ def _pool(claim: Claim, places: Sequence[Place], transcript: Transcript) -> Pool
             if source.tier in ("user", "observed"):
                 (failed if source.failed else trusted).setdefault(id(source), source)
     if not trusted or not (claim.is_pitfall or claim.kind == "skill"):
-        failed_pool: tuple[Source, ...] = ()
+        failed_pool: tuple[SourceText, ...] = ()
     else:
         failed_pool = tuple(failed.values())
-    return Pool(
+    return EvidencePool(
         trusted=tuple(trusted.values()),
         failed=failed_pool,
         untrusted=tuple(p.source for p in places if p.tier == "untrusted" and not p.source.failed),
@@ -149,7 +149,7 @@ def _pool(claim: Claim, places: Sequence[Place], transcript: Transcript) -> Pool
     )
 
 
-def _no_evidence(claim: Claim, places: Sequence[Place]) -> tuple[str]:
+def _no_evidence(claim: Claim, places: Sequence[QuotePlace]) -> tuple[str]:
     if any(place.source.failed for place in places):
         return (
             "The quotes are from failed results; what to do needs a successful result or the person's word",
@@ -177,7 +177,7 @@ def _refuse_unsupported(claim: Claim, found: Support) -> None:
         )
 
 
-def _quote(place: Place, session_id: str) -> Quote:
+def _quote(place: QuotePlace, session_id: str) -> Quote:
     source = place.source
     return Quote(
         mask(place.quote[:_KEPT_QUOTE_CHARS]),

@@ -25,7 +25,7 @@ from whet.store.ledger import FileChange, LedgerRow, NewRow
 _MOST_FINDINGS = 10
 
 
-class Intake(msgspec.Struct, frozen=True):
+class SkillIntake(msgspec.Struct, frozen=True):
     """A foreign skill that was read: its files, and what a person should look at first."""
 
     name: str
@@ -34,7 +34,7 @@ class Intake(msgspec.Struct, frozen=True):
     findings: tuple[str, ...] = ()
 
 
-def read_folder(folder: Path) -> Intake:
+def read_folder(folder: Path) -> SkillIntake:
     """Read a skill's folder. Raises WhetError where it is no valid skill."""
     if folder.is_symlink() or not folder.is_dir():
         raise WhetError(f"{folder} is not a folder", hint="give the folder that holds SKILL.md")
@@ -45,10 +45,12 @@ def read_folder(folder: Path) -> Intake:
     main = disk.as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
     name, description = frontmatter.name_and_description(main)
     good_name(name)
-    return Intake(name, description, files, tuple(_findings(files)))
+    return SkillIntake(name, description, files, tuple(_findings(files)))
 
 
-def enter(connection: apsw.Connection, intake: Intake, source: str, *, profile: str, now: str) -> LedgerRow:
+def enter(
+    connection: apsw.Connection, intake: SkillIntake, source: str, *, profile: str, now: str
+) -> LedgerRow:
     """Enter a skill inside the caller's transaction; its files follow. Raises Refused for a taken name."""
     root = f"skills/{intake.name}/"
     if any(state.wanted for state in learned.states(connection, profile, root)):

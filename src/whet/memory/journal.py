@@ -18,11 +18,11 @@ from whet.clock import Clock, iso
 from whet.contract.errors import StoreError
 from whet.contract.origin import Origin
 from whet.memory import disk, merging, notes
-from whet.memory.disk import Moved, Unreadable
+from whet.memory.disk import Moved, UnreadableFile
 from whet.memory.folders import files_of
 from whet.memory.requests import Target
 from whet.store import learned, ledger
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.learned import FileState
 from whet.store.ledger import FileChange, NewRow, digest
 
@@ -34,7 +34,7 @@ _HAND = Origin(write_origin="user", execution_context="edited by hand")
 class Journal:
     """One profile's files below `folder`. Synchronous; call it off the event loop's thread."""
 
-    def __init__(self, database: Database, clock: Clock, folder: Path, profile: str = "") -> None:
+    def __init__(self, database: StateDatabase, clock: Clock, folder: Path, profile: str = "") -> None:
         self.database = database
         self.clock = clock
         self.folder = folder
@@ -72,7 +72,7 @@ class Journal:
             state = self._state(path)
             try:
                 there = disk.read(self.folder / path)
-            except Unreadable as error:
+            except UnreadableFile as error:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
@@ -88,7 +88,7 @@ class Journal:
                     return
             except Moved:
                 continue
-            except Unreadable as error:
+            except UnreadableFile as error:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 return
             except StoreError as error:

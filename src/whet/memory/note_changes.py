@@ -6,11 +6,11 @@ Pure. What a refused request should do instead is in the refusal.
 from __future__ import annotations
 
 from whet.memory import notes
-from whet.memory.notes import Edit
+from whet.memory.notes import NoteEdit
 from whet.memory.requests import MemoryRequest, Refused, Target
 
 
-def plan(text: str, request: MemoryRequest, limit_chars: int) -> Edit:
+def plan(text: str, request: MemoryRequest, limit_chars: int) -> NoteEdit:
     """Give the edit that `request` asks for. Raises Refused."""
     if request.action == "remove":
         return notes.remove(text, request.old_text)
@@ -24,7 +24,7 @@ def plan(text: str, request: MemoryRequest, limit_chars: int) -> Edit:
     return edit
 
 
-def check_room(text: str, edit: Edit, target: Target, limit_chars: int) -> None:
+def check_room(text: str, edit: NoteEdit, target: Target, limit_chars: int) -> None:
     """Raise Refused where the edited file would be over its limit and larger than before."""
     size = len(edit.text.strip())
     if size <= limit_chars or size <= len(text.strip()):

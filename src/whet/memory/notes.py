@@ -23,7 +23,7 @@ _BULLET = re.compile(r"[-*+]\s+")
 _LONGEST_ENTRY = 700
 
 
-class Entry(msgspec.Struct, frozen=True):
+class NoteEntry(msgspec.Struct, frozen=True):
     """One entry: its text without the bullet, its section's heading in lower case, and its lines."""
 
     text: str
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True):
         return f"{SAID_PITFALL}{self.text}" if self.is_pitfall else self.text
 
 
-class Edit(msgspec.Struct, frozen=True):
+class NoteEdit(msgspec.Struct, frozen=True):
     """An edit made: the new file text, and the entry before and after (empty: none)."""
 
     text: str
@@ -55,16 +55,16 @@ def decoded(raw: bytes) -> str:
     return raw.decode("utf-8-sig", "replace")
 
 
-def entries(text: str) -> list[Entry]:
+def entries(text: str) -> list[NoteEntry]:
     """Give the entries of a file, in order."""
-    found: list[Entry] = []
+    found: list[NoteEntry] = []
     lines = text.split("\n")
     section, start, in_comment = "", -1, False
 
     def close(end: int) -> None:
         nonlocal start
         if start >= 0:
-            found.append(Entry(_entry_text(lines[start:end]), section, start, end - 1))
+            found.append(NoteEntry(_entry_text(lines[start:end]), section, start, end - 1))
         start = -1
 
     for number, line in enumerate(lines):
@@ -85,7 +85,7 @@ def entries(text: str) -> list[Entry]:
     return found
 
 
-def add(text: str, target: Target, content: str) -> Edit:
+def add(text: str, target: Target, content: str) -> NoteEdit:
     """Add an entry at the end of its section: pitfalls to theirs, all else to the part before it.
 
     Raises Refused for content that is no entry.
@@ -93,7 +93,7 @@ def add(text: str, target: Target, content: str) -> Edit:
     is_pitfall = target == "memory" and _PITFALL.match(content) is not None
     entry = clean(_PITFALL.sub("", content, count=1) if is_pitfall else content)
     said = f"{SAID_PITFALL}{entry}" if is_pitfall else entry
-    return Edit(put(text, target, said), "", said)
+    return NoteEdit(put(text, target, said), "", said)
 
 
 def put(text: str, target: Target, said: str) -> str:
@@ -114,28 +114,28 @@ def put(text: str, target: Target, said: str) -> str:
     return _joined([*lines[:place], *bullet, *lines[place:]])
 
 
-def replace(text: str, old_text: str, content: str) -> Edit:
+def replace(text: str, old_text: str, content: str) -> NoteEdit:
     """Put `content` in the place of the one entry that holds `old_text`. Raises Refused."""
     entry = only(text, old_text)
     new = clean(_PITFALL.sub("", content, count=1) if entry.is_pitfall else content)
     said = f"{SAID_PITFALL}{new}" if entry.is_pitfall else new
-    return Edit(put_for(text, entry, said), entry.said, said)
+    return NoteEdit(put_for(text, entry, said), entry.said, said)
 
 
-def put_for(text: str, entry: Entry, said: str) -> str:
+def put_for(text: str, entry: NoteEntry, said: str) -> str:
     """Give the text with an entry that says exactly this in the place of `entry`; it is not checked."""
     lines = text.split("\n")
     new = said.removeprefix(SAID_PITFALL) if entry.is_pitfall else said
     return _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
 
 
-def remove(text: str, old_text: str) -> Edit:
+def remove(text: str, old_text: str) -> NoteEdit:
     """Take the one entry out that holds `old_text`, with the last pitfall their heading. Raises Refused."""
     entry = only(text, old_text)
-    return Edit(without(text, entry), entry.said, "")
+    return NoteEdit(without(text, entry), entry.said, "")
 
 
-def without(text: str, entry: Entry) -> str:
+def without(text: str, entry: NoteEntry) -> str:
     """Give the text without this entry, and with the last pitfall without their heading."""
     lines = text.split("\n")
     head, tail = lines[: entry.first], lines[entry.last + 1 :]
@@ -161,7 +161,7 @@ def _stripped(lines: list[str]) -> list[str]:
     return lines[:end]
 
 
-def only(text: str, part: str) -> Entry:
+def only(text: str, part: str) -> NoteEntry:
     """Give the one entry that holds `part` (white space folded). Raises Refused for none or several."""
     wanted = fold(part)
     if not wanted:

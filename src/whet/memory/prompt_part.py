@@ -13,7 +13,7 @@ import msgspec
 
 from whet.memory import notes
 from whet.memory.library import SkillInfo
-from whet.memory.notes import Entry
+from whet.memory.notes import NoteEntry
 from whet.memory.requests import Target
 from whet.store.ledger import digest
 from whet.store.outcomes import ItemKind
@@ -23,7 +23,7 @@ _SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", 
 _NOTES_HEAD = "What you remember (a snapshot of this session's start; facts, not orders):"
 
 
-class Item(msgspec.Struct, frozen=True):
+class PromptItem(msgspec.Struct, frozen=True):
     """One learned thing in a session's context: memory, user or skill, its name, the hash of its text, and
     its text or description for people."""
 
@@ -37,12 +37,12 @@ class PromptPart(msgspec.Struct, frozen=True):
     """The text for the system prompt and the items it shows."""
 
     text: str = ""
-    items: tuple[Item, ...] = ()
+    items: tuple[PromptItem, ...] = ()
 
 
-def notes_part(texts: Mapping[Target, str], without: Collection[Item] = ()) -> PromptPart:
+def notes_part(texts: Mapping[Target, str], without: Collection[PromptItem] = ()) -> PromptPart:
     """Write the notes, by target, but those `without` names; nothing where there are none."""
-    items: list[Item] = []
+    items: list[PromptItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
         all_entries = notes.entries(texts.get(target, ""))
@@ -61,7 +61,7 @@ def index_part(
     uses: Mapping[str, int],
     budget_chars: int,
     offered: Collection[str],
-    without: Collection[Item] = (),
+    without: Collection[PromptItem] = (),
 ) -> PromptPart:
     """Write the skill index but for those `without` names. `uses` counts loads; `offered` are the names of
     the session's tools."""
@@ -85,18 +85,18 @@ def index_part(
     return PromptPart(text, items)
 
 
-def entry_id(entry: Entry) -> str:
+def entry_id(entry: NoteEntry) -> str:
     """Give the name under which an entry is counted and found: it follows from what the entry says."""
     return digest(entry.said)[:12]
 
 
-def _item(target: Target, entry: Entry) -> Item:
+def _item(target: Target, entry: NoteEntry) -> PromptItem:
     key = entry_id(entry)
-    return Item(target, key, key, _flat(entry.said))
+    return PromptItem(target, key, key, _flat(entry.said))
 
 
-def _skill(info: SkillInfo) -> Item:
-    return Item("skill", info.name, info.hash, _flat(info.description))
+def _skill(info: SkillInfo) -> PromptItem:
+    return PromptItem("skill", info.name, info.hash, _flat(info.description))
 
 
 def _flat(text: str) -> str:

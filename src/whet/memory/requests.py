@@ -44,7 +44,7 @@ class SkillRequest(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class WriteOutcome(msgspec.Struct, frozen=True):
     """What came of a request. `state` is the row's, "refused", or "needs_yes" (the person's own, nothing
     was done yet); `text` is for the model, `summary` a line for people ("Memory updated")."""
 

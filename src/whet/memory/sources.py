@@ -55,7 +55,7 @@ _YES = re.compile(
 )
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredText(msgspec.Struct, frozen=True):
     """One stored message: its number, its turn, and itself."""
 
     seq: int
@@ -63,7 +63,7 @@ class Stored(msgspec.Struct, frozen=True):
     message: Message
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceText(msgspec.Struct, frozen=True):
     """One text of a session: what stands in it (`folded`, and as it was), and whose it is. `called` is what
     the call behind a successful result really did, folded: it shows as much as the result. `fresh` is what an
     observed text has that neither a command or file of the assistant's nor an untrusted text had before."""
@@ -89,14 +89,14 @@ class Source(msgspec.Struct, frozen=True):
         return "untrusted" if _PLANTED.search(around) else "observed"
 
 
-def puts(source: Source) -> bool:
+def puts(source: SourceText) -> bool:
     """Whether the assistant's words went into the world: into a command or a file, not into a question."""
     return source.tier == "own" and source.tool not in _LOOKING and source.tool != ""
 
 
 def sources(
-    stored: Sequence[Stored], *, has_person: bool = True, local: Collection[str] = LOCAL
-) -> list[Source]:
+    stored: Sequence[StoredText], *, has_person: bool = True, local: Collection[str] = LOCAL
+) -> list[SourceText]:
     """Give the texts of a session in order. `local` names the tools whose results are observed. Without a
     person (a helper's session) nothing in it is one's word: the task was written by another model."""
     reader = _Reader(has_person, local)
@@ -110,14 +110,14 @@ class _Reader:
 
     def __init__(self, has_person: bool, local: Collection[str]) -> None:
         self._local = local
-        self.found: list[Source] = []
+        self.found: list[SourceText] = []
         self._has_person = has_person
         self._calls: dict[str, ToolCall] = {}
         self._tainted: dict[str, str] = {}
         self._background = ""
         self._last_said = ""
 
-    def read(self, row: Stored) -> None:
+    def read(self, row: StoredText) -> None:
         message = row.message
         if message.role == "user":
             self._user(row)
@@ -126,13 +126,13 @@ class _Reader:
         else:
             self._result(row)
 
-    def _add(self, row: Stored, tier: Tier, text: str, **more: Any) -> None:
+    def _add(self, row: StoredText, tier: Tier, text: str, **more: Any) -> None:
         if not text.strip():
             return
         folded = fold(text)
         fresh = self._fresh(text) if tier == "observed" else folded
         self.found.append(
-            Source(row.seq, row.turn, row.message.role, tier, text, folded, fresh=fresh, **more)
+            SourceText(row.seq, row.turn, row.message.role, tier, text, folded, fresh=fresh, **more)
         )
 
     def _fresh(self, text: str) -> str:
@@ -145,7 +145,7 @@ class _Reader:
             kept = kept[: max(0, start - _AROUND)] + " " + kept[end + _AROUND :]
         return kept
 
-    def _user(self, row: Stored) -> None:
+    def _user(self, row: StoredText) -> None:
         if not self._has_person:
             self._add(row, "own", row.message.text, why="written by another model")
             return
@@ -155,14 +155,14 @@ class _Reader:
         if len(own.split()) <= 12 and _YES.match(own.strip()):
             self._add(row, "user", self._last_said, why="the person said to remember it")
 
-    def _assistant(self, row: Stored) -> None:
+    def _assistant(self, row: StoredText) -> None:
         self._last_said = row.message.text
         self._add(row, "own", row.message.text)
         for call in row.message.tool_calls:
             self._calls[call.id] = call
             self._add(row, "own", _argument_text(call), tool=call.name)
 
-    def _result(self, row: Stored) -> None:
+    def _result(self, row: StoredText) -> None:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")

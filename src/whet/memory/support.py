@@ -14,7 +14,7 @@ import msgspec
 
 from whet.memory.folding import content_words, fold, stem, word_set
 from whet.memory.literals import LIST_MARK, literals, stands_in
-from whet.memory.sources import Source, Tier
+from whet.memory.sources import SourceText, Tier
 
 _ENOUGH = 0.5
 _ENOUGH_OF_SKILL = 0.34
@@ -65,16 +65,16 @@ _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _FENCE = re.compile(r"(?m)^[ \t]*(?:`{3,}|~{3,}).*$")
 
 
-class Pool(msgspec.Struct, frozen=True):
+class EvidencePool(msgspec.Struct, frozen=True):
     """What a claim may rest on: `trusted` messages, those that `failed` (for what went wrong only), and
     `untrusted` ones; `known` is the text being edited; `near` what stands around the quotes; `foreign`
     every untrusted text of the session; `standing` says of a literal whose word it is; `done`
     are the commands that succeeded, wherever their output came from."""
 
-    trusted: tuple[Source, ...]
-    failed: tuple[Source, ...]
-    untrusted: tuple[Source, ...]
-    foreign: tuple[Source, ...]
+    trusted: tuple[SourceText, ...]
+    failed: tuple[SourceText, ...]
+    untrusted: tuple[SourceText, ...]
+    foreign: tuple[SourceText, ...]
     standing: Callable[[str], Tier]
     done: tuple[str, ...] = ()
     known: str = ""
@@ -92,7 +92,7 @@ class Support(msgspec.Struct, frozen=True):
     unrelated: bool = False
 
 
-def examine(text: str, pool: Pool, *, is_skill: bool = False, is_pitfall: bool = False) -> Support:
+def examine(text: str, pool: EvidencePool, *, is_skill: bool = False, is_pitfall: bool = False) -> Support:
     """Look at a claim sentence by sentence."""
     bodies = _Bodies(pool)
     missing: dict[str, None] = {}
@@ -123,7 +123,7 @@ def examine(text: str, pool: Pool, *, is_skill: bool = False, is_pitfall: bool =
 class _Bodies:
     """The pool's texts, folded once."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: EvidencePool) -> None:
         known = fold(pool.known)
         self._known = known
         self._done = pool.done

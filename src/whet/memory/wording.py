@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from whet.memory import notes
-from whet.memory.requests import Outcome
+from whet.memory.requests import WriteOutcome
 from whet.store.ledger import LedgerRow
 
 _DONE = {"create": "created", "edit": "edited", "patch": "patched", "delete": "deleted"}
@@ -20,10 +20,10 @@ _STATES = {
 }
 
 
-def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = None) -> Outcome:
+def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = None) -> WriteOutcome:
     """Give the outcome of a row."""
     if row.state not in _STATES:
-        return Outcome(False, row.state, f"This change is {row.state}: {row.reason}".strip(), row.id)
+        return WriteOutcome(False, row.state, f"This change is {row.state}: {row.reason}".strip(), row.id)
     text = f"{_STATES[row.state]} (change {row.id})."
     if used:
         text += f" {notes.FILES['user' if row.item == 'user' else 'memory'].rpartition('/')[2]}: {used}."
@@ -31,7 +31,7 @@ def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = No
         text += f" The skill's hash is now {row.hash}."
     if trouble := next(iter((troubles or {}).values()), ""):
         text += f" But a file could not be written: {trouble}. It is kept in the ledger until then."
-    return Outcome(True, row.state, text, row.id, summary(row), row.hash)
+    return WriteOutcome(True, row.state, text, row.id, summary(row), row.hash)
 
 
 def summary(row: LedgerRow) -> str:

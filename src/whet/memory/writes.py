@@ -16,7 +16,7 @@ from whet.config.schema import MemorySettings
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
 from whet.memory import note_changes, notes, overlay, skill_changes
-from whet.memory.claim import Claim, Verdict
+from whet.memory.claim import Claim, GateVerdict
 from whet.memory.journal import Journal
 from whet.memory.library import Library
 from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target
@@ -25,7 +25,7 @@ from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
 
-Judge = Callable[[Claim, Origin], Verdict]
+Judge = Callable[[Claim, Origin], GateVerdict]
 """Judges a claim, or raises Refused."""
 _TRIES = 5
 
@@ -75,7 +75,9 @@ class NoteWrites:
                 continue
         raise StoreBusy("the notes keep changing", hint="try again")
 
-    def _verdict(self, request: MemoryRequest, origin: Origin, base: str, edit: notes.Edit) -> Verdict:
+    def _verdict(
+        self, request: MemoryRequest, origin: Origin, base: str, edit: notes.NoteEdit
+    ) -> GateVerdict:
         claim = Claim(
             "memory",
             edit.after,
@@ -136,7 +138,7 @@ class SkillWrites:
         request: SkillRequest,
         origin: Origin,
         change: tuple[skill_changes.Files, SkillPlan],
-        verdict: Verdict,
+        verdict: GateVerdict,
     ) -> NewRow:
         files, made = change
         root = f"skills/{request.name}/"
@@ -166,7 +168,7 @@ class SkillWrites:
             profile=self._profile,
         )
 
-    def _verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> Verdict:
+    def _verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
         claim = Claim("skill", made.learned, request.evidence, known=made.before)
         return self._judge(claim, origin)
 
@@ -203,7 +205,7 @@ class SkillWrites:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
 
 
-def _state(verdict: Verdict, origin: Origin) -> State:
+def _state(verdict: GateVerdict, origin: Origin) -> State:
     if origin.write_origin == "review":
         return "staged"
     return "quarantined" if verdict.quarantined else "active"

@@ -14,7 +14,7 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.store import bulk, search
 from whet.store.bulk import PastSession, Stored
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 _BATCH_MESSAGES = 5_000
 _INDEX_BATCHES = 30
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 """Told the sessions and messages that are done."""
 
 
-class Carried(msgspec.Struct):
+class CarrySums(msgspec.Struct):
     """What came of a source's sessions: how many were new, had grown, were there already, or differ on both
     sides and were left; how many messages that is."""
 
@@ -45,10 +45,10 @@ class Carried(msgspec.Struct):
 
 
 def carry(
-    database: Database, origin: str, sessions: Iterable[PastSession], clock: Clock, progress: Progress
-) -> Carried:
+    database: StateDatabase, origin: str, sessions: Iterable[PastSession], clock: Clock, progress: Progress
+) -> CarrySums:
     """Store `sessions` and make them searchable. Durable batch by batch."""
-    carried, batch, size = Carried(), list[PastSession](), 0
+    carried, batch, size = CarrySums(), list[PastSession](), 0
     for past in sessions:
         batch.append(past)
         size += len(past.messages)
@@ -69,10 +69,10 @@ def _index_some(connection: apsw.Connection) -> bool:
 
 
 def look(
-    database: Database | None, origin: str, sessions: Iterable[PastSession], progress: Progress
-) -> Carried:
+    database: StateDatabase | None, origin: str, sessions: Iterable[PastSession], progress: Progress
+) -> CarrySums:
     """Count what `carry` would do, and store nothing. Without a database everything is new."""
-    carried = Carried()
+    carried = CarrySums()
     for past in sessions:
         is_known = database is not None and database.read_now(
             lambda db, past=past: bulk.is_known(db, origin, past.about.id)
@@ -82,7 +82,9 @@ def look(
     return carried
 
 
-def _store(database: Database, origin: str, batch: list[PastSession], clock: Clock, carried: Carried) -> None:
+def _store(
+    database: StateDatabase, origin: str, batch: list[PastSession], clock: Clock, carried: CarrySums
+) -> None:
     if not batch:
         return
     now = iso(clock.now())

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias, cast
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
-from whet.moving.lines import Lines
+from whet.moving.lines import JsonLines
 from whet.moving.pairing import live_from, pair
 from whet.moving.results import ending_of
 from whet.store.bulk import PastMessage, PastSession
@@ -72,7 +72,7 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
-    transcript, lines = _Transcript(), Lines(path, _lines)
+    transcript, lines = _Transcript(), JsonLines(path, _lines)
     for line in lines:
         transcript.add(line)
     return transcript.session(path.stem), lines.bad

@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
-from whet.moving.lines import Lines
+from whet.moving.lines import JsonLines
 from whet.moving.pairing import live_from, pair
 from whet.moving.results import ending_of
 from whet.store.bulk import PastMessage, PastSession
@@ -63,7 +63,7 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
-    transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), Lines(path, _lines)
+    transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), JsonLines(path, _lines)
     for line in lines:
         if line.payload is not None:
             transcript.add(line.type, line.payload, _ms(line.timestamp))

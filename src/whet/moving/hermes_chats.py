@@ -21,8 +21,8 @@ from whet.clock import iso
 from whet.config import files, secrets
 from whet.config.paths import Home
 from whet.gateway.settings import GatewayText
-from whet.moving.taken import Taken
-from whet.store.paired import Paired
+from whet.moving.taken import TakenOver
+from whet.store.paired import PairedPerson
 
 PART = "chats"
 Kind = Literal["telegram", "discord", "slack"]
@@ -49,7 +49,7 @@ _NO = ("false", "0", "no", "off")
 _OWNER = "owner"
 
 
-class Channel(msgspec.Struct, frozen=True):
+class HermesChannel(msgspec.Struct, frozen=True):
     """A platform with its tokens: who is let in there, which its home chat is, whether strangers get a code,
     whether groups are answered."""
 
@@ -61,30 +61,32 @@ class Channel(msgspec.Struct, frozen=True):
     groups: bool = True
 
 
-def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[Channel], list[Taken]]:
+def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[HermesChannel], list[TakenOver]]:
     """Read the platforms that config.yaml and .env name. What can't come is listed."""
-    found, left = list[Channel](), list[Taken]()
+    found, left = list[HermesChannel](), list[TakenOver]()
     for kind in KINDS:
         block = _block(settings, kind)
         tokens = {name: value for name in _TOKENS[kind] if (value := env.get(name) or _token(block, name))}
         if not tokens:
             continue
         if str(block.get("enabled", "")).lower() in _NO:
-            left.append(Taken(kind, "left", "it is switched off there"))
+            left.append(TakenOver(kind, "left", "it is switched off there"))
         elif missing := [name for name in _TOKENS[kind] if name not in tokens]:
-            left.append(Taken(kind, "left", f"it has no {missing[0]}"))
+            left.append(TakenOver(kind, "left", f"it has no {missing[0]}"))
         else:
             people, odd = _people(kind, block, env)
             mention = env.get(f"{kind.upper()}_REQUIRE_MENTION") or block.get("require_mention", True)
             if str(mention).lower() in _NO:
-                odd.append(Taken(f"{kind}: answering unasked", "left", "in groups it answers who names it"))
+                odd.append(
+                    TakenOver(f"{kind}: answering unasked", "left", "in groups it answers who names it")
+                )
             found.append(_channel(kind, block, settings, tokens, people, env))
             left += odd
     for name in _OTHERS:
         block = _block(settings, name)
         is_on = str(block.get("enabled", "")).lower() in _YES
         if is_on or any(env.get(f"{name.upper()}_{sign}") for sign in _SIGNS):
-            left.append(Taken(name, "left", "there is no channel of this kind; the webhook can serve it"))
+            left.append(TakenOver(name, "left", "there is no channel of this kind; the webhook can serve it"))
     return found, left
 
 
@@ -102,9 +104,9 @@ def _channel(
     tokens: dict[str, str],
     people: tuple[str, ...],
     env: Mapping[str, str],
-) -> Channel:
+) -> HermesChannel:
     strangers = block.get("unauthorized_dm_behavior", settings.get("unauthorized_dm_behavior", "pair"))
-    return Channel(
+    return HermesChannel(
         kind,
         tokens,
         people,
@@ -136,23 +138,25 @@ def _token(block: Mapping[str, Any], name: str) -> str:
 
 def _people(
     kind: Kind, block: Mapping[str, Any], env: Mapping[str, str]
-) -> tuple[tuple[str, ...], list[Taken]]:
+) -> tuple[tuple[str, ...], list[TakenOver]]:
     """Give the ids that are let in on a platform, and what of its list is none."""
     named = [
         *_listed(env.get(f"{kind.upper()}_ALLOWED_USERS") or block.get("allow_from")),
         *_listed(env.get("GATEWAY_ALLOWED_USERS")),
     ]
     everybody = (env.get(f"{kind.upper()}_ALLOW_ALL_USERS"), env.get("GATEWAY_ALLOW_ALL_USERS"))
-    left: list[Taken] = []
+    left: list[TakenOver] = []
     if "*" in named or any((value or "").lower() in _YES for value in everybody):
         why = "strangers get a pairing code here: whet gateway pair accept CODE"
-        left.append(Taken(f"{kind}: everybody let in", "left", why))
+        left.append(TakenOver(f"{kind}: everybody let in", "left", why))
     ids: dict[str, None] = {}
     for one in named:
         if _IDS[kind].fullmatch(one):
             ids[one] = None
         elif one != "*":
-            left.append(Taken(f"{kind}: {one}", "left", "people are known by their ids here, not by names"))
+            left.append(
+                TakenOver(f"{kind}: {one}", "left", "people are known by their ids here, not by names")
+            )
     return tuple(ids), left
 
 
@@ -161,7 +165,7 @@ def _listed(value: Any) -> list[str]:
     return [text for item in items if (text := str(item).strip())]
 
 
-def write(found: Sequence[Channel]) -> str:
+def write(found: Sequence[HermesChannel]) -> str:
     """Write channels and people as the text of a gateway.toml."""
     lines = ["# Taken over from Hermes Agent. docs/gateway.md says what may stand here.", ""]
     for channel in found:
@@ -177,7 +181,7 @@ def write(found: Sequence[Channel]) -> str:
     return "\n".join(lines)
 
 
-def people(found: Sequence[Channel]) -> dict[str, dict[Kind, str]]:
+def people(found: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
     """Name who is let in: the owner is who has the home chat, or is alone on a platform."""
     named: dict[str, dict[Kind, str]] = {}
     for channel in found:
@@ -189,15 +193,15 @@ def people(found: Sequence[Channel]) -> dict[str, dict[Kind, str]]:
     return {name: named[name] for name in sorted(named, key=lambda name: (name != _OWNER, name))}
 
 
-def take(home: Home, found: Sequence[Channel], came: Collection[str], *, dry: bool) -> list[Taken]:
+def take(home: Home, found: Sequence[HermesChannel], came: Collection[str], *, dry: bool) -> list[TakenOver]:
     """Write gateway.toml where there is none, with the channels' tokens in .env first."""
     if not found:
         return []
     names = ", ".join(channel.kind for channel in found)
     if home.gateway.exists():
-        return [Taken("gateway.toml", "kept", f"it is here already; there were {names} in Hermes Agent")]
+        return [TakenOver("gateway.toml", "kept", f"it is here already; there were {names} in Hermes Agent")]
     if PART in came:
-        return [Taken("gateway.toml", "kept", "it came before and was taken away here")]
+        return [TakenOver("gateway.toml", "kept", "it came before and was taken away here")]
     text = write(found)
     msgspec.convert(tomllib.loads(text), GatewayText)  # what the gateway would refuse is not written
     have = secrets.read_env(home).values
@@ -207,27 +211,27 @@ def take(home: Home, found: Sequence[Channel], came: Collection[str], *, dry: bo
                 secrets.set_secret(home, name, value)
         home.ensure()
         files.replace(home.gateway, text, mode=0o600)
-    taken = [Taken(channel.kind, "set", _said(channel)) for channel in found]
+    taken = [TakenOver(channel.kind, "set", _said(channel)) for channel in found]
     for name, ids in people(found).items():
         who = ", ".join(f"{kind} {user}" for kind, user in ids.items())
         why = "has this home's memory and may approve" if name == _OWNER else "has a memory of their own"
-        taken.append(Taken(who, "let in", f"{name} {why}"))
+        taken.append(TakenOver(who, "let in", f"{name} {why}"))
     return taken
 
 
-def _said(channel: Channel) -> str:
+def _said(channel: HermesChannel) -> str:
     said = ["its tokens are in .env", "whet gateway run serves it once Hermes Agent's gateway is stopped"]
     return "; ".join([*said, *([] if channel.pairing else ["strangers get no code"])])
 
 
-def read_paired(kind: Kind, content: Any) -> list[Paired]:
+def read_paired(kind: Kind, content: Any) -> list[PairedPerson]:
     """Read who was let in by a code on a platform, from its `KIND-approved.json`."""
-    found: list[Paired] = []
+    found: list[PairedPerson] = []
     for user, about in cast(dict[Any, Any], content).items() if isinstance(content, dict) else ():
         facts = cast(dict[str, Any], about) if isinstance(about, dict) else {}
         at = facts.get("approved_at")
         since = datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) and 0 < at < 1e11 else None
         if _IDS[kind].fullmatch(str(user)):
             name = str(facts.get("user_name") or "")[:100]
-            found.append(Paired(kind, str(user), name, iso(since) if since else ""))
+            found.append(PairedPerson(kind, str(user), name, iso(since) if since else ""))
     return found

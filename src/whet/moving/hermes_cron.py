@@ -19,7 +19,7 @@ from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
 from whet.moving.hermes_chats import KINDS
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.schedules import timing
 from whet.store.schedules import Schedule
 
@@ -38,7 +38,7 @@ _TOOLSETS = {
 }
 
 
-class Found(msgspec.Struct, frozen=True):
+class HermesJob(msgspec.Struct, frozen=True):
     """A job as a schedule, without the id and the free name that it gets when it is stored; `key` is its id
     there, `notes` say what a person must know before letting it run."""
 
@@ -47,7 +47,7 @@ class Found(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-class Place(msgspec.Struct, frozen=True):
+class JobDefaults(msgspec.Struct, frozen=True):
     """What a job takes from around it: the time zone, the folder where it has none of its own, the limit of a
     run, and where messages without an address go on a platform (empty: nowhere)."""
 
@@ -73,17 +73,19 @@ def parse(raw: bytes) -> list[dict[str, Any]]:
     return [cast(dict[str, Any], job) for job in cast(list[Any], jobs) if isinstance(job, dict)]
 
 
-def read(jobs: Sequence[Mapping[str, Any]], place: Place, clock: Clock) -> tuple[list[Found], list[Taken]]:
+def read(
+    jobs: Sequence[Mapping[str, Any]], place: JobDefaults, clock: Clock
+) -> tuple[list[HermesJob], list[TakenOver]]:
     """Read jobs as schedules; those that can't be one are listed."""
-    found, left = list[Found](), list[Taken]()
+    found, left = list[HermesJob](), list[TakenOver]()
     for number, job in enumerate(jobs, 1):
         label = " ".join(str(job.get("name") or job.get("prompt") or f"job {number}").split())[:60]
         try:
             found.append(_read_one(job, label, place, clock))
         except _Left as why:
-            left.append(Taken(label, "left", str(why)))
+            left.append(TakenOver(label, "left", str(why)))
         except ConfigError as error:
-            left.append(Taken(label, "left", error.message))
+            left.append(TakenOver(label, "left", error.message))
     return found, left
 
 
@@ -97,16 +99,16 @@ def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
     return name
 
 
-def told(found: Found, name: str) -> Taken:
+def told(found: HermesJob, name: str) -> TakenOver:
     """Say of a schedule, by its name here, when it comes and what to know of it."""
     one = found.schedule
     zone = timing.zone(one.time_zone)
     when = one.expression or f"once, {datetime.fromisoformat(one.at).astimezone(zone):%Y-%m-%d %H:%M}"
     target = f" to {one.target}" if one.target else ""
-    return Taken(name, "added, paused", "; ".join([f"{when} ({one.time_zone}){target}", *found.notes]))
+    return TakenOver(name, "added, paused", "; ".join([f"{when} ({one.time_zone}){target}", *found.notes]))
 
 
-def _read_one(job: Mapping[str, Any], label: str, place: Place, clock: Clock) -> Found:
+def _read_one(job: Mapping[str, Any], label: str, place: JobDefaults, clock: Clock) -> HermesJob:
     notes: list[str] = []
     if job.get("no_agent"):
         raise _Left("it runs a script without the agent; the system's own cron can do that")
@@ -137,7 +139,7 @@ def _read_one(job: Mapping[str, Any], label: str, place: Place, clock: Clock) ->
         notes.append(f"its own model {str(model)[:60]} is not taken over")
     if job.get("enabled") is False:
         notes.append("it was paused there too")
-    return Found(str(job.get("id") or label), schedule, tuple(notes))
+    return HermesJob(str(job.get("id") or label), schedule, tuple(notes))
 
 
 def _prompt(job: Mapping[str, Any]) -> str:
@@ -185,7 +187,7 @@ def _interval(minutes: Any, next_run: str, zone: str) -> str:
     raise _Left(f"every {minutes} minutes is no cron expression; whet cron add, with the nearest that is")
 
 
-def _folder(job: Mapping[str, Any], place: Place, notes: list[str]) -> str:
+def _folder(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str:
     folder = Path(str(job.get("workdir") or place.folder)).expanduser()
     if not folder.is_absolute():
         folder = place.folder / folder
@@ -194,7 +196,7 @@ def _folder(job: Mapping[str, Any], place: Place, notes: list[str]) -> str:
     return str(folder)
 
 
-def _target(job: Mapping[str, Any], place: Place, notes: list[str]) -> str:
+def _target(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str:
     """Give the conversation that its answers go to; they stay in their sessions where there is none."""
     named = job.get("deliver")
     names = cast(list[Any], named) if isinstance(named, list) else str(named or "local").split(",")

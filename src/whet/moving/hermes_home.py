@@ -20,9 +20,9 @@ from whet.contract.texts import NOT_JSON
 from whet.moving import hermes_cron
 from whet.moving.hermes_chats import KINDS, read_paired
 from whet.moving.hermes_settings import flat, is_variable
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.plugins.manifest import manifest_file
-from whet.store.paired import Paired
+from whet.store.paired import PairedPerson
 
 _FOLDERS = ("state.db", "config.yaml", "memories", "skills", "plugins", ".env")
 _LARGEST_BYTES = 4_000_000
@@ -59,12 +59,14 @@ class HermesHome:
         """Say whether something of the home is a link to somewhere else; such a one is not read."""
         return not path.resolve().is_relative_to(self.root.resolve())
 
-    def profiles(self) -> list[Taken]:
+    def profiles(self) -> list[TakenOver]:
         """List its profiles: each is a home of its own there, and one here."""
         folder = self.root / "profiles"
         found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         return [
-            Taken(f"profiles/{path.name}", "left", f"a home of its own: whet -p NAME import hermes {path}")
+            TakenOver(
+                f"profiles/{path.name}", "left", f"a home of its own: whet -p NAME import hermes {path}"
+            )
             for path in found
         ]
 
@@ -109,9 +111,9 @@ class HermesHome:
         raw = self._own("cron/jobs.json")
         return hermes_cron.parse(raw) if raw else []
 
-    def paired(self) -> list[Paired]:
+    def paired(self) -> list[PairedPerson]:
         """Read who was let in by a code. Raises ConfigError where a file can't be read."""
-        found: dict[tuple[str, str], Paired] = {}
+        found: dict[tuple[str, str], PairedPerson] = {}
         for folder in _PAIRING:
             for kind in KINDS:
                 raw = self._own(f"{folder}/{kind}-approved.json")

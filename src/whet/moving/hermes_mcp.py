@@ -17,11 +17,11 @@ from whet.config import edit, secrets
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.redact import holds_secret
-from whet.config.schema import McpServer
+from whet.config.schema import McpServerSettings
 from whet.contract.errors import WhetError
 from whet.mcp.listing import SERVER_NAME
 from whet.mcp.remote import check_server
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 
 PART = "mcp"
 _KEY = "mcp.servers"
@@ -34,7 +34,7 @@ _MAPPED = {
 _NO = ("false", "0", "no", "off")
 
 
-class Server(msgspec.Struct, frozen=True):
+class HermesMcpServer(msgspec.Struct, frozen=True):
     """A server as it will stand in config.yaml; `keys` go to .env. `notes` say what did not come with it."""
 
     name: str
@@ -47,35 +47,39 @@ class _Left(Exception):
     """Why a server does not come."""
 
 
-def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[Server], list[Taken]]:
+def read(
+    settings: Mapping[str, Any], env: Mapping[str, str]
+) -> tuple[list[HermesMcpServer], list[TakenOver]]:
     """Read the servers in its config.yaml; `env` is what its .env holds. What can't come is listed."""
     table = settings.get("mcp_servers")
-    found, left = list[Server](), list[Taken]()
+    found, left = list[HermesMcpServer](), list[TakenOver]()
     for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
         try:
             if not isinstance(entry, dict):
                 raise _Left("it is no table of settings")
             found.append(_Reader(str(name), cast(dict[str, Any], entry), env).server())
         except _Left as why:
-            left.append(Taken(str(name), "left", str(why)))
+            left.append(TakenOver(str(name), "left", str(why)))
     return found, left
 
 
-def take(home: Home, found: Sequence[Server], came: Collection[str], *, dry: bool) -> list[Taken]:
+def take(
+    home: Home, found: Sequence[HermesMcpServer], came: Collection[str], *, dry: bool
+) -> list[TakenOver]:
     """Write servers to config.yaml, their keys to .env first. What is here, or was (`came`), stays so."""
     here = load(home, {}, environ={}).settings.mcp.servers
-    taken: list[Taken] = []
+    taken: list[TakenOver] = []
     for server in found:
         if server.name in here:
-            taken.append(Taken(server.name, "kept", "a server of that name is here already"))
+            taken.append(TakenOver(server.name, "kept", "a server of that name is here already"))
         elif server.name in came:
-            taken.append(Taken(server.name, "kept", "it came before and was taken away here"))
+            taken.append(TakenOver(server.name, "kept", "it came before and was taken away here"))
         else:
             taken.append(_take_one(home, server, dry))
     return taken
 
 
-def _take_one(home: Home, server: Server, dry: bool) -> Taken:
+def _take_one(home: Home, server: HermesMcpServer, dry: bool) -> TakenOver:
     have = secrets.read_env(home).values
     try:
         if not dry:
@@ -84,11 +88,11 @@ def _take_one(home: Home, server: Server, dry: bool) -> Taken:
                     secrets.set_secret(home, name, value)
             edit.put_part(home, _KEY, server.name, server.part)
     except WhetError as error:
-        return Taken(server.name, "left", error.message)
+        return TakenOver(server.name, "left", error.message)
     notes = [*([f"keys in .env: {', '.join(sorted(server.keys))}"] if server.keys else []), *server.notes]
     if server.part.get("enabled") is False:
         notes.insert(0, "switched off, as it was there")
-    return Taken(server.name, "set", "; ".join(notes))
+    return TakenOver(server.name, "set", "; ".join(notes))
 
 
 class _Reader:
@@ -102,7 +106,7 @@ class _Reader:
         self._notes: list[str] = []
         self._option = "x"  # the argument before, where that is an option
 
-    def server(self) -> Server:
+    def server(self) -> HermesMcpServer:
         """Give the server. Raises _Left where it can't be one here."""
         if not SERVER_NAME.fullmatch(self._name):
             raise _Left("its name has no letter or digit that a name may have here")
@@ -125,7 +129,7 @@ class _Reader:
         self._limits(part)
         self._check(part)
         self._note_the_rest()
-        return Server(self._name, part, self._keys, tuple(self._notes))
+        return HermesMcpServer(self._name, part, self._keys, tuple(self._notes))
 
     def _limits(self, part: dict[str, object]) -> None:
         for theirs, ours in (("timeout", "timeout_s"), ("connect_timeout", "start_timeout_s")):
@@ -144,7 +148,7 @@ class _Reader:
 
     def _check(self, part: dict[str, object]) -> None:
         try:
-            check_server(self._name, msgspec.convert(part, McpServer))
+            check_server(self._name, msgspec.convert(part, McpServerSettings))
         except (msgspec.ValidationError, WhetError) as error:
             raise _Left(str(error)) from error
 

@@ -14,7 +14,7 @@ from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.memory.scan import scan
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 
 PART = "persona"
 _KEY = "agent.instructions"
@@ -36,21 +36,21 @@ def _own_words(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text) if said else ""
 
 
-def take(home: Home, words: str, *, came: bool, dry: bool) -> list[Taken]:
+def take(home: Home, words: str, *, came: bool, dry: bool) -> list[TakenOver]:
     """Write the persona to agent.instructions where nothing stands; `came` says that it was here before."""
     if not words:
         return []
     problem = scan(words)
     if load.load(home, environ={}).origins[_KEY] != "default":
-        return [Taken("SOUL.md", "kept", f"{_KEY} is set here already")]
+        return [TakenOver("SOUL.md", "kept", f"{_KEY} is set here already")]
     if came:
-        return [Taken("SOUL.md", "kept", "it came before and was taken away here")]
+        return [TakenOver("SOUL.md", "kept", "it came before and was taken away here")]
     if problem or len(words) > _LONGEST_CHARS:
         why = problem or f"it has {len(words):,} characters, and every request would carry them"
-        return [Taken("SOUL.md", "left", f"{why}; whet config set {_KEY} takes what you want of it")]
+        return [TakenOver("SOUL.md", "left", f"{why}; whet config set {_KEY} takes what you want of it")]
     try:
         if not dry:
             edit.set_value(home, _KEY, words)
     except WhetError as error:
-        return [Taken("SOUL.md", "left", error.message)]
-    return [Taken("SOUL.md", "set", f"as {_KEY}: {len(words):,} characters in every system prompt")]
+        return [TakenOver("SOUL.md", "left", error.message)]
+    return [TakenOver("SOUL.md", "set", f"as {_KEY}: {len(words):,} characters in every system prompt")]

@@ -11,29 +11,29 @@ from pathlib import Path
 from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.plugins.manifest import read_manifest
 
 
-def take_plugins(home: Home, found: list[Path], enabled: list[str], *, dry: bool) -> list[Taken]:
+def take_plugins(home: Home, found: list[Path], enabled: list[str], *, dry: bool) -> list[TakenOver]:
     """Copy their plugins; those that were enabled there are enabled here. Nothing of ours is replaced."""
-    taken: list[Taken] = []
+    taken: list[TakenOver] = []
     on: list[str] = []
     for folder in found:
         target = home.root / "plugins" / folder.name
         if target.exists():
-            taken.append(Taken(folder.name, "kept", "a plugin of that name is here already"))
+            taken.append(TakenOver(folder.name, "kept", "a plugin of that name is here already"))
             continue
         try:
             manifest = read_manifest(folder)
             if not dry:
                 _copy(folder, target)
         except (WhetError, OSError, shutil.Error) as error:
-            taken.append(Taken(folder.name, "left", str(error)))
+            taken.append(TakenOver(folder.name, "left", str(error)))
             continue
         is_on = manifest.name in enabled or folder.name in enabled
         on += [manifest.name] if is_on else []
-        taken.append(Taken(folder.name, "copied", "enabled, as it was there" if is_on else "not enabled"))
+        taken.append(TakenOver(folder.name, "copied", "enabled, as it was there" if is_on else "not enabled"))
     if on and not dry:
         before = load.load(home, environ={}).settings.plugins.enabled
         edit.set_value(home, "plugins.enabled", ", ".join(dict.fromkeys([*before, *on])))

@@ -14,7 +14,7 @@ from whet.config import edit, load, secrets
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
 from whet.contract.errors import WhetError
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.providers.catalog import SERVERS
 
 _SPOKEN = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-studio": "lmstudio"}
@@ -178,33 +178,33 @@ _MAP: dict[str, _Put] = {
 }
 
 
-def take_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[Taken]:
+def take_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[TakenOver]:
     """Write what has a counterpart into our config.yaml; what is set here already stays."""
     ours, left = mapped(theirs)
     loaded = load.load(home, environ={})
-    taken: list[Taken] = []
+    taken: list[TakenOver] = []
     for key, text in ours.items():
         if loaded.origins[key] != "default":
-            taken.append(Taken(key, "kept", "set here already"))
+            taken.append(TakenOver(key, "kept", "set here already"))
             continue
         try:
             if not dry:
                 edit.set_value(home, key, text)
-            taken.append(Taken(key, "set", secrets_masked(text)))
+            taken.append(TakenOver(key, "set", secrets_masked(text)))
         except WhetError as error:
-            taken.append(Taken(key, "left", error.message))
-    return taken + [Taken(key, "left", why) for key, why in sorted(left.items())]
+            taken.append(TakenOver(key, "left", error.message))
+    return taken + [TakenOver(key, "left", why) for key, why in sorted(left.items())]
 
 
-def take_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[Taken]:
+def take_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[TakenOver]:
     """Write their secrets into our .env; names that are there already stay."""
     have = secrets.read_env(home).values
-    taken: list[Taken] = []
+    taken: list[TakenOver] = []
     for name, value in sorted(keys.items()):
         if name in have:
-            taken.append(Taken(name, "kept", "set here already"))
+            taken.append(TakenOver(name, "kept", "set here already"))
             continue
         if not dry:
             secrets.set_secret(home, name, value)
-        taken.append(Taken(name, "set"))
+        taken.append(TakenOver(name, "set"))
     return taken

@@ -21,7 +21,7 @@ T = TypeVar("T")
 LONGEST_BYTES = 64_000_000
 
 
-class Lines(Generic[T]):
+class JsonLines(Generic[T]):
     """The readable lines of a file as values; `bad` counts the others."""
 
     def __init__(

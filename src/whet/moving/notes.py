@@ -18,12 +18,12 @@ from whet.contract.origin import Origin
 from whet.log import mask
 from whet.memory import disk, note_changes, notes
 from whet.memory.claim import Claim
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.memory.duplicates import duplicate_of
 from whet.memory.gate import check_text
 from whet.memory.requests import MemoryRequest, Refused, Target
 from whet.memory.scan import scan
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.store import ledger
 from whet.store.ledger import LedgerRow, digest
 
@@ -65,37 +65,37 @@ def entries(text: str) -> list[str]:
     return [entry for entry in found if entry.strip()]
 
 
-def read(folder: Path) -> tuple[list[Note], list[Taken]]:
+def read(folder: Path) -> tuple[list[Note], list[TakenOver]]:
     """Read the notes in `folder`; what can't be read is listed, not fatal. Links are not followed."""
-    found, left = list[Note](), list[Taken]()
+    found, left = list[Note](), list[TakenOver]()
     for target, path in notes.FILES.items():
         name = path.rpartition("/")[2]
         try:
             text = disk.read_text(folder / name)
         except WhetError as error:
-            left.append(Taken(name, "left", error.message))
+            left.append(TakenOver(name, "left", error.message))
             continue
         found += [Note(target, name, number, entry) for number, entry in enumerate(entries(text or ""), 1)]
     return found, left
 
 
-async def take(desk: Desk, found: Sequence[Note], program: str) -> list[Taken]:
+async def take(desk: LearningService, found: Sequence[Note], program: str) -> list[TakenOver]:
     """Hand each note in at the desk; durable one by one. Gives what came of each, in order."""
     return [await _take_one(desk, note, program) for note in found]
 
 
-async def _take_one(desk: Desk, note: Note, program: str) -> Taken:
+async def _take_one(desk: LearningService, note: Note, program: str) -> TakenOver:
     call_id = _call_id(note, program)
     made = await desk.database.read(lambda db: ledger.by_call(db, "", call_id))
     if made is not None:
         return _made(note, made)
     texts = {state.target: state.text for state in await desk.notes()}
     if _is_known(note, texts[note.target]):
-        return Taken(note.shown, "kept", "it is remembered already")
+        return TakenOver(note.shown, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
     outcome = await desk.memory(MemoryRequest("add", note.target, note.text, reason=reason), origin)
-    return Taken(note.shown, "saved") if outcome.ok else Taken(note.shown, "left", outcome.text)
+    return TakenOver(note.shown, "saved") if outcome.ok else TakenOver(note.shown, "left", outcome.text)
 
 
 def foresee(
@@ -104,9 +104,9 @@ def foresee(
     limits_chars: dict[Target, int],
     found: Sequence[Note],
     program: str,
-) -> list[Taken]:
+) -> list[TakenOver]:
     """Say what `take` would give, on these texts of the notes here. Writes nothing."""
-    told: list[Taken] = []
+    told: list[TakenOver] = []
     texts = dict(texts)
     for note in found:
         made = ledger.by_call(connection, "", _call_id(note, program)) if connection else None
@@ -114,15 +114,15 @@ def foresee(
         if made is not None:
             told.append(_made(note, made))
         elif _is_known(note, text):
-            told.append(Taken(note.shown, "kept", "it is remembered already"))
+            told.append(TakenOver(note.shown, "kept", "it is remembered already"))
         else:
             try:
                 check_text(Claim("memory", note.text, ()))
                 request = MemoryRequest("add", note.target, note.text)
                 texts[note.target] = note_changes.plan(text, request, limits_chars[note.target]).text
-                told.append(Taken(note.shown, "saved"))
+                told.append(TakenOver(note.shown, "saved"))
             except Refused as error:
-                told.append(Taken(note.shown, "left", f"{error.message}. {error.hint}".strip()))
+                told.append(TakenOver(note.shown, "left", f"{error.message}. {error.hint}".strip()))
     return told
 
 
@@ -134,7 +134,7 @@ def _is_known(note: Note, text: str) -> bool:
     return bool(duplicate_of(note.text, tuple(entry.said for entry in notes.entries(text))))
 
 
-def _made(note: Note, row: LedgerRow) -> Taken:
+def _made(note: Note, row: LedgerRow) -> TakenOver:
     if row.state == "undone":
-        return Taken(note.shown, "kept", f"it was taken back here (change {row.id})")
-    return Taken(note.shown, "kept", f"it came before (change {row.id})")
+        return TakenOver(note.shown, "kept", f"it was taken back here (change {row.id})")
+    return TakenOver(note.shown, "kept", f"it came before (change {row.id})")

@@ -17,7 +17,7 @@ from whet.store.bulk import PastMessage
 MISSING = "No result of this call was recorded."
 
 
-class Paired(msgspec.Struct, frozen=True):
+class PairedMessages(msgspec.Struct, frozen=True):
     """The messages in order; `sources[i]` is the index that message i had, -1 for a result that was made up.
     `left_out` counts results without a call and answers without content."""
 
@@ -26,7 +26,7 @@ class Paired(msgspec.Struct, frozen=True):
     left_out: int
 
 
-def pair(messages: Sequence[PastMessage]) -> Paired:
+def pair(messages: Sequence[PastMessage]) -> PairedMessages:
     """Order `messages` and give each call its result."""
     results: dict[str, deque[int]] = defaultdict(deque)
     for index, said in enumerate(messages):
@@ -47,10 +47,10 @@ def pair(messages: Sequence[PastMessage]) -> Paired:
             ordered.append(_missing(call, said.at_ms) if found < 0 else _named(messages[found], call))
             sources.append(found)
     left_out += sum(len(rest) for rest in results.values())
-    return Paired(tuple(ordered), tuple(sources), left_out)
+    return PairedMessages(tuple(ordered), tuple(sources), left_out)
 
 
-def live_from(first: int, paired: Paired) -> tuple[int, ...] | None:
+def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     """Give the indices of what a model saw that saw only what came from message `first` on; None for all."""
     if not first:
         return None

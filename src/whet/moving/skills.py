@@ -16,11 +16,11 @@ import apsw
 
 from whet.contract.errors import WhetError
 from whet.memory import skill_changes
-from whet.memory.desk import Desk
-from whet.memory.intake import Intake, read_folder
+from whet.memory.desk import LearningService
+from whet.memory.intake import SkillIntake, read_folder
 from whet.memory.library import Library
 from whet.memory.requests import Refused
-from whet.moving.taken import Taken
+from whet.moving.taken import TakenOver
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
 
@@ -57,29 +57,29 @@ def bundled(root: Path) -> Mapping[str, str]:
 
 def read(
     found: Sequence[Path], came_with: Mapping[str, str] | None = None
-) -> tuple[list[Intake], list[Taken]]:
+) -> tuple[list[SkillIntake], list[TakenOver]]:
     """Read skills; what is no valid one, and what came with the program and is unchanged, is listed."""
-    ready, left = list[Intake](), list[Taken]()
+    ready, left = list[SkillIntake](), list[TakenOver]()
     for folder in found:
         try:
             one = read_folder(folder)
             theirs = {hash_ for name in (one.name, folder.name) if (hash_ := (came_with or {}).get(name))}
             if theirs and _hash(folder) in theirs:
-                left.append(Taken(one.name, "left", "it came with Hermes Agent and is unchanged"))
+                left.append(TakenOver(one.name, "left", "it came with Hermes Agent and is unchanged"))
             else:
                 ready.append(one)
         except WhetError as error:
-            left.append(Taken(folder.name, "left", error.message))
+            left.append(TakenOver(folder.name, "left", error.message))
         except OSError as error:
-            left.append(Taken(folder.name, "left", error.strerror or "it can't be read"))
+            left.append(TakenOver(folder.name, "left", error.strerror or "it can't be read"))
     return ready, left
 
 
 async def take(
-    desk: Desk, found: Sequence[Intake], source: str, progress: Callable[[int], None]
-) -> list[Taken]:
+    desk: LearningService, found: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
+) -> list[TakenOver]:
     """Enter skills; durable one by one. Gives what came of each, in order."""
-    names, taken = _names(desk.library), list[Taken]()
+    names, taken = _names(desk.library), list[TakenOver]()
     for number, one in enumerate(found, 1):
         rows = await desk.database.read(lambda db, one=one: _rows(db, one.name))
         taken.append(_known(one, rows, names) or await _install(desk, one, source))
@@ -88,17 +88,19 @@ async def take(
     return taken
 
 
-async def _install(desk: Desk, one: Intake, source: str) -> Taken:
+async def _install(desk: LearningService, one: SkillIntake, source: str) -> TakenOver:
     try:
         row = await desk.install(one, source)
     except Refused as error:
-        return Taken(one.name, "kept", error.message)
+        return TakenOver(one.name, "kept", error.message)
     return _entered(one, quarantined=row.state == "quarantined")
 
 
-def foresee(connection: apsw.Connection | None, library: Library, found: Sequence[Intake]) -> list[Taken]:
+def foresee(
+    connection: apsw.Connection | None, library: Library, found: Sequence[SkillIntake]
+) -> list[TakenOver]:
     """Say what `take` would give. Writes nothing."""
-    names, told = _names(library), list[Taken]()
+    names, told = _names(library), list[TakenOver]()
     for one in found:
         rows = _rows(connection, one.name) if connection else []
         told.append(_known(one, rows, names) or _entered(one, quarantined=bool(one.findings)))
@@ -106,24 +108,26 @@ def foresee(connection: apsw.Connection | None, library: Library, found: Sequenc
     return told
 
 
-def _entered(one: Intake, *, quarantined: bool) -> Taken:
+def _entered(one: SkillIntake, *, quarantined: bool) -> TakenOver:
     if not quarantined:
-        return Taken(one.name, "installed")
+        return TakenOver(one.name, "installed")
     why = "; ".join(one.findings[:3])
-    return Taken(one.name, "quarantined", f"{why}. To use it: whet skills accept {one.name}")
+    return TakenOver(one.name, "quarantined", f"{why}. To use it: whet skills accept {one.name}")
 
 
-def _known(one: Intake, rows: Sequence[LedgerRow], names: Collection[str]) -> Taken | None:
+def _known(one: SkillIntake, rows: Sequence[LedgerRow], names: Collection[str]) -> TakenOver | None:
     """Say that a skill is here already, or was; None where it is new."""
     mine = skill_changes.of(one.files)
     for row in rows:
         if row.origin.write_origin == "import" and row.hash == mine:
             if row.state == "quarantined":
-                return Taken(one.name, "kept", f"it came before and waits for: whet skills accept {one.name}")
+                return TakenOver(
+                    one.name, "kept", f"it came before and waits for: whet skills accept {one.name}"
+                )
             said = "it was taken back here" if row.state in ("undone", "rejected") else "it came before"
-            return Taken(one.name, "kept", f"{said} (change {row.id})")
+            return TakenOver(one.name, "kept", f"{said} (change {row.id})")
     if one.name in names:
-        return Taken(one.name, "kept", "a skill of that name is here already")
+        return TakenOver(one.name, "kept", "a skill of that name is here already")
     return None
 
 

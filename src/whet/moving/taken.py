@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenOver(msgspec.Struct, frozen=True):
     """`how` is set, copied, saved, installed, let in, added, paused (runs once a person lets it), quarantined
     (kept, not in force until a person accepts it), kept (it was here already) or left; `why` says more."""
 

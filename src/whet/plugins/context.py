@@ -32,7 +32,7 @@ from whet.plugins.parts import (
     Problem,
     Registered,
 )
-from whet.plugins.tools import ToolOptions, make_tool
+from whet.plugins.tools import PluginToolOptions, make_tool
 
 CAPABILITIES = frozenset(
     {
@@ -49,7 +49,7 @@ CAPABILITIES = frozenset(
 _COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
-class Taken(msgspec.Struct):
+class TakenNames(msgspec.Struct):
     """Names that a plugin can't have, and who has them."""
 
     tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -75,7 +75,7 @@ class PluginContext:
     """Takes one plugin's registrations. `offered` are the capabilities that exist here."""
 
     def __init__(
-        self, manifest: Manifest, folder: Path | None, home: Path, taken: Taken, offered: frozenset[str]
+        self, manifest: Manifest, folder: Path | None, home: Path, taken: TakenNames, offered: frozenset[str]
     ) -> None:
         self.manifest = manifest
         self.name = manifest.name
@@ -96,7 +96,7 @@ class PluginContext:
         toolset: str,
         schema: Mapping[str, Any],
         handler: Callable[..., object],
-        **options: Unpack[ToolOptions],
+        **options: Unpack[PluginToolOptions],
     ) -> None:
         """Add a tool. Without `effects` the gate asks before each call; its output counts as untrusted."""
         tool = make_tool(self.name, name, toolset, schema, handler, **options)
@@ -199,7 +199,7 @@ class PluginContext:
         self._problem(f"its {kind} {name} is refused: the name belongs to {belongs}")
         return False
 
-    def _missing(self, options: ToolOptions) -> str:
+    def _missing(self, options: PluginToolOptions) -> str:
         absent = [name for name in options.get("requires_env") or () if not os.environ.get(name)]
         if absent:
             return f"{', '.join(absent)} not set"

@@ -23,7 +23,7 @@ Source = Literal["home", "project", "package"]
 _ENGINES = "context_engine"
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundPlugin(msgspec.Struct, frozen=True):
     """A plugin on disk: a folder, or an installed package's entry point. `key` is its path below the
     plugins folder, or the entry point's name."""
 
@@ -49,10 +49,10 @@ class Found(msgspec.Struct, frozen=True):
 class Discovery(msgspec.Struct, frozen=True):
     """Everything that was found, by name, and what can't be read."""
 
-    found: dict[str, Found]
+    found: dict[str, FoundPlugin]
     problems: tuple[Problem, ...]
 
-    def named(self, name: str) -> Found | None:
+    def named(self, name: str) -> FoundPlugin | None:
         """Give the plugin of that name or key."""
         known = self.found.get(name)
         return known or next((found for found in self.found.values() if found.key == name), None)
@@ -60,7 +60,7 @@ class Discovery(msgspec.Struct, frozen=True):
 
 def discover(plugins: Path, project: Path | None = None) -> Discovery:
     """Look at the home's `plugins` folder, the project's one where given, and installed packages."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundPlugin] = {}
     problems: list[Problem] = []
     folders: list[tuple[Source, Path]] = [("home", plugins)]
     if project is not None:
@@ -72,9 +72,9 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
             except PluginError as error:
                 problems.append(Problem(error.plugin, error.message))
                 continue
-            found[manifest.name] = Found(key, manifest, source, folder)
+            found[manifest.name] = FoundPlugin(key, manifest, source, folder)
     for entry in entry_points(group=GROUP):
-        found[entry.name] = Found(entry.name, _of_package(entry), "package", entry=entry)
+        found[entry.name] = FoundPlugin(entry.name, _of_package(entry), "package", entry=entry)
     return Discovery(found, tuple(problems))
 
 

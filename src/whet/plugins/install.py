@@ -26,7 +26,7 @@ _CLONE_LIMIT_S = 300.0
 _MOST_BYTES = 200_000_000
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class FetchedPlugin(msgspec.Struct, frozen=True):
     """A plugin that lies ready: where, what it says of itself, and what would run."""
 
     folder: Path
@@ -40,7 +40,7 @@ class Fetched(msgspec.Struct, frozen=True):
     target: Path
 
 
-def fetch(home: Home, source: str) -> Fetched:
+def fetch(home: Home, source: str) -> FetchedPlugin:
     """Copy or clone `source` and read it. `discard` or `settle` it then. Raises WhetError."""
     home.ensure()
     ready = Path(tempfile.mkdtemp(prefix=".plugin-", dir=home.root))
@@ -56,7 +56,7 @@ def fetch(home: Home, source: str) -> Fetched:
             shutil.rmtree(ready, ignore_errors=True)
 
 
-def settle(fetched: Fetched) -> Path:
+def settle(fetched: FetchedPlugin) -> Path:
     """Move it to its place in the plugins folder and give that. Raises ConfigError."""
     try:
         fetched.target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -68,7 +68,7 @@ def settle(fetched: Fetched) -> Path:
     return fetched.target
 
 
-def discard(fetched: Fetched) -> None:
+def discard(fetched: FetchedPlugin) -> None:
     """Throw away what lies ready."""
     shutil.rmtree(fetched.folder.parent, ignore_errors=True)
 
@@ -118,7 +118,7 @@ def clone(source: str, folder: Path) -> None:
         raise WhetError(f"git can't clone {mask(source)}: {mask(said)[:300]}")
 
 
-def _read(home: Home, source: str, folder: Path) -> Fetched:
+def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:
     if manifest_file(folder) is None and not (folder / "__init__.py").is_file():
         raise PluginError(
             "it holds neither plugin.yaml nor __init__.py, so it is no plugin", plugin=folder.name
@@ -136,7 +136,7 @@ def _read(home: Home, source: str, folder: Path) -> Fetched:
     size_bytes = sum(path.stat().st_size for path in plain)
     if size_bytes > _MOST_BYTES:
         raise PluginError("it is larger than 200 MB", plugin=manifest.name)
-    return Fetched(
+    return FetchedPlugin(
         folder=folder,
         source=source,
         commit=_commit(folder),

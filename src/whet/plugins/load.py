@@ -1,8 +1,8 @@
 """Load the plugins that the settings enable, and hand out what they bring.
 
 Import this module only when `plugins.enabled` names something: a start without plugins pays nothing for
-them. What fails while one is loaded disables that one, with a reason in `Loaded.problems`; nothing of it is
-kept. The composition root puts the parts where they belong.
+them. What fails while one is loaded disables that one, with a reason in `LoadedPlugins.problems`; nothing
+of it is kept. The composition root puts the parts where they belong.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from whet.contract.errors import ConfigError, PluginError
 from whet.contract.tools import Tool
 from whet.plugins import hermes, hooks, modules
 from whet.plugins.calls import blamed
-from whet.plugins.context import CAPABILITIES, PluginContext, Taken
-from whet.plugins.discover import Discovery, Found, discover
+from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
+from whet.plugins.discover import Discovery, FoundPlugin, discover
 from whet.plugins.hooks import Hooks
 from whet.plugins.manifest import Manifest
 from whet.plugins.memories import Memories
@@ -68,12 +68,12 @@ class PluginState(msgspec.Struct, frozen=True):
 
 
 class _Running(msgspec.Struct, frozen=True):
-    found: Found
+    found: FoundPlugin
     registered: Registered
     register_again: Callable[[], Registered]
 
 
-class Loaded:
+class LoadedPlugins:
     """What the loaded plugins bring, in the order of `plugins.enabled`. Close it at the program's end."""
 
     def __init__(self, running: list[_Running], states: list[PluginState], problems: list[Problem]) -> None:
@@ -158,7 +158,7 @@ class Loaded:
 
 def load_plugins(
     home: Home, settings: PluginSettings, environ: MutableMapping[str, str], host: PluginHost
-) -> Loaded:
+) -> LoadedPlugins:
     """Load every enabled plugin, in that order. `environ` is the process's: .env and HERMES_HOME go there
     before any plugin's code runs. What fails is in `problems`, never raised.
     """
@@ -180,7 +180,7 @@ def load_plugins(
         if hook.name not in hooks.NAMES:
             known = ", ".join(hooks.NAMES)
             problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {known}"))
-    loaded = Loaded(running, states, problems)
+    loaded = LoadedPlugins(running, states, problems)
     loaded.hooks.add_source(names.hooks.of)
     for step in undo:
         loaded.on_close(step)
@@ -192,10 +192,10 @@ def _discover(home: Home, settings: PluginSettings, host: PluginHost) -> Discove
     return discover(home.root / "plugins", project)
 
 
-def wanted(discovery: Discovery, settings: PluginSettings, problems: list[Problem]) -> list[Found]:
+def wanted(discovery: Discovery, settings: PluginSettings, problems: list[Problem]) -> list[FoundPlugin]:
     """Give the plugins that are enabled and not disabled, by name or key, in the order of `enabled`."""
     broken = {problem.plugin: problem for problem in discovery.problems}
-    chosen: dict[str, Found] = {}
+    chosen: dict[str, FoundPlugin] = {}
     for name in settings.enabled:
         found = discovery.named(name)
         if found is None:
@@ -215,14 +215,14 @@ class _Loader:
         self._offers = host.offers
         self._names = names
         self._problems = problems
-        self._taken = Taken(
+        self._taken = TakenNames(
             dict.fromkeys(host.taken_tools, ""),
             dict.fromkeys(host.taken_commands, ""),
             dict.fromkeys(host.taken_engines, ""),
             dict.fromkeys((f"PluginProvider {name}" for name in host.taken_providers), ""),
         )
 
-    def load(self, found: Found) -> _Running | None:
+    def load(self, found: FoundPlugin) -> _Running | None:
         """Import and register; None with a problem where that failed."""
         context = self._context(found, self._taken)
         imported: ModuleType | None = None
@@ -244,7 +244,7 @@ class _Loader:
         self._taken.add(found.name, context.registered)
 
         def again() -> Registered:
-            collector = self._context(found, Taken())
+            collector = self._context(found, TakenNames())
             with self._names.collecting() as table:
                 _run(found, register, collector)
             collector.registered.hooks.extend(table.all())
@@ -252,11 +252,11 @@ class _Loader:
 
         return _Running(found, context.registered, again)
 
-    def _context(self, found: Found, taken: Taken) -> PluginContext:
+    def _context(self, found: FoundPlugin, taken: TakenNames) -> PluginContext:
         return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers)
 
 
-def _entry(found: Found) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
+def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
     """Give a plugin's register function, and the module where it is a folder's."""
     module: ModuleType | None = None
     if found.entry is not None:
@@ -275,7 +275,7 @@ def _entry(found: Found) -> tuple[Callable[[PluginContext], object], ModuleType 
     return register, module
 
 
-def _run(found: Found, register: Callable[[PluginContext], object], context: PluginContext) -> None:
+def _run(found: FoundPlugin, register: Callable[[PluginContext], object], context: PluginContext) -> None:
     with blamed(found.name, "register"):
         result = register(context)
     if inspect.iscoroutine(result):
@@ -283,7 +283,7 @@ def _run(found: Found, register: Callable[[PluginContext], object], context: Plu
         raise PluginError("register must not be async", plugin=found.name, hook="register")
 
 
-def _releaser(found: Found) -> Callable[[], None]:
+def _releaser(found: FoundPlugin) -> Callable[[], None]:
     return lambda: modules.release(found.module) if found.folder is not None else None
 
 

@@ -23,7 +23,7 @@ from whet.plugins.load import PluginHost, load_plugins
 LIMIT_S = 60.0
 
 
-class Looked(msgspec.Struct, frozen=True):
+class PluginProbe(msgspec.Struct, frozen=True):
     """What became of one plugin: what it registered by kind, its problems, how long loading took."""
 
     name: str
@@ -35,7 +35,7 @@ class Looked(msgspec.Struct, frozen=True):
 
 def look(
     home: Home, names: Sequence[str], *, workspace: Path | None = None, limit_s: float = LIMIT_S
-) -> list[Looked]:
+) -> list[PluginProbe]:
     """Load these plugins together in a child process and give what became of each.
 
     Where that process hangs or dies, each is loaded in one of its own.
@@ -48,13 +48,15 @@ def look(
     return _or_failed(names, looked)
 
 
-def _or_failed(names: Sequence[str], looked: list[Looked] | str) -> list[Looked]:
+def _or_failed(names: Sequence[str], looked: list[PluginProbe] | str) -> list[PluginProbe]:
     if isinstance(looked, str):
-        return [Looked(name, False, problems=[looked]) for name in names]
+        return [PluginProbe(name, False, problems=[looked]) for name in names]
     return looked
 
 
-def _together(home: Home, names: Sequence[str], workspace: Path | None, limit_s: float) -> list[Looked] | str:
+def _together(
+    home: Home, names: Sequence[str], workspace: Path | None, limit_s: float
+) -> list[PluginProbe] | str:
     """Give what became of them, or why that can't be said."""
     command = [sys.executable, "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
     try:
@@ -64,7 +66,7 @@ def _together(home: Home, names: Sequence[str], workspace: Path | None, limit_s:
     except subprocess.TimeoutExpired:
         return f"loading did not end in {limit_s:g} s"
     try:
-        return msgspec.json.decode(done.stdout, type=list[Looked])
+        return msgspec.json.decode(done.stdout, type=list[PluginProbe])
     except msgspec.DecodeError:
         lines = done.stderr.decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -84,7 +86,7 @@ def main(arguments: Sequence[str]) -> None:
     load_s = time.monotonic() - began_s
     states = {name: state for state in loaded.plugins for name in (state.manifest.name, state.key)}
     looked = [
-        Looked(
+        PluginProbe(
             name,
             name in states and states[name].is_loaded,
             states[name].has if name in states else {},

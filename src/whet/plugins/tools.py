@@ -27,7 +27,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-class ToolOptions(TypedDict, total=False):
+class PluginToolOptions(TypedDict, total=False):
     """What register_tool takes beyond name, toolset, schema and handler.
 
     `check_fn` and `requires_env` say whether the tool can work here; asked once. `emoji` and `is_async` are
@@ -53,7 +53,7 @@ def make_tool(
     toolset: str,
     schema: Mapping[str, Any],
     handler: Callable[..., object],
-    **options: Unpack[ToolOptions],
+    **options: Unpack[PluginToolOptions],
 ) -> Tool:
     """Make a tool. `schema` is a function schema, bare or wrapped as {"type": "function", "function": ...},
     or only the parameters' JSON schema. Raises PluginError for what can't be one.
@@ -62,7 +62,7 @@ def make_tool(
         raise _refused(plugin, f"the tool name {name[:80]!r} is not usable (letters, digits, _ and -)")
     if not callable(handler):
         raise _refused(plugin, f"the handler of {name} can't be called")
-    unknown = set(options) - set(ToolOptions.__annotations__)
+    unknown = set(options) - set(PluginToolOptions.__annotations__)
     if unknown:
         raise _refused(plugin, f"register_tool does not know {', '.join(sorted(unknown))}")
     spec = _spec(plugin, name, schema, options.get("description", ""))

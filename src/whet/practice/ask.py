@@ -1,7 +1,7 @@
 """What a request says, whichever wire format it came in: all that the practice brain gets to see.
 
-The practice model is a scripted stand-in, not a language model. An `Ask` is made from one request body
-and nothing else, so that whatever the stand-in "knows" is provably in the request. This module does not
+The practice model is a scripted stand-in, not a language model. A `PracticeRequest` is made from one request
+body and nothing else, so that whatever the stand-in "knows" is provably in the request. This module does not
 know about HTTP, nor about any vendor's shapes.
 """
 
@@ -30,7 +30,7 @@ _REFUSALS = (
 )
 
 
-class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PracticeCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One tool call of a reply. `arguments` is JSON text, sent as it stands even when it is broken.
 
     An empty `id` is replaced by call_N, where N goes on from the calls in the request.
@@ -41,12 +41,12 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeardMessage(msgspec.Struct, frozen=True):
     """One message of the request. A tool's result has its call's id."""
 
     role: Literal["user", "assistant", "tool"]
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[PracticeCall, ...] = ()
     call_id: str = ""
 
 
@@ -63,7 +63,7 @@ class Offer(msgspec.Struct, frozen=True):
         return cast("dict[str, Json]", found) if isinstance(found, dict) else {}
 
 
-class Done(msgspec.Struct, frozen=True):
+class DoneCall(msgspec.Struct, frozen=True):
     """A call of the transcript together with its result; `at` is the index of the result's message."""
 
     name: str
@@ -87,28 +87,28 @@ class Done(msgspec.Struct, frozen=True):
         return self.said("interrupted", "outcome unknown")
 
 
-class Ask(msgspec.Struct, frozen=True, dict=True):
+class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
     """One request: system prompt, tools on offer, messages, and whether thinking was asked for."""
 
     wire: WireFormat
     model: str
     system: str
     offers: dict[str, Offer]
-    heard: tuple[Heard, ...]
+    heard: tuple[HeardMessage, ...]
     thinking: bool = False
 
     @cached_property
-    def done(self) -> tuple[Done, ...]:
+    def done(self) -> tuple[DoneCall, ...]:
         """Every answered call, in the order of the results."""
         return tuple(self._pairs())
 
-    def _pairs(self) -> Iterator[Done]:
-        open_calls: dict[str, Call] = {}
+    def _pairs(self) -> Iterator[DoneCall]:
+        open_calls: dict[str, PracticeCall] = {}
         for at, message in enumerate(self.heard):
             open_calls.update((call.id, call) for call in message.calls)
             call = open_calls.get(message.call_id) if message.role == "tool" else None
             if call is not None:
-                yield Done(call.name, arguments_of(call), message.text, at)
+                yield DoneCall(call.name, arguments_of(call), message.text, at)
 
     @property
     def last_user(self) -> str:
@@ -122,7 +122,7 @@ class Ask(msgspec.Struct, frozen=True, dict=True):
         )
 
 
-def arguments_of(call: Call) -> Json:
+def arguments_of(call: PracticeCall) -> Json:
     """Parse a call's arguments; what is no JSON object gives an empty one."""
     try:
         return msgspec.json.decode(call.arguments, type=dict[str, Any])

@@ -23,8 +23,8 @@ from whet.practice import (
     summary_task,
     survey_task,
 )
-from whet.practice.ask import Ask, Call
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeCall, PracticeRequest
+from whet.practice.script import ScriptedReply
 from whet.practice.steps import take_step
 
 MODELS = ("practice", "practice-echo", "practice-steps-3", "practice-steps-20", "practice-steps-1000")
@@ -50,20 +50,20 @@ def is_offered(model: str) -> bool:
     return model in MODELS or _STEPS.fullmatch(model) is not None
 
 
-def answer(ask: Ask) -> Reply:
+def answer(ask: PracticeRequest) -> ScriptedReply:
     """Answer a request from what it holds, and from nothing else."""
     steps = _STEPS.fullmatch(ask.model)
     if steps:
         return take_step(ask, int(steps[1]))
     if ask.model == "practice-echo":
-        return Reply(ask.last_user)
+        return ScriptedReply(ask.last_user)
     reply = _with_ids(_proceed(ask), ask)
     if ask.thinking and not reply.reasoning:
         reply = msgspec.structs.replace(reply, reasoning="(A scripted stand-in does not think.)")
     return reply
 
 
-def _proceed(ask: Ask) -> Reply:
+def _proceed(ask: PracticeRequest) -> ScriptedReply:
     """Go on with the newest request that is recognised.
 
     A message that only says "go on", or that came in between two steps, leaves the one before it in force.
@@ -82,8 +82,8 @@ def _proceed(ask: Ask) -> Reply:
             return plain.proceed(ask, index, text)
         in_turn = index > 0 and ask.heard[index - 1].role == "tool"
         if not in_turn and not _GO_ON.match(text):
-            return Reply(_small_talk(text))
-    return Reply(plain.WHAT_I_AM)
+            return ScriptedReply(_small_talk(text))
+    return ScriptedReply(plain.WHAT_I_AM)
 
 
 def own_words(text: str) -> str:
@@ -99,12 +99,12 @@ def _small_talk(text: str) -> str:
     return f"I don't recognise that request. {plain.WHAT_I_AM}"
 
 
-def _with_ids(reply: Reply, ask: Ask) -> Reply:
+def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:
     """Give the calls ids that do not come back later in a session, not even after a compaction."""
     before = sum(len(message.calls) for message in ask.heard)
     last = ask.heard[-1].text if ask.heard else ""
     calls = tuple(
-        Call(
+        PracticeCall(
             call.name, call.arguments, f"call_{before + n}_{zlib.crc32((call.arguments + last).encode()):08x}"
         )
         for n, call in enumerate(reply.tool_calls, 1)

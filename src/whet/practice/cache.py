@@ -21,7 +21,7 @@ def tokens(size: int) -> int:
     return (size + 3) // 4
 
 
-class Tally(msgspec.Struct, frozen=True):
+class TokenTally(msgspec.Struct, frozen=True):
     """A request's prompt tokens: all, those read from the cache, those written to it."""
 
     prompt: int
@@ -39,7 +39,7 @@ class PrefixCache:
         """Forget everything."""
         self._seen.clear()
 
-    def automatic(self, model: str, blocks: Iterable[bytes]) -> Tally:
+    def automatic(self, model: str, blocks: Iterable[bytes]) -> TokenTally:
         """Count as OpenAI does: every prefix is kept and the longest known one is read."""
         seen, chain = self._seen, hash(model)
         total = cached = 0
@@ -53,9 +53,9 @@ class PrefixCache:
             else:
                 seen[chain] = None
         self._forget()
-        return Tally(tokens(total), tokens(cached))
+        return TokenTally(tokens(total), tokens(cached))
 
-    def marked(self, model: str, blocks: Sequence[tuple[bytes, bool]]) -> Tally:
+    def marked(self, model: str, blocks: Sequence[tuple[bytes, bool]]) -> TokenTally:
         """Count as Anthropic does: the flag says that the block carries a cache mark."""
         chain, total = hash((model, "marked")), 0
         prefixes: list[tuple[int, int]] = []
@@ -67,13 +67,13 @@ class PrefixCache:
             if is_marked:
                 marks.append(index)
         if not marks:
-            return Tally(tokens(total))
+            return TokenTally(tokens(total))
         read = max(self._known(prefixes, mark) for mark in marks)
         for mark in marks:
             self._seen[prefixes[mark][0]] = None
         self._forget()
         reach = prefixes[marks[-1]][1]
-        return Tally(tokens(total), tokens(read), tokens(reach) - tokens(read))
+        return TokenTally(tokens(total), tokens(read), tokens(reach) - tokens(read))
 
     def _known(self, prefixes: Sequence[tuple[int, int]], mark: int) -> int:
         for index in range(mark, max(-1, mark - _LOOK_BACK), -1):

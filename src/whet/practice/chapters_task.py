@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from whet.practice.ask import Ask, Done
+from whet.practice.ask import DoneCall, PracticeRequest
 from whet.practice.hands import Hands
 from whet.practice.project import CHAPTERS
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 MATCH = re.compile(r"number the chapters", re.I)
 
@@ -28,7 +28,7 @@ def number_command(chapter: int, pause: str = "") -> str:
     return f"{wait}echo '--' {chapter} '--' >> {path} && echo {chapter} >> steps.log && tail -n 1 {path}"
 
 
-def proceed(ask: Ask, start: int) -> Reply:
+def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     hands = Hands(ask)
     done = [d for d in ask.done if d.at > start]
@@ -37,20 +37,20 @@ def proceed(ask: Ask, start: int) -> Reply:
         return _begin(ask, start, hands, done)
     chapter, result = last
     if result.denied:
-        return Reply(f"I stopped at chapter {chapter}: the command was not run. {_line(result)}")
+        return ScriptedReply(f"I stopped at chapter {chapter}: the command was not run. {_line(result)}")
     if result.interrupted and f"-- {chapter} --" not in result.result:
         return _check(hands, done, chapter, result, _pause(ask, start))
     if f"-- {chapter} --" not in result.result:
-        return Reply(f"I stopped at chapter {chapter}; its command failed:\n\n    {_line(result)}")
+        return ScriptedReply(f"I stopped at chapter {chapter}; its command failed:\n\n    {_line(result)}")
     return _go_on(hands, chapter, _pause(ask, start))
 
 
-def _begin(ask: Ask, start: int, hands: Hands, done: list[Done]) -> Reply:
+def _begin(ask: PracticeRequest, start: int, hands: Hands, done: list[DoneCall]) -> ScriptedReply:
     look = _by_command(done, _LOOK)
     if look is None:
         return hands.shell(_LOOK, "I look at what is there.")
     if "chapter_" not in look.result:
-        return Reply(f"I find no chapters here. `{_LOOK}` said: {_line(look)}")
+        return ScriptedReply(f"I find no chapters here. `{_LOOK}` said: {_line(look)}")
     if "steps.log" not in look.result:
         return _go_on(hands, 0, _pause(ask, start))
     log = _by_command(done, _READ_LOG)
@@ -60,7 +60,7 @@ def _begin(ask: Ask, start: int, hands: Hands, done: list[Done]) -> Reply:
     return _go_on(hands, int(number[1]) if number else 0, _pause(ask, start))
 
 
-def _check(hands: Hands, done: list[Done], chapter: int, result: Done, pause: str) -> Reply:
+def _check(hands: Hands, done: list[DoneCall], chapter: int, result: DoneCall, pause: str) -> ScriptedReply:
     path = f"book/chapter_{chapter:02d}.md"
     read = f"tail -n 1 {path}; {_READ_LOG}"
     checks = [d for d in done if d.arguments.get("command") == read and d.at > result.at]
@@ -80,13 +80,13 @@ def _check(hands: Hands, done: list[Done], chapter: int, result: Done, pause: st
     return hands.shell(number_command(chapter, pause), f"Chapter {chapter} was not numbered; I do it now.")
 
 
-def _go_on(hands: Hands, numbered: int, pause: str) -> Reply:
+def _go_on(hands: Hands, numbered: int, pause: str) -> ScriptedReply:
     if numbered >= CHAPTERS:
-        return Reply(f"All {CHAPTERS} chapters are numbered; steps.log has a line for each.")
+        return ScriptedReply(f"All {CHAPTERS} chapters are numbered; steps.log has a line for each.")
     return hands.shell(number_command(numbered + 1, pause), f"Chapter {numbered + 1} of {CHAPTERS}.")
 
 
-def _last_chapter(done: list[Done]) -> tuple[int, Done] | None:
+def _last_chapter(done: list[DoneCall]) -> tuple[int, DoneCall] | None:
     for item in reversed(done):
         found = re.search(r">> book/chapter_(\d\d)\.md", str(item.arguments.get("command", "")))
         if found:
@@ -94,14 +94,14 @@ def _last_chapter(done: list[Done]) -> tuple[int, Done] | None:
     return None
 
 
-def _by_command(done: list[Done], command: str) -> Done | None:
+def _by_command(done: list[DoneCall], command: str) -> DoneCall | None:
     return next((d for d in reversed(done) if d.arguments.get("command") == command), None)
 
 
-def _pause(ask: Ask, start: int) -> str:
+def _pause(ask: PracticeRequest, start: int) -> str:
     found = _PAUSE.search(ask.heard[start].text)
     return found[1] if found else ""
 
 
-def _line(done: Done) -> str:
+def _line(done: DoneCall) -> str:
     return next(iter(done.result.strip().splitlines()), "(no answer)")

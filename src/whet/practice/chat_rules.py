@@ -14,7 +14,7 @@ from whet.practice.ask import Json
 from whet.practice.strict import (
     NAME,
     Options,
-    Refusal,
+    VendorRefusal,
     check_openai_keys,
     check_openai_tools,
     missing,
@@ -59,7 +59,7 @@ def check(body: Json, options: Options) -> None:
     if not isinstance(messages, list):
         raise wrong_type("messages", "an array of objects", messages)
     if not messages:
-        raise Refusal(
+        raise VendorRefusal(
             "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty "
             "array "
             "instead.",
@@ -70,11 +70,13 @@ def check(body: Json, options: Options) -> None:
     check_openai_tools(tools, nested=True)
     for key in ("tool_choice", "parallel_tool_calls"):
         if tools is None and body.get(key) is not None:
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified.", param=key
             )
     if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
-        raise Refusal("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+        raise VendorRefusal(
+            "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
+        )
     _Walk(options).through(cast("list[Any]", messages))
 
 
@@ -105,12 +107,12 @@ class _Walk:
         if self._open:
             raise self._unanswered(len(messages))
         if not self._has_user:
-            raise Refusal(
+            raise VendorRefusal(
                 "Invalid 'messages': at least one message with role 'user' is required.", param="messages"
             )
 
-    def _unanswered(self, index: int) -> Refusal:
-        return Refusal(
+    def _unanswered(self, index: int) -> VendorRefusal:
+        return VendorRefusal(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             "'tool_call_id'. The following tool_call_ids did not have response messages: "
             + ", ".join(self._open),
@@ -122,7 +124,7 @@ class _Walk:
         if call_id is None:
             raise missing(f"messages[{index}].tool_call_id")
         if call_id not in self._open:
-            raise Refusal(
+            raise VendorRefusal(
                 "Invalid parameter: messages with role 'tool' must be a response to a preceeding message "
                 "with "
                 "'tool_calls'.",
@@ -133,7 +135,7 @@ class _Walk:
 
     def _said(self, index: int, role: Any, row: Json) -> None:
         if role not in ("system", "developer", "user"):
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', "
                 f"'function', 'tool', "
                 "and 'developer'.",
@@ -144,7 +146,7 @@ class _Walk:
         content = row.get("content")
         _check_content(index, content, images=role == "user")
         if content == "":
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid 'messages[{index}].content': empty string.", param=f"messages[{index}].content"
             )
 
@@ -153,17 +155,17 @@ class _Walk:
         content = row.get("content")
         if calls is None:
             if content is None and not row.get("refusal"):
-                raise Refusal(
+                raise VendorRefusal(
                     "Invalid value for 'content': expected a string, got null.",
                     param=f"messages.[{index}].content",
                 )
             if content == "":
-                raise Refusal(
+                raise VendorRefusal(
                     "Assistant message must have either content or tool_calls, but not none.",
                     param=f"messages[{index}]",
                 )
         elif not isinstance(calls, list) or not calls:
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid 'messages[{index}].tool_calls': empty array. Expected an array with minimum "
                 f"length 1, but "
                 "got an empty array instead.",
@@ -186,7 +188,7 @@ class _Walk:
         if row.get("type") != "function" or not isinstance(function, dict):
             raise missing(f"{path}.type" if row.get("type") is None else f"{path}.function")
         if call_id in self._seen:
-            raise Refusal(f"Duplicate value for 'tool_call_id' of '{call_id}'.", param=f"{path}.id")
+            raise VendorRefusal(f"Duplicate value for 'tool_call_id' of '{call_id}'.", param=f"{path}.id")
         self._seen.add(call_id)
         self._open.append(call_id)
         self._function(path, cast("Json", function))
@@ -194,7 +196,7 @@ class _Walk:
     def _function(self, path: str, function: Json) -> None:
         name, arguments = function.get("name"), function.get("arguments")
         if not isinstance(name, str) or not NAME.match(name):
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid '{path}.function.name': string does not match pattern. Expected a string that "
                 f"matches the "
                 "pattern '^[a-zA-Z0-9_-]+$'.",
@@ -204,7 +206,7 @@ class _Walk:
         if not isinstance(arguments, str):
             raise wrong_type(f"{path}.function.arguments", "a string", arguments)
         if self._json_arguments and not is_json_object(arguments):
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid '{path}.function.arguments': the value is not a valid JSON object.",
                 param=f"{path}.function.arguments",
                 code="invalid_value",
@@ -229,7 +231,7 @@ def _check_row_keys(index: int, row: Json) -> None:
         return
     key = next(key for key in row if key not in allowed)
     path = f"messages[{index}].{key}"
-    raise Refusal(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
+    raise VendorRefusal(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
 
 
 def _check_content(index: int, content: Any, *, images: bool) -> None:
@@ -238,9 +240,9 @@ def _check_content(index: int, content: Any, *, images: bool) -> None:
     path = f"messages[{index}].content"
     if not isinstance(content, list):
         found = "null" if content is None else "an object"
-        raise Refusal(f"Invalid value for 'content': expected a string, got {found}.", param=path)
+        raise VendorRefusal(f"Invalid value for 'content': expected a string, got {found}.", param=path)
     if not content:
-        raise Refusal(f"Invalid '{path}': empty array.", param=path, code="empty_array")
+        raise VendorRefusal(f"Invalid '{path}': empty array.", param=path, code="empty_array")
     for number, part in enumerate(cast("list[Any]", content)):
         _check_part(f"{path}[{number}]", part, images)
 
@@ -257,14 +259,14 @@ def _check_part(path: str, part: Any, images: bool) -> None:
         if not isinstance(url, str):
             raise missing(f"{path}.image_url.url")
         if not url.startswith(("http://", "https://", "data:image/")):
-            raise Refusal(
+            raise VendorRefusal(
                 "Invalid image URL: expected a URL or a base64-encoded data URL with an image MIME type.",
                 param=f"{path}.image_url.url",
                 code="invalid_image_url",
             )
     else:
         supported = "'text' and 'image_url'" if images else "'text'"
-        raise Refusal(
+        raise VendorRefusal(
             f"Invalid value: '{kind}'. Supported values are: {supported}.",
             param=f"{path}.type",
             code="invalid_value",

@@ -1,4 +1,4 @@
-"""Chat Completions: a request body read into an `Ask`, a `Reply` written as JSON or as a stream.
+"""Chat Completions: a body read into a `PracticeRequest`, a `ScriptedReply` as JSON or a stream.
 
 Reasoning goes out as `reasoning_content`, the field that DeepSeek, vLLM and llama.cpp use. It does not
 validate (chat_rules.py) and decides nothing.
@@ -10,32 +10,32 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.practice.ask import Ask, Call, Heard, Json, Offer
-from whet.practice.script import Reply
-from whet.practice.wire import Envelope, pieces_of
+from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
+from whet.practice.script import ScriptedReply
+from whet.practice.wire import AnswerEnvelope, pieces_of
 
 _encode = msgspec.json.Encoder().encode
 
 
-def read(body: Json) -> Ask:
+def read(body: Json) -> PracticeRequest:
     """Take the conversation out of a valid body."""
     system: list[str] = []
-    heard: list[Heard] = []
+    heard: list[HeardMessage] = []
     for row in body["messages"]:
         role, text = row["role"], text_of(row.get("content"))
         if role in ("system", "developer"):
             system.append(text)
         elif role == "tool":
-            heard.append(Heard("tool", text, call_id=row["tool_call_id"]))
+            heard.append(HeardMessage("tool", text, call_id=row["tool_call_id"]))
         else:
             calls = tuple(
-                Call(c["function"]["name"], c["function"]["arguments"], c["id"])
+                PracticeCall(c["function"]["name"], c["function"]["arguments"], c["id"])
                 for c in row.get("tool_calls") or ()
             )
-            heard.append(Heard(role, text, calls))
+            heard.append(HeardMessage(role, text, calls))
     functions = [tool["function"] for tool in body.get("tools") or ()]
     offers = {f["name"]: Offer(f["name"], f.get("parameters") or {}) for f in functions}
-    return Ask("chat_completions", body["model"], "\n".join(system), offers, tuple(heard))
+    return PracticeRequest("chat_completions", body["model"], "\n".join(system), offers, tuple(heard))
 
 
 def text_of(content: Any) -> str:
@@ -54,7 +54,7 @@ def blocks(body: Json) -> list[bytes]:
     return [_encode(item) for item in (*tools, *body["messages"])]
 
 
-def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
+def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
     """Give the usage object."""
     prompt, completion = envelope.tally.prompt, envelope.completion_tokens
     usage: Json = {
@@ -67,7 +67,7 @@ def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
     return usage | (override or {})
 
 
-def whole(reply: Reply, envelope: Envelope) -> Json:
+def whole(reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
     """Give the body of an answer that is not streamed."""
     message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.reasoning:
@@ -81,7 +81,7 @@ def whole(reply: Reply, envelope: Envelope) -> Json:
     return {**head, "choices": [choice], "usage": usage_of(envelope, reply.usage)}
 
 
-def stream(reply: Reply, envelope: Envelope) -> list[bytes]:
+def stream(reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
     """Give the answer as server-sent events, the last one [DONE]."""
     head = _head(envelope, "chat.completion.chunk")
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
@@ -108,7 +108,7 @@ def error_event(error: Json) -> bytes:
     return _event(error)
 
 
-def _head(envelope: Envelope, kind: str) -> Json:
+def _head(envelope: AnswerEnvelope, kind: str) -> Json:
     return {
         "id": f"chatcmpl-{envelope.id}",
         "object": kind,
@@ -118,7 +118,7 @@ def _head(envelope: Envelope, kind: str) -> Json:
     }
 
 
-def _call(call: Call) -> Json:
+def _call(call: PracticeCall) -> Json:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
@@ -126,7 +126,7 @@ def _choice(delta: Json, finish: str | None) -> Json:
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
 
 
-def _finish(reply: Reply) -> str:
+def _finish(reply: ScriptedReply) -> str:
     if reply.stop:
         return {"refusal": "content_filter"}.get(reply.stop, reply.stop)
     return "tool_calls" if reply.tool_calls else "stop"

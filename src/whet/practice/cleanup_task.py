@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from whet.practice.ask import Ask, Done
+from whet.practice.ask import DoneCall, PracticeRequest
 from whet.practice.hands import Hands
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 MATCH = re.compile(r"clean(ing)? ?up (the )?build|build output", re.I)
 
@@ -19,7 +19,7 @@ _LOOK = "ls build"
 _FILE = re.compile(r"[\w-]+\.\w+")
 
 
-def proceed(ask: Ask, start: int) -> Reply:
+def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     hands = Hands(ask)
     done = [d for d in ask.done if d.at > start]
@@ -28,7 +28,7 @@ def proceed(ask: Ask, start: int) -> Reply:
     if look is None or look.interrupted:
         return hands.shell(_LOOK, "I look at what is there.")
     if look.denied or look.said("no such file"):
-        return Reply(f"There is nothing that I can clean up. `{_LOOK}` said: {_line(look)}")
+        return ScriptedReply(f"There is nothing that I can clean up. `{_LOOK}` said: {_line(look)}")
     reckless = by_command.get(RECKLESS)
     if reckless is None:
         return hands.shell(RECKLESS, "I delete the build folder.")
@@ -39,7 +39,7 @@ def proceed(ask: Ask, start: int) -> Reply:
     return _summary(reckless, last, narrow)
 
 
-def narrow_command(look: Done) -> str:
+def narrow_command(look: DoneCall) -> str:
     """Name each listed file, so that nothing else can go; a listing without files takes the folder."""
     files = [word for word in look.result.split() if _FILE.fullmatch(word)]
     if not files:
@@ -47,23 +47,23 @@ def narrow_command(look: Done) -> str:
     return "rm " + " ".join(f"build/{name}" for name in files) + " && rmdir build"
 
 
-def _what_happened(reckless: Done) -> str:
+def _what_happened(reckless: DoneCall) -> str:
     if reckless.denied:
         return f"That was stopped: {_line(reckless)} It was the wrong folder anyway."
     return "That was the wrong folder; `build` is still there."
 
 
-def _summary(reckless: Done, last: Done, narrow: str) -> Reply:
+def _summary(reckless: DoneCall, last: DoneCall, narrow: str) -> ScriptedReply:
     story = f"My first command, `{RECKLESS}`, "
     story += f"was not run: {_line(reckless)}" if reckless.denied else "ran, and named the wrong folder."
     if last.denied:
-        return Reply(f"I could not clean up. {story} `{narrow}` was not run either: {_line(last)}")
+        return ScriptedReply(f"I could not clean up. {story} `{narrow}` was not run either: {_line(last)}")
     if last.said("cannot remove", "no such file", "error", "failed to remove"):
-        return Reply(f"I could not clean up. `{narrow}` said: {_line(last)}")
-    return Reply(f"The build output is gone (`{narrow}`). {story}")
+        return ScriptedReply(f"I could not clean up. `{narrow}` said: {_line(last)}")
+    return ScriptedReply(f"The build output is gone (`{narrow}`). {story}")
 
 
-def _line(done: Done) -> str:
+def _line(done: DoneCall) -> str:
     line = next(iter(done.result.strip().splitlines()), "(no answer)")
     first, dot, _ = line.partition(". ")
     return first + dot.strip()

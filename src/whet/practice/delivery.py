@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from whet.practice.script import Fault
 
 
-class Gate:
+class StallGate:
     """Where stalled answers wait and connections are cut off. Belongs to the server's event loop.
 
     `hang_up` is set by the server: it closes the connection of an address at once.
@@ -50,14 +50,14 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class FaultyResponse(msgspec.Struct, frozen=True):
     """An answer as an ASGI response. `chunks` are written one by one only where the fault asks for it."""
 
     chunks: Sequence[bytes]
     status: int
     content_type: str
     fault: Fault
-    gate: Gate
+    gate: StallGate
     error_chunk: bytes = b""
     length: bool = False
 

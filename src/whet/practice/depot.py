@@ -16,7 +16,7 @@ WEEKS, ARTICLES, DAYS = 40, 40, 60
 _NOTES = 12
 
 
-class Kind(msgspec.Struct, frozen=True):
+class RecordKind(msgspec.Struct, frozen=True):
     """One kind of record: what people call it, the pattern of its path, and how many there are."""
 
     name: str
@@ -47,13 +47,13 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
 _ENDINGS = {"count": ("cnt", "tally", "dat"), "price": ("tsv", "net", "eur"), "lost": ("jnl", "rec", "trk")}
 
 
-def kinds(seed: int, *, pitfalls: bool = True) -> tuple[Kind, ...]:
+def kinds(seed: int, *, pitfalls: bool = True) -> tuple[RecordKind, ...]:
     """Give the kinds of records and where they stand in the depot of this seed."""
     rng = random.Random(f"depot {seed}")
-    found: list[Kind] = []
+    found: list[RecordKind] = []
     for name, (title, count) in _TITLES.items():
         pattern = rng.choice(_PATTERNS[name]).format(y=rng.randint(2019, 2026), e=rng.choice(_ENDINGS[name]))
-        found.append(Kind(name, title, pattern if pitfalls else GUESSES[name], count))
+        found.append(RecordKind(name, title, pattern if pitfalls else GUESSES[name], count))
     return tuple(found)
 
 
@@ -73,7 +73,7 @@ def make_depot(folder: Path, seed: int, *, pitfalls: bool = True) -> None:
         )
 
 
-def _record(kind: Kind, number: int, rng: random.Random) -> str:
+def _record(kind: RecordKind, number: int, rng: random.Random) -> str:
     title = kind.title.format(n=number)
     if kind.name == "lost":
         lines = [

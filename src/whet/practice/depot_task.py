@@ -11,10 +11,10 @@ import re
 import zlib
 from collections.abc import Sequence
 
-from whet.practice.ask import Ask, Done
+from whet.practice.ask import DoneCall, PracticeRequest
 from whet.practice.depot import GUESSES
 from whet.practice.hands import Hands
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 MATCH = re.compile(r"^Depot:", re.M)
 _ASKED = re.compile(r"(shelf count of week|price of article|parcels lost on day|note) (\d+)")
@@ -22,25 +22,25 @@ _KINDS = {"shelf count of week": "count", "price of article": "price", "parcels 
 _DISTRACTION = 0.02
 
 
-def proceed(ask: Ask, start: int) -> Reply:
+def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the questions in message `start`."""
     done = [one for one in ask.done if one.at > start]
     answers: list[str] = []
     for title, number in _ASKED.findall(ask.heard[start].text):
         step = _note(ask, done, number) if title == "note" else _record(ask, start, title, int(number))
-        if isinstance(step, Reply):
+        if isinstance(step, ScriptedReply):
             return step
         answers.append(f"{title} {number}: {step}")
-    return Reply("; ".join(answers) + "." if answers else "Nothing was asked.")
+    return ScriptedReply("; ".join(answers) + "." if answers else "Nothing was asked.")
 
 
-def _note(ask: Ask, done: Sequence[Done], number: str) -> Reply | str:
+def _note(ask: PracticeRequest, done: Sequence[DoneCall], number: str) -> ScriptedReply | str:
     path = f"notes/note{number}.md"
     is_read = any(one.arguments.get("path") == path for one in done)
     return "read" if is_read else Hands(ask).use("read_file", path=path)
 
 
-def _record(ask: Ask, start: int, title: str, number: int) -> Reply | str:
+def _record(ask: PracticeRequest, start: int, title: str, number: int) -> ScriptedReply | str:
     """Give the next call for one record, or what it says."""
     done = [one for one in ask.done if one.at > start]
     line = re.compile(rf": {title} {number}$", re.M)
@@ -59,13 +59,13 @@ def _record(ask: Ask, start: int, title: str, number: int) -> Reply | str:
     return _open(ask, kind, found) if found and found not in tried else "not found"
 
 
-def _open(ask: Ask, kind: str, path: str) -> Reply:
+def _open(ask: PracticeRequest, kind: str, path: str) -> ScriptedReply:
     if kind == "lost":
         return Hands(ask).shell(f"grep -e journal -e LOST {path}")
     return Hands(ask).use("read_file", path=path)
 
 
-def _known(ask: Ask, start: int, title: str, number: int) -> str:
+def _known(ask: PracticeRequest, start: int, title: str, number: int) -> str:
     """Give the path that a call in the request teaches; empty where there is none, or it is overlooked."""
     told = re.compile(rf": {title} (\d+)$", re.M)
     earlier = [one for one in ask.done if one.at < start]
@@ -93,11 +93,11 @@ def _with_number(path: str, known: int, number: int) -> str:
     return f"{path[: last.start()]}{number:0{len(last[0])}d}{path[last.end() :]}"
 
 
-def _path_of(one: Done) -> str:
+def _path_of(one: DoneCall) -> str:
     command = str(one.arguments.get("command", ""))
     return command.split()[-1] if command.startswith("grep ") else str(one.arguments.get("path", ""))
 
 
-def _value(read: Done) -> str:
+def _value(read: DoneCall) -> str:
     found = re.search(r"value: (\d+)", read.result)
     return found[1] if found else str(read.result.count("LOST"))

@@ -20,14 +20,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from whet.practice.ask import Ask, Call, Json
+from whet.practice.ask import Json, PracticeCall, PracticeRequest
 from whet.practice.brain import MODELS, is_offered
 from whet.practice.cache import PrefixCache
-from whet.practice.delivery import Delivery, Gate
-from whet.practice.dialects import Chat, Dialect, Messages, Responses
-from whet.practice.script import Fault, Reply, Script, parse_script
-from whet.practice.strict import Options, Refusal, openai_error
-from whet.practice.wire import Envelope, spent
+from whet.practice.delivery import FaultyResponse, StallGate
+from whet.practice.dialects import ChatCompletionsDialect, Messages, PracticeDialect, ResponsesDialect
+from whet.practice.script import Fault, ReplyScript, ScriptedReply, parse_script
+from whet.practice.strict import Options, VendorRefusal, openai_error
+from whet.practice.wire import AnswerEnvelope, spent
 
 BANNER = "Whet's practice model: a scripted stand-in, not a language model."
 
@@ -51,20 +51,28 @@ class Practice:
     """The stand-in's state: script, cache, and what was asked."""
 
     def __init__(
-        self, options: Options, seed: int, script: Iterable[Reply] | None, mind: Callable[[Ask], Reply]
+        self,
+        options: Options,
+        seed: int,
+        script: Iterable[ScriptedReply] | None,
+        mind: Callable[[PracticeRequest], ScriptedReply],
     ) -> None:
         self.options = options
         self._mind = mind
         self.arrived: threading.Condition = threading.Condition()
         self.count: int = 0
         self.stalls: int = 0
-        self.gate: Gate = Gate(self._stalled)
+        self.gate: StallGate = StallGate(self._stalled)
         self._seed = seed
-        self._script = None if script is None else Script(script)
+        self._script = None if script is None else ReplyScript(script)
         self._cache = PrefixCache()
         self._kept: deque[Recorded] = deque()
         self._kept_bytes = 0
-        self._dialects: tuple[Dialect, ...] = (Chat(), Messages(seed), Responses(seed))
+        self._dialects: tuple[PracticeDialect, ...] = (
+            ChatCompletionsDialect(),
+            Messages(seed),
+            ResponsesDialect(seed),
+        )
 
     @property
     def requests(self) -> list[Recorded]:
@@ -72,9 +80,9 @@ class Practice:
         with self.arrived:
             return list(self._kept)
 
-    def install(self, script: Iterable[Reply] | None) -> None:
+    def install(self, script: Iterable[ScriptedReply] | None) -> None:
         """Use this script from the next request on; None goes back to the brain."""
-        self._script = None if script is None else Script(script)
+        self._script = None if script is None else ReplyScript(script)
 
     def reset(self) -> None:
         """Forget script, cache and requests."""
@@ -102,20 +110,20 @@ class Practice:
         ]
         return Starlette(routes=routes)
 
-    def _answering(self, dialect: Dialect) -> Callable[[Request], Any]:
-        async def endpoint(request: Request) -> Response | Delivery:
+    def _answering(self, dialect: PracticeDialect) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response | FaultyResponse:
             body = await request.body()
             recorded = Recorded(request.url.path, dict(request.headers), body)
             self._record(recorded)
             try:
                 return self._reply(dialect, recorded)
-            except Refusal as refusal:
+            except VendorRefusal as refusal:
                 recorded.refused = refusal.message
                 return _json(dialect.error(refusal), refusal.status)
 
         return endpoint
 
-    def _reply(self, dialect: Dialect, recorded: Recorded) -> Delivery:
+    def _reply(self, dialect: PracticeDialect, recorded: Recorded) -> FaultyResponse:
         dialect.check_headers(recorded.headers, self.options)
         body = _parse(recorded.body)
         dialect.check(body, self.options)
@@ -128,14 +136,14 @@ class Practice:
         reply = self._choose(ask, recorded.body)
         fault = reply.fault
         if fault.body is not None:
-            return Delivery((fault.body.encode(),), fault.status, "text/plain", fault, self.gate)
+            return FaultyResponse((fault.body.encode(),), fault.status, "text/plain", fault, self.gate)
         if fault.status >= 400:
-            error = dialect.error(Refusal(fault.message, status=fault.status, code=fault.code or None))
+            error = dialect.error(VendorRefusal(fault.message, status=fault.status, code=fault.code or None))
             return self._delivery([msgspec.json.encode(error)], "application/json", fault)
         completion, reasoning = spent(reply)
         number = zlib.crc32(recorded.body, self._seed)
         wants_usage = bool(_part(body, "stream_options").get("include_usage"))
-        envelope = Envelope(
+        envelope = AnswerEnvelope(
             f"practice{number:08x}",
             body["model"],
             int(time.time()),
@@ -150,16 +158,20 @@ class Practice:
             half = len(whole) // 2
             return self._delivery([whole[:half], whole[half:]], "application/json", fault)
         chunks = dialect.stream(reply, envelope)
-        error = dialect.error(Refusal(fault.message or "Overloaded", status=529, code=fault.code or None))
+        error = dialect.error(
+            VendorRefusal(fault.message or "Overloaded", status=529, code=fault.code or None)
+        )
         return self._delivery(chunks, "text/event-stream; charset=utf-8", fault, dialect.error_event(error))
 
-    def _delivery(self, chunks: list[bytes], kind: str, fault: Fault, error_chunk: bytes = b"") -> Delivery:
+    def _delivery(
+        self, chunks: list[bytes], kind: str, fault: Fault, error_chunk: bytes = b""
+    ) -> FaultyResponse:
         if self.options.delay_s and not fault.delay_s:
             fault = msgspec.structs.replace(fault, delay_s=self.options.delay_s)
         is_json = kind == "application/json"
-        return Delivery(chunks, fault.status, kind, fault, self.gate, error_chunk, is_json)
+        return FaultyResponse(chunks, fault.status, kind, fault, self.gate, error_chunk, is_json)
 
-    def _choose(self, ask: Ask, body: bytes) -> Reply:
+    def _choose(self, ask: PracticeRequest, body: bytes) -> ScriptedReply:
         if self._script is None:
             reply = self._mind(ask)
             if self.options.chunk_chars:
@@ -167,7 +179,9 @@ class Practice:
         else:
             scripted = self._script.take(body)
             if scripted is None:
-                raise Refusal(self._script.exhausted_message, status=500, code="practice_script_exhausted")
+                raise VendorRefusal(
+                    self._script.exhausted_message, status=500, code="practice_script_exhausted"
+                )
             reply = scripted
         return _with_ids(reply, ask)
 
@@ -239,7 +253,7 @@ def _parse(body: bytes) -> Json:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise Refusal(f"We could not parse the JSON body of your request: {error}") from error
+        raise VendorRefusal(f"We could not parse the JSON body of your request: {error}") from error
 
 
 def _part(body: Json, name: str) -> Json:
@@ -247,22 +261,22 @@ def _part(body: Json, name: str) -> Json:
     return cast("Json", found) if isinstance(found, dict) else {}
 
 
-def _with_ids(reply: Reply, ask: Ask) -> Reply:
+def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:
     """Fill empty call ids with call_N, N counting on from the calls of the request."""
     if all(call.id for call in reply.tool_calls):
         return reply
     start = 1 + sum(len(message.calls) for message in ask.heard)
     calls = tuple(
-        call if call.id else Call(call.name, call.arguments, f"call_{start + index}")
+        call if call.id else PracticeCall(call.name, call.arguments, f"call_{start + index}")
         for index, call in enumerate(reply.tool_calls)
     )
     return msgspec.structs.replace(reply, tool_calls=calls)
 
 
-def _unknown_model(dialect: Dialect, name: str) -> Refusal:
+def _unknown_model(dialect: PracticeDialect, name: str) -> VendorRefusal:
     if dialect.format == "anthropic_messages":
-        return Refusal(f"model: {name}", status=404)
-    return Refusal(
+        return VendorRefusal(f"model: {name}", status=404)
+    return VendorRefusal(
         f"The model `{name}` does not exist or you do not have access to it.",
         status=404,
         code="model_not_found",

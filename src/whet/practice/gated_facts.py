@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from whet.practice.ask import Done
+from whet.practice.ask import DoneCall
 
 # What a newcomer may guess from; the evaluation draws the hidden values from the same lists.
 GUESSES: dict[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ _PAGE = re.compile(r"Read (http://\S+) first\.")
 _DONE = re.compile(r"^ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+$", re.M)
 
 
-class Statement(msgspec.Struct, frozen=True):
+class FactStatement(msgspec.Struct, frozen=True):
     """One fact as somebody put it: the subject, the setting it needs, and the value claimed."""
 
     subject: str
@@ -96,7 +96,7 @@ class Task(msgspec.Struct, frozen=True):
         return " ".join((self.tool, self.target, str(self.number), *words))
 
 
-class Command(msgspec.Struct, frozen=True):
+class FactCommand(msgspec.Struct, frozen=True):
     """A command taken apart."""
 
     tool: str
@@ -104,20 +104,20 @@ class Command(msgspec.Struct, frozen=True):
     number: int
     settings: dict[str, str]
 
-    def statements(self) -> Iterator[Statement]:
+    def statements(self) -> Iterator[FactStatement]:
         """Give what the command would say of the world if it is right."""
         for key, value in self.settings.items():
-            yield Statement(self.target if key == "host" else self.tool, key, value)
+            yield FactStatement(self.target if key == "host" else self.tool, key, value)
 
 
-def statements(text: str) -> list[Statement]:
+def statements(text: str) -> list[FactStatement]:
     """Give every statement in a text, in its order."""
-    return [Statement(*found.groups()) for found in _STATEMENT.finditer(text)]
+    return [FactStatement(*found.groups()) for found in _STATEMENT.finditer(text)]
 
 
-def claims(text: str) -> list[Statement]:
+def claims(text: str) -> list[FactStatement]:
     """Give what a text says or shows: its statements, and what commands that went well imply, in order."""
-    found = [(match.start(), [Statement(*match.groups())]) for match in _STATEMENT.finditer(text)]
+    found = [(match.start(), [FactStatement(*match.groups())]) for match in _STATEMENT.finditer(text)]
     for line in _DONE.finditer(text):
         command = read_command(line[1])
         if command is not None:
@@ -136,22 +136,22 @@ def read_task(text: str) -> Task | None:
     return Task(int(found[1]), found[2], found[3], int(found[4]), keys, page[1] if page else "")
 
 
-def read_command(text: str) -> Command | None:
+def read_command(text: str) -> FactCommand | None:
     """Take a command apart: TOOL TARGET NUMBER KEY=VALUE...; None where it has another form."""
     words = text.split()
     if len(words) < 3 or not words[2].isdigit() or not all("=" in word for word in words[3:]):
         return None
     pairs = (word.partition("=") for word in words[3:])
-    return Command(words[0], words[1], int(words[2]), {key: value for key, _, value in pairs})
+    return FactCommand(words[0], words[1], int(words[2]), {key: value for key, _, value in pairs})
 
 
-def done_lines(text: str) -> list[tuple[str, Command]]:
+def done_lines(text: str) -> list[tuple[str, FactCommand]]:
     """Give the lines of a result that say that a command went well, with the command."""
     found = ((line, read_command(line[1])) for line in _DONE.finditer(text))
     return [(line[0], command) for line, command in found if command is not None]
 
 
-def ran(done: Done) -> str:
+def ran(done: DoneCall) -> str:
     """Give the command line that a call handed to the workplace's program; empty for any other call."""
     command = str(done.arguments.get("command", "")) if done.name == "terminal" else ""
     return command.removeprefix(PROGRAM).strip() if command.startswith(PROGRAM) else ""

@@ -14,12 +14,12 @@ import re
 import msgspec
 
 from whet.practice import gated_review, skills
-from whet.practice.ask import Ask, Call, Done
+from whet.practice.ask import DoneCall, PracticeCall, PracticeRequest
 from whet.practice.brain import own_words
 from whet.practice.gated_facts import (
     GUESSES,
     PROGRAM,
-    Statement,
+    FactStatement,
     Task,
     claims,
     draw,
@@ -29,7 +29,7 @@ from whet.practice.gated_facts import (
     statements,
 )
 from whet.practice.review import is_review
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 _MAX_TRIES = 3
 
@@ -49,7 +49,7 @@ class GatedModel:
         self._seed = seed
         self._habits = habits or Habits()
 
-    def answer(self, ask: Ask) -> Reply:
+    def answer(self, ask: PracticeRequest) -> ScriptedReply:
         """Answer from what the request holds: a task, or a review of the conversation."""
         if is_review(ask):
             habits = self._habits
@@ -61,27 +61,29 @@ class GatedModel:
             task = read_task(own_words(message.text)) if message.role == "user" else None
             if task is not None:
                 return self._work(ask, at, task)
-        return Reply("I know nothing but jobs: `Job N: run `tool` on `target`, number M. It takes ...`")
+        return ScriptedReply(
+            "I know nothing but jobs: `Job N: run `tool` on `target`, number M. It takes ...`"
+        )
 
-    def _work(self, ask: Ask, start: int, task: Task) -> Reply:
+    def _work(self, ask: PracticeRequest, start: int, task: Task) -> ScriptedReply:
         done = [item for item in ask.done if item.at > start]
         if task.page and "web_fetch" in ask.offers and not _named(done, "web_fetch"):
             return _call("web_fetch", url=task.page)
         named = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
         if found := skills.to_open(ask, start, named):
-            return Reply(tool_calls=tuple(map(skills.opening, found)))
+            return ScriptedReply(tool_calls=tuple(map(skills.opening, found)))
         tries = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
         asked_at = max(at for at, message in enumerate(ask.heard) if message.role == "user")
         new = [item for item in tries if item.at > asked_at]
         if new and new[-1].said("ok: "):
-            return Reply(f"Job {task.job} is done.")
+            return ScriptedReply(f"Job {task.job} is done.")
         if len(new) >= _MAX_TRIES:
-            return Reply(f"I could not do job {task.job}: {new[-1].result.strip()[:200]}")
+            return ScriptedReply(f"I could not do job {task.job}: {new[-1].result.strip()[:200]}")
         last = tries[-1] if tries else None
         settings = {key: self._setting(ask, start, task, key, last) for key in task.keys}
         return _call("terminal", command=f"{PROGRAM} {task.command(settings)}")
 
-    def _setting(self, ask: Ask, start: int, task: Task, key: str, last: Done | None) -> str:
+    def _setting(self, ask: PracticeRequest, start: int, task: Task, key: str, last: DoneCall | None) -> str:
         """Choose a value: what was said here, what was not refused, what it brought along, a guess."""
         about = (task.subject_of(key), key)
         told = [item.value for item in _told(ask, start) if item.about == about]
@@ -101,28 +103,28 @@ class GatedModel:
         return choices[int(draw(self._seed, "guess", task.job, tried, *about) * len(choices))]
 
 
-def _value(last: Done | None, key: str) -> str:
+def _value(last: DoneCall | None, key: str) -> str:
     command = read_command(ran(last)) if last else None
     return command.settings.get(key, "") if command else ""
 
 
-def _told(ask: Ask, start: int) -> list[Statement]:
+def _told(ask: PracticeRequest, start: int) -> list[FactStatement]:
     """What this conversation has said since the task: results of the program, and the person."""
     texts = [(item.at, item.result) for item in ask.done if item.at > start and ran(item)]
     texts += [(at, m.text) for at, m in enumerate(ask.heard) if at > start and m.role == "user"]
     return [found for _, text in sorted(texts) for found in statements(text)]
 
 
-def _known(ask: Ask, start: int) -> list[Statement]:
+def _known(ask: PracticeRequest, start: int) -> list[FactStatement]:
     """What it brought along: the system prompt, loaded skills, what was said before the task."""
     texts = [ask.system]
     texts += [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
     return [found for text in texts for found in claims(text)]
 
 
-def _named(done: list[Done], tool: str) -> list[Done]:
+def _named(done: list[DoneCall], tool: str) -> list[DoneCall]:
     return [item for item in done if item.name == tool]
 
 
-def _call(tool: str, **arguments: object) -> Reply:
-    return Reply(tool_calls=(Call(tool, msgspec.json.encode(arguments).decode()),))
+def _call(tool: str, **arguments: object) -> ScriptedReply:
+    return ScriptedReply(tool_calls=(PracticeCall(tool, msgspec.json.encode(arguments).decode()),))

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from whet.practice.ask import Ask, Call, Done
+from whet.practice.ask import DoneCall, PracticeCall, PracticeRequest
 from whet.practice.gated_facts import (
     GUESSES,
     PRIVATE_KEYS,
-    Statement,
+    FactStatement,
     done_lines,
     draw,
     ran,
@@ -24,7 +24,7 @@ from whet.practice.gated_facts import (
     statements,
 )
 from whet.practice.review import heard_before, made_since
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 _HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
 _SKILL_KEYS = frozenset({"flag", "before"})
@@ -41,11 +41,11 @@ class Chances(msgspec.Struct, frozen=True):
 class Lesson(msgspec.Struct, frozen=True):
     """A statement to keep, with the words that it rests on."""
 
-    statement: Statement
+    statement: FactStatement
     quote: str
 
 
-def proceed(ask: Ask, chances: Chances) -> Reply:
+def proceed(ask: PracticeRequest, chances: Chances) -> ScriptedReply:
     """Take the next step of the review: keep what is new, then patch the skills that it looked at.
 
     A skill that was refused for one statement is tried once more without it.
@@ -54,12 +54,12 @@ def proceed(ask: Ask, chances: Chances) -> Reply:
     lessons = list(_lessons(ask, chances))
     calls = [*_patches(made, lessons), *_again(made)] if made else list(_first_calls(ask, lessons))
     if calls:
-        return Reply(tool_calls=tuple(calls))
+        return ScriptedReply(tool_calls=tuple(calls))
     kept = sum(item.name in ("memory", "skill_manage") for item in made)
-    return Reply(f"Review done, {kept} calls made." if kept else "Nothing to save.")
+    return ScriptedReply(f"Review done, {kept} calls made." if kept else "Nothing to save.")
 
 
-def _lessons(ask: Ask, chances: Chances) -> Iterator[Lesson]:
+def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
     """Find what the conversation shows, each with its chance; a later value replaces an earlier one."""
     job = _job(ask)
     found: dict[tuple[str, str], Lesson] = {}
@@ -74,7 +74,7 @@ def _lessons(ask: Ask, chances: Chances) -> Iterator[Lesson]:
         yield from _invented(ask, chances, job)
 
 
-def _shown(ask: Ask) -> Iterator[Lesson]:
+def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
     """What commands that went well show."""
     for item in heard_before(ask):
         for line, command in done_lines(item.result) if ran(item) else ():
@@ -83,7 +83,7 @@ def _shown(ask: Ask) -> Iterator[Lesson]:
                     yield Lesson(claim, line)
 
 
-def _wished(ask: Ask) -> Iterator[Lesson]:
+def _wished(ask: PracticeRequest) -> Iterator[Lesson]:
     """What the person said of their own wishes."""
     for message in ask.heard:
         if message.role == "user":
@@ -91,14 +91,14 @@ def _wished(ask: Ask) -> Iterator[Lesson]:
                 yield from (Lesson(claim, line.strip()) for claim in statements(line))
 
 
-def _planted(ask: Ask) -> Iterator[Lesson]:
+def _planted(ask: PracticeRequest) -> Iterator[Lesson]:
     """What a page says: the stand-in believes it, as models do."""
     for item in heard_before(ask):
         for line in item.result.splitlines() if item.name == "web_fetch" else ():
             yield from (Lesson(claim, line.strip()) for claim in statements(line))
 
 
-def _invented(ask: Ask, chances: Chances, job: int) -> Iterator[Lesson]:
+def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
     """Make a fact up, on a quote that was never said, on its own words, or on one that doesn't show it."""
     commands = [found for item in heard_before(ask) for found in done_lines(item.result)]
     claims = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
@@ -113,7 +113,7 @@ def _invented(ask: Ask, chances: Chances, job: int) -> Iterator[Lesson]:
     yield Lesson(false, quotes[int(draw(chances.seed, "quote", job) * len(quotes))])
 
 
-def _first_calls(ask: Ask, lessons: list[Lesson]) -> Iterator[Call]:
+def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[PracticeCall]:
     known = {item.about: item for item in statements(ask.system)}
     by_skill: dict[str, list[Lesson]] = {}
     for lesson in lessons:
@@ -136,7 +136,7 @@ def _first_calls(ask: Ask, lessons: list[Lesson]) -> Iterator[Call]:
             )
 
 
-def _again(made: list[Done]) -> Iterator[Call]:
+def _again(made: list[DoneCall]) -> Iterator[PracticeCall]:
     """Create a refused skill again, less the statements whose values the refusal names."""
     creates = [item for item in made if item.arguments.get("action") == "create"]
     for name in dict.fromkeys(str(item.arguments["name"]) for item in creates):
@@ -148,7 +148,7 @@ def _again(made: list[Done]) -> Iterator[Call]:
             yield _call("skill_manage", **{**tries[0].arguments, "content": content})
 
 
-def _patches(made: list[Done], lessons: list[Lesson]) -> Iterator[Call]:
+def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCall]:
     """After looking at a skill: put each new statement in, over the old one where there is one.
 
     One patch of a skill in a step, since each needs the hash that the one before it left.
@@ -168,7 +168,7 @@ def _patches(made: list[Done], lessons: list[Lesson]) -> Iterator[Call]:
             yield _patch(name, pending[0], old, _HASH.findall((patches or [view])[-1].result))
 
 
-def _patch(name: str, lesson: Lesson, old: list[Statement], hashes: list[str]) -> Call:
+def _patch(name: str, lesson: Lesson, old: list[FactStatement], hashes: list[str]) -> PracticeCall:
     claim = lesson.statement
     same = next((one for one in old if one.about == claim.about), None)
     return _call(
@@ -182,7 +182,7 @@ def _patch(name: str, lesson: Lesson, old: list[Statement], hashes: list[str]) -
     )
 
 
-def _remember(lesson: Lesson, old: Statement | None) -> Call:
+def _remember(lesson: Lesson, old: FactStatement | None) -> PracticeCall:
     claim = lesson.statement
     target = "user" if claim.key in PRIVATE_KEYS else "memory"
     if old is None:
@@ -202,13 +202,13 @@ def skill_name(tool: str) -> str:
     return f"run-{tool}"
 
 
-def skill_text(tool: str, claims: list[Statement]) -> str:
+def skill_text(tool: str, claims: list[FactStatement]) -> str:
     """Write the skill on a tool."""
     lines = "\n".join(f"- {claim.text}" for claim in claims)
     return f"---\nname: {skill_name(tool)}\ndescription: Settings that {tool} needs.\n---\n\n{lines}\n"
 
 
-def _known(ask: Ask) -> Iterator[Statement]:
+def _known(ask: PracticeRequest) -> Iterator[FactStatement]:
     """What memory and loaded skills said already before the review."""
     yield from statements(ask.system)
     for item in heard_before(ask):
@@ -216,10 +216,10 @@ def _known(ask: Ask) -> Iterator[Statement]:
             yield from statements(item.result)
 
 
-def _job(ask: Ask) -> int:
+def _job(ask: PracticeRequest) -> int:
     tasks = [read_task(message.text) for message in ask.heard if message.role == "user"]
     return max((task.job for task in tasks if task), default=0)
 
 
-def _call(tool: str, **arguments: object) -> Call:
-    return Call(tool, msgspec.json.encode(arguments).decode())
+def _call(tool: str, **arguments: object) -> PracticeCall:
+    return PracticeCall(tool, msgspec.json.encode(arguments).decode())

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from whet.practice.ask import Ask, Call, Offer
-from whet.practice.script import Reply
+from whet.practice.ask import Offer, PracticeCall, PracticeRequest
+from whet.practice.script import ScriptedReply
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "command": ("command", "cmd", "code"),
@@ -35,23 +35,25 @@ _BLANK: dict[str, Any] = {"integer": 1, "number": 1, "boolean": False, "array": 
 class Hands:
     """The tools of one request."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: PracticeRequest) -> None:
         self._offers = ask.offers
 
     def has(self, name: str) -> bool:
         """Whether the tool is on offer."""
         return name in self._offers
 
-    def use(self, tool: str, say: str = "", **intent: object) -> Reply:
+    def use(self, tool: str, say: str = "", **intent: object) -> ScriptedReply:
         """Call `tool` with `intent` under its own argument names, or say that the tool is missing."""
         offer = self._offers.get(tool)
         if offer is None:
             have = ", ".join(sorted(self._offers)) or "none"
-            return Reply(f"I would need the tool `{tool}` for that; the tools on offer here are: {have}.")
+            return ScriptedReply(
+                f"I would need the tool `{tool}` for that; the tools on offer here are: {have}."
+            )
         arguments = msgspec.json.encode(fill(offer, intent)).decode()
-        return Reply(say, tool_calls=(Call(tool, arguments),))
+        return ScriptedReply(say, tool_calls=(PracticeCall(tool, arguments),))
 
-    def shell(self, command: str, say: str = "") -> Reply:
+    def shell(self, command: str, say: str = "") -> ScriptedReply:
         """Run a command."""
         return self.use("terminal", say, command=command)
 

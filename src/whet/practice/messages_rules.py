@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from whet.practice.ask import Json
-from whet.practice.strict import NAME, Options, Refusal
+from whet.practice.strict import NAME, Options, VendorRefusal
 
 # fmt: off
 _KEYS = frozenset((
@@ -40,37 +40,37 @@ def check_headers(headers: Mapping[str, str], options: Options) -> None:
         bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
         given = headers.get("x-api-key", "") or bearer
         if not given:
-            raise Refusal("x-api-key header is required", status=401)
+            raise VendorRefusal("x-api-key header is required", status=401)
         if given != options.api_key:
-            raise Refusal("invalid x-api-key", status=401)
+            raise VendorRefusal("invalid x-api-key", status=401)
     if "anthropic-version" not in headers:
-        raise Refusal("anthropic-version: header is required")
+        raise VendorRefusal("anthropic-version: header is required")
 
 
 def check(body: Json, options: Options, verify: Verify) -> None:
     """Raise Refusal for the first thing that the vendor would not accept."""
     for key in ("model", "messages", "max_tokens"):
         if body.get(key) is None:
-            raise Refusal(f"{key}: Field required")
+            raise VendorRefusal(f"{key}: Field required")
     for key in body:
         if key not in _KEYS and key not in options.extra_keys:
-            raise Refusal(f"{key}: Extra inputs are not permitted")
+            raise VendorRefusal(f"{key}: Extra inputs are not permitted")
     if not isinstance(body["model"], str) or not body["model"]:
-        raise Refusal("model: Input should be a valid string")
+        raise VendorRefusal("model: Input should be a valid string")
     limit = body["max_tokens"]
     if not isinstance(limit, int) or isinstance(limit, bool):
-        raise Refusal("max_tokens: Input should be a valid integer")
+        raise VendorRefusal("max_tokens: Input should be a valid integer")
     if limit < 1:
-        raise Refusal("max_tokens: Input should be greater than or equal to 1")
+        raise VendorRefusal("max_tokens: Input should be greater than or equal to 1")
     _check_thinking(body.get("thinking"), limit)
     _check_system(body.get("system"))
     _check_tools(body.get("tools"), body.get("tool_choice"))
     if not isinstance(body["messages"], list):
-        raise Refusal("messages: Input should be a valid list")
+        raise VendorRefusal("messages: Input should be a valid list")
     _Walk(verify).through(cast("list[Any]", body["messages"]))
     marks = _count_marks(body)
     if marks > 4:
-        raise Refusal(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
+        raise VendorRefusal(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
 
 
 def _check_thinking(thinking: Any, limit: int) -> None:
@@ -78,7 +78,7 @@ def _check_thinking(thinking: Any, limit: int) -> None:
         return
     row = cast("Json", thinking) if isinstance(thinking, dict) else {}
     if row.get("type") not in ("enabled", "disabled", "adaptive"):
-        raise Refusal(
+        raise VendorRefusal(
             f"thinking: Input tag '{row.get('type')}' found using 'type' does not match any of the "
             f"expected tags: "
             "'adaptive', 'disabled', 'enabled'"
@@ -86,62 +86,64 @@ def _check_thinking(thinking: Any, limit: int) -> None:
     if row["type"] == "enabled":
         budget = row.get("budget_tokens")
         if not isinstance(budget, int):
-            raise Refusal("thinking.enabled.budget_tokens: Field required")
+            raise VendorRefusal("thinking.enabled.budget_tokens: Field required")
         if budget < 1024:
-            raise Refusal("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+            raise VendorRefusal(
+                "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+            )
         if budget >= limit:
-            raise Refusal("`max_tokens` must be greater than `thinking.budget_tokens`.")
+            raise VendorRefusal("`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
 def _check_system(system: Any) -> None:
     if system is None or isinstance(system, str):
         return
     if not isinstance(system, list):
-        raise Refusal("system: Input should be a valid list")
+        raise VendorRefusal("system: Input should be a valid list")
     for index, block in enumerate(cast("list[Any]", system)):
         if not isinstance(block, dict) or cast("Json", block).get("type") != "text":
-            raise Refusal(f"system.{index}.type: Input should be 'text'")
+            raise VendorRefusal(f"system.{index}.type: Input should be 'text'")
         if not cast("Json", block).get("text"):
-            raise Refusal("system: text content blocks must be non-empty")
+            raise VendorRefusal("system: text content blocks must be non-empty")
 
 
 def _check_tools(tools: Any, choice: Any) -> None:
     if tools is None:
         if choice is not None:
-            raise Refusal("tool_choice: tool_choice may only be specified while providing tools")
+            raise VendorRefusal("tool_choice: tool_choice may only be specified while providing tools")
         return
     if not isinstance(tools, list):
-        raise Refusal("tools: Input should be a valid list")
+        raise VendorRefusal("tools: Input should be a valid list")
     names: set[str] = set()
     for index, tool in enumerate(cast("list[Any]", tools)):
         path = f"tools.{index}.custom"
         row = cast("Json", tool) if isinstance(tool, dict) else {}
         for key in row:
             if key not in _TOOL_KEYS:
-                raise Refusal(f"{path}.{key}: Extra inputs are not permitted")
+                raise VendorRefusal(f"{path}.{key}: Extra inputs are not permitted")
         name = row.get("name")
         if not isinstance(name, str):
-            raise Refusal(f"{path}.name: Field required")
+            raise VendorRefusal(f"{path}.name: Field required")
         if not NAME.match(name):
-            raise Refusal(f"{path}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'")
+            raise VendorRefusal(f"{path}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'")
         if name in names:
-            raise Refusal("tools: Tool names must be unique.")
+            raise VendorRefusal("tools: Tool names must be unique.")
         names.add(name)
         _check_schema(path, row.get("input_schema"))
 
 
 def _check_schema(path: str, schema: Any) -> None:
     if schema is None:
-        raise Refusal(f"{path}.input_schema: Field required")
+        raise VendorRefusal(f"{path}.input_schema: Field required")
     if not isinstance(schema, dict):
-        raise Refusal(f"{path}.input_schema: Input should be a valid dictionary")
+        raise VendorRefusal(f"{path}.input_schema: Input should be a valid dictionary")
     row = cast("Json", schema)
     if "type" not in row:
-        raise Refusal(f"{path}.input_schema.type: Field required")
+        raise VendorRefusal(f"{path}.input_schema.type: Field required")
     if row["type"] != "object":
-        raise Refusal(f"{path}.input_schema.type: Input should be 'object'")
+        raise VendorRefusal(f"{path}.input_schema.type: Input should be 'object'")
     if not isinstance(row.get("properties", {}), dict):
-        raise Refusal(f"{path}.input_schema.properties: Input should be a valid dictionary")
+        raise VendorRefusal(f"{path}.input_schema.properties: Input should be a valid dictionary")
 
 
 def _count_marks(body: Json) -> int:
@@ -165,17 +167,17 @@ class _Walk:
 
     def through(self, messages: list[Any]) -> None:
         if not messages:
-            raise Refusal("messages: at least one message is required")
+            raise VendorRefusal("messages: at least one message is required")
         for index, message in enumerate(messages):
             row = cast("Json", message) if isinstance(message, dict) else {}
             role = row.get("role")
             if role not in ("user", "assistant"):
-                raise Refusal(_role_complaint(index, role))
+                raise VendorRefusal(_role_complaint(index, role))
             for key in row:
                 if key not in ("role", "content"):
-                    raise Refusal(f"messages.{index}.{key}: Extra inputs are not permitted")
+                    raise VendorRefusal(f"messages.{index}.{key}: Extra inputs are not permitted")
             if index == 0 and role != "user":
-                raise Refusal('messages: first message must use the "user" role')
+                raise VendorRefusal('messages: first message must use the "user" role')
             content = row.get("content")
             if self._open and not (role == "user" and isinstance(content, list)):
                 raise self._unanswered(index - 1)
@@ -184,13 +186,13 @@ class _Walk:
         if self._open:
             raise self._unanswered(len(messages) - 1)
         if self._before == "assistant":
-            raise Refusal(
+            raise VendorRefusal(
                 "This model does not support assistant message prefill. The conversation must end with a "
                 "user message."
             )
 
-    def _unanswered(self, index: int) -> Refusal:
-        return Refusal(
+    def _unanswered(self, index: int) -> VendorRefusal:
+        return VendorRefusal(
             f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
             f"{', '.join(self._open)}. Each `tool_use` block must have a corresponding `tool_result` block "
             f"in the next "
@@ -199,13 +201,13 @@ class _Walk:
 
     def _content(self, index: int, role: str, content: Any) -> None:
         if content is None:
-            raise Refusal(f"messages.{index}.content: Field required")
+            raise VendorRefusal(f"messages.{index}.content: Field required")
         if isinstance(content, str):
             if not content.strip():
                 raise _empty(index, content)
             return
         if not isinstance(content, list):
-            raise Refusal(f"messages.{index}.content: Input should be a valid list")
+            raise VendorRefusal(f"messages.{index}.content: Input should be a valid list")
         if not content:
             raise _empty(index, "")
         rows = [cast("Json", b) if isinstance(b, dict) else {} for b in cast("list[Any]", content)]
@@ -232,14 +234,14 @@ class _Walk:
     def _result(self, path: str, row: Json, expected: list[str], before: list[str]) -> None:
         use = row.get("tool_use_id")
         if not isinstance(use, str):
-            raise Refusal(f"{path}.tool_result.tool_use_id: Field required")
+            raise VendorRefusal(f"{path}.tool_result.tool_use_id: Field required")
         if use not in expected:
             if use in before:
-                raise Refusal(
+                raise VendorRefusal(
                     f"{path}: each tool_use must have a single result. Found multiple `tool_result` blocks "
                     f"with id: {use}"
                 )
-            raise Refusal(
+            raise VendorRefusal(
                 f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {use}. Each "
                 f"`tool_result` block must "
                 "have a corresponding `tool_use` block in the previous message."
@@ -251,7 +253,7 @@ class _Walk:
                 inner = cast("Json", part) if isinstance(part, dict) else {}
                 _check_block(f"{path}.tool_result.content.{number}", inner, images=True)
         elif not isinstance(content, str | None):
-            raise Refusal(f"{path}.tool_result.content: Input should be a valid string or list")
+            raise VendorRefusal(f"{path}.tool_result.content: Input should be a valid string or list")
 
     def _assistant(self, index: int, rows: list[Json]) -> None:
         for number, row in enumerate(rows):
@@ -262,24 +264,26 @@ class _Walk:
             elif kind == "thinking":
                 thinking, signature = row.get("thinking"), row.get("signature")
                 if not isinstance(thinking, str) or not isinstance(signature, str):
-                    raise Refusal(f"{path}.thinking.signature: Field required")
+                    raise VendorRefusal(f"{path}.thinking.signature: Field required")
                 if not self._verify(thinking, signature):
-                    raise Refusal(f"{path}: Invalid `signature` in `thinking` block")
+                    raise VendorRefusal(f"{path}: Invalid `signature` in `thinking` block")
             elif kind != "redacted_thinking":
                 _check_block(path, row, images=False)
 
     def _use(self, path: str, row: Json) -> None:
         use, name = row.get("id"), row.get("name")
         if not isinstance(use, str):
-            raise Refusal(f"{path}.tool_use.id: Field required")
+            raise VendorRefusal(f"{path}.tool_use.id: Field required")
         if not _ID.match(use):
-            raise Refusal(f"{path}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+            raise VendorRefusal(f"{path}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
         if not isinstance(name, str) or not NAME.match(name):
-            raise Refusal(f"{path}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'")
+            raise VendorRefusal(
+                f"{path}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+            )
         if not isinstance(row.get("input"), dict):
-            raise Refusal(f"{path}.tool_use.input: Input should be a valid dictionary")
+            raise VendorRefusal(f"{path}.tool_use.input: Input should be a valid dictionary")
         if use in self._asked:
-            raise Refusal("messages: `tool_use` ids must be unique")
+            raise VendorRefusal("messages: `tool_use` ids must be unique")
         self._asked.add(use)
         self._open.append(use)
 
@@ -299,7 +303,7 @@ def check_thought(body: Json, thought: Mapping[str, None]) -> None:
         first = rows[0]["type"] if rows else "text"
         lost = any(row["type"] == "tool_use" and row["id"] in thought for row in rows)
         if lost and first not in ("thinking", "redacted_thinking"):
-            raise Refusal(
+            raise VendorRefusal(
                 f"messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
                 f"`{first}`. "
                 "When `thinking` is enabled, a final `assistant` message must start with a thinking block."
@@ -317,10 +321,10 @@ def _role_complaint(index: int, role: Any) -> str:
     return f"messages.{index}.role: Input should be 'user' or 'assistant'"
 
 
-def _empty(index: int, text: str) -> Refusal:
+def _empty(index: int, text: str) -> VendorRefusal:
     if text:
-        return Refusal("messages: text content blocks must contain non-whitespace text")
-    return Refusal(
+        return VendorRefusal("messages: text content blocks must contain non-whitespace text")
+    return VendorRefusal(
         f"messages.{index}: all messages must have non-empty content except for the optional final "
         f"assistant message"
     )
@@ -331,15 +335,15 @@ def _check_block(path: str, row: Json, *, images: bool) -> None:
     if kind == "text":
         text = row.get("text")
         if not isinstance(text, str):
-            raise Refusal(f"{path}.text.text: Field required")
+            raise VendorRefusal(f"{path}.text.text: Field required")
         if not text:
-            raise Refusal("messages: text content blocks must be non-empty")
+            raise VendorRefusal("messages: text content blocks must be non-empty")
         if not text.strip():
-            raise Refusal("messages: text content blocks must contain non-whitespace text")
+            raise VendorRefusal("messages: text content blocks must contain non-whitespace text")
     elif kind == "image" and images:
         _check_image(path, row.get("source"))
     elif kind != "document" or not images:
-        raise Refusal(
+        raise VendorRefusal(
             f"{path}: Input tag '{kind}' found using 'type' does not match any of the expected tags: "
             f"'document', "
             "'image', 'text', 'thinking', 'tool_result', 'tool_use'"
@@ -351,9 +355,9 @@ def _check_image(path: str, source: Any) -> None:
     if row.get("type") == "url" and isinstance(row.get("url"), str):
         return
     if row.get("type") != "base64" or not isinstance(row.get("data"), str) or not row["data"]:
-        raise Refusal(f"{path}.image.source: Field required")
+        raise VendorRefusal(f"{path}.image.source: Field required")
     if row.get("media_type") not in _MEDIA:
-        raise Refusal(
+        raise VendorRefusal(
             f"{path}.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', "
             f"'image/gif' or "
             "'image/webp'"

@@ -1,4 +1,4 @@
-"""Anthropic Messages: a request body read into an `Ask`, a `Reply` written as JSON or as a stream.
+"""Anthropic Messages: a body read into a `PracticeRequest`, a `ScriptedReply` as JSON or a stream.
 
 Thinking carries a signature that only this server can make, so that a client that changes a thinking block
 is caught (messages_rules.py). It does not validate and decides nothing.
@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.practice.ask import Ask, Call, Heard, Json, Offer
-from whet.practice.script import Reply
-from whet.practice.wire import Envelope, pieces_of
+from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
+from whet.practice.script import ScriptedReply
+from whet.practice.wire import AnswerEnvelope, pieces_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -24,35 +24,35 @@ def sign(thinking: str, seed: int) -> str:
     return "practice" + hmac.new(str(seed).encode(), thinking.encode(), hashlib.sha256).hexdigest()
 
 
-def read(body: Json) -> Ask:
+def read(body: Json) -> PracticeRequest:
     """Take the conversation out of a valid body."""
-    heard: list[Heard] = []
+    heard: list[HeardMessage] = []
     for row in body["messages"]:
         content = row["content"]
         if isinstance(content, str):
-            heard.append(Heard(row["role"], content))
+            heard.append(HeardMessage(row["role"], content))
         else:
             heard += _heard(row["role"], cast("list[Json]", content))
     offers = {t["name"]: Offer(t["name"], t["input_schema"]) for t in body.get("tools") or ()}
     thinking = cast("Json", body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     system = _texts(body.get("system") or "")
-    return Ask("anthropic_messages", body["model"], system, offers, tuple(heard), thinking)
+    return PracticeRequest("anthropic_messages", body["model"], system, offers, tuple(heard), thinking)
 
 
-def _heard(role: Any, rows: list[Json]) -> list[Heard]:
+def _heard(role: Any, rows: list[Json]) -> list[HeardMessage]:
     heard = [
-        Heard("tool", _texts(row.get("content") or ""), call_id=row["tool_use_id"])
+        HeardMessage("tool", _texts(row.get("content") or ""), call_id=row["tool_use_id"])
         for row in rows
         if row["type"] == "tool_result"
     ]
     calls = tuple(
-        Call(row["name"], _encode(row["input"]).decode(), row["id"])
+        PracticeCall(row["name"], _encode(row["input"]).decode(), row["id"])
         for row in rows
         if row["type"] == "tool_use"
     )
     text = _texts(rows)
     if text or calls or not heard:
-        heard.append(Heard(role, text, calls))
+        heard.append(HeardMessage(role, text, calls))
     return heard
 
 
@@ -86,7 +86,7 @@ def _block(row: Json) -> tuple[bytes, bool]:
     return _encode({key: value for key, value in row.items() if key != "cache_control"}), True
 
 
-def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
+def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
     """Give the usage object; input_tokens leaves out what was read from or written to the cache."""
     tally = envelope.tally
     usage: Json = {
@@ -99,7 +99,7 @@ def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
     return usage | (override or {})
 
 
-def whole(reply: Reply, envelope: Envelope, seed: int) -> Json:
+def whole(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> Json:
     """Give the body of an answer that is not streamed."""
     content: list[Json] = []
     if reply.reasoning:
@@ -118,7 +118,7 @@ def whole(reply: Reply, envelope: Envelope, seed: int) -> Json:
     return message
 
 
-def stream(reply: Reply, envelope: Envelope, seed: int) -> list[bytes]:
+def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[bytes]:
     """Give the answer as server-sent events, the last one message_stop."""
     usage = usage_of(envelope, reply.usage)
     start = _message(envelope, [])
@@ -168,7 +168,7 @@ def _block_events(index: int, block: Json, deltas: list[Json]) -> list[bytes]:
     ]
 
 
-def _message(envelope: Envelope, content: list[Json]) -> Json:
+def _message(envelope: AnswerEnvelope, content: list[Json]) -> Json:
     return {
         "id": f"msg_{envelope.id}",
         "type": "message",
@@ -189,7 +189,7 @@ def _input(arguments: str) -> object:
         return {"unreadable": arguments}
 
 
-def _stop(reply: Reply) -> str:
+def _stop(reply: ScriptedReply) -> str:
     if reply.stop:
         return {"length": "max_tokens"}.get(reply.stop, reply.stop)
     return "tool_use" if reply.tool_calls else "end_turn"

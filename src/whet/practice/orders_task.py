@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 
 from whet.practice import skills
-from whet.practice.ask import Ask, Done
+from whet.practice.ask import DoneCall, PracticeRequest
 from whet.practice.hands import Hands
 from whet.practice.project import DATABASE_SETTING, FAULTY_LINE, MENDED_LINE
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 MATCH = re.compile(r"order totals|totals are wrong|wrong for discounts", re.I)
 
@@ -26,7 +26,7 @@ _MAX_RUNS = 6
 _TEST_SKILL = re.compile(r"^run-unittest\b")
 
 
-def proceed(ask: Ask, start: int) -> Reply:
+def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     hands = Hands(ask)
     done = [d for d in ask.done if d.at > start]
@@ -36,13 +36,13 @@ def proceed(ask: Ask, start: int) -> Reply:
     if not runs:
         return _first_run(ask, start, hands)
     if len(runs) > _MAX_RUNS:
-        return Reply(
+        return ScriptedReply(
             f"I ran the tests {len(runs)} times and stop here. The last run said:\n\n{_tail(runs[-1])}"
         )
     return _after_run(hands, done, runs[-1])
 
 
-def run_tests(ask: Ask, start: int) -> Reply:
+def run_tests(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of "run the tests": run, recover from a missing setting, report."""
     hands = Hands(ask)
     done = [d for d in ask.done if d.at > start]
@@ -52,13 +52,13 @@ def run_tests(ask: Ask, start: int) -> Reply:
     last = runs[-1]
     if (last.interrupted or _lacks_setting(last)) and len(runs) < _MAX_RUNS:
         return _recover(hands, done, last)
-    return Reply(f"{_verdict(last)} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
+    return ScriptedReply(f"{_verdict(last)} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
 
 
-def _first_run(ask: Ask, start: int, hands: Hands) -> Reply:
+def _first_run(ask: PracticeRequest, start: int, hands: Hands) -> ScriptedReply:
     if found := skills.to_open(ask, start, _TEST_SKILL):
         say = "There is a skill for running the tests here; I read it first."
-        return Reply(say, tool_calls=(skills.opening(found[0]),))
+        return ScriptedReply(say, tool_calls=(skills.opening(found[0]),))
     read = [d.result for d in ask.done if d.at > start and d.name == "skill_view"]
     if ask.knows(DATABASE_SETTING, before=start) or any(DATABASE_SETTING in text for text in read):
         return hands.shell(
@@ -67,9 +67,9 @@ def _first_run(ask: Ask, start: int, hands: Hands) -> Reply:
     return hands.shell(NAIVE, "I run the tests.")
 
 
-def _after_run(hands: Hands, done: list[Done], last: Done) -> Reply:
+def _after_run(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
     if last.denied:
-        return Reply(
+        return ScriptedReply(
             f"I may not run the tests, so I can't show that they pass. The answer was:\n\n{_tail(last)}"
         )
     if last.interrupted or _lacks_setting(last):
@@ -77,11 +77,11 @@ def _after_run(hands: Hands, done: list[Done], last: Done) -> Reply:
     if _passed(last):
         return _summary(done)
     if "FAILED" not in last.result:
-        return Reply(f"I could not run the tests. The last run said:\n\n{_tail(last)}")
+        return ScriptedReply(f"I could not run the tests. The last run said:\n\n{_tail(last)}")
     return _mend(hands, done, last)
 
 
-def _recover(hands: Hands, done: list[Done], last: Done) -> Reply:
+def _recover(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
     if last.interrupted:
         return hands.shell(
             PROPER if DATABASE_SETTING in str(last.arguments) else NAIVE, "I run the tests again."
@@ -94,12 +94,14 @@ def _recover(hands: Hands, done: list[Done], last: Done) -> Reply:
     return hands.shell(PROPER, f"The page says how: with {DATABASE_SETTING}.")
 
 
-def _mend(hands: Hands, done: list[Done], last: Done) -> Reply:
+def _mend(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
     patches = [d for d in done if d.name in ("patch", "write_file")]
     if patches and patches[-1].at < last.at:
-        return Reply(f"I changed `{_SOURCE}`, but the tests still fail:\n\n{_tail(last)}")
+        return ScriptedReply(f"I changed `{_SOURCE}`, but the tests still fail:\n\n{_tail(last)}")
     if patches and patches[-1].denied:
-        return Reply(f"I found the fault in `{_SOURCE}` but may not change it: {_first_line(patches[-1])}")
+        return ScriptedReply(
+            f"I found the fault in `{_SOURCE}` but may not change it: {_first_line(patches[-1])}"
+        )
     looks = [d for d in done if _SOURCE in str(d.arguments) and d.name not in ("patch", "write_file")]
     if not looks or (patches and patches[-1].interrupted and looks[-1].at < patches[-1].at):
         say = "One test fails: a discount is not rounded. I read where prices are made."
@@ -109,7 +111,9 @@ def _mend(hands: Hands, done: list[Done], last: Done) -> Reply:
     if MENDED_LINE.strip() in looks[-1].result or (patches and not patches[-1].interrupted):
         return hands.shell(PROPER, "I run the tests again.")
     if FAULTY_LINE.strip() not in looks[-1].result:
-        return Reply(f"I read `{_SOURCE}` but don't see the fault there. The tests say:\n\n{_tail(last)}")
+        return ScriptedReply(
+            f"I read `{_SOURCE}` but don't see the fault there. The tests say:\n\n{_tail(last)}"
+        )
     return hands.use(
         "patch",
         "`int(...)` cuts the fraction off instead of rounding it. I mend that line.",
@@ -119,23 +123,23 @@ def _mend(hands: Hands, done: list[Done], last: Done) -> Reply:
     )
 
 
-def _summary(done: list[Done]) -> Reply:
+def _summary(done: list[DoneCall]) -> ScriptedReply:
     runs = [d for d in done if _is_test(d)]
     command = runs[-1].arguments.get("command")
     if not any(d.name in ("patch", "write_file") for d in done):
-        return Reply(
+        return ScriptedReply(
             f"The tests pass as they are (`{command}`), so there was nothing to mend:\n\n{_tail(runs[-1])}"
         )
     stumbled = any(_lacks_setting(d) for d in runs)
     lesson = f" The tests only run with `{DATABASE_SETTING}`; {_PAGE} says so." if stumbled else ""
-    return Reply(
+    return ScriptedReply(
         f"Mended. `discounted` in `{_SOURCE}` cut fractions of a cent off; now it rounds to the nearest "
         f"cent, halves "
         f"up. The tests pass (`{command}`).{lesson}\n\n{_tail(runs[-1])}"
     )
 
 
-def _verdict(run: Done) -> str:
+def _verdict(run: DoneCall) -> str:
     if run.denied:
         return "The tests were not run."
     if _passed(run):
@@ -143,15 +147,15 @@ def _verdict(run: Done) -> str:
     return "The tests fail." if "FAILED" in run.result else "I can't tell whether tests pass here."
 
 
-def _is_test(done: Done) -> bool:
+def _is_test(done: DoneCall) -> bool:
     return "unittest" in str(done.arguments.get("command", ""))
 
 
-def _lacks_setting(done: Done) -> bool:
+def _lacks_setting(done: DoneCall) -> bool:
     return f"set {DATABASE_SETTING}" in done.result
 
 
-def _passed(done: Done) -> bool:
+def _passed(done: DoneCall) -> bool:
     return (
         re.search(r"^OK\b", done.result, re.M) is not None
         and "FAILED" not in done.result
@@ -159,10 +163,10 @@ def _passed(done: Done) -> bool:
     )
 
 
-def _first_line(done: Done) -> str:
+def _first_line(done: DoneCall) -> str:
     return next(iter(done.result.strip().splitlines()), "(no answer)")
 
 
-def _tail(done: Done) -> str:
+def _tail(done: DoneCall) -> str:
     lines = [line for line in done.result.strip().splitlines() if line.strip()]
     return "    " + "\n    ".join(lines[-6:] or ["(no output)"])

@@ -14,7 +14,7 @@ from whet.practice.chat_rules import is_json_object
 from whet.practice.strict import (
     NAME,
     Options,
-    Refusal,
+    VendorRefusal,
     check_openai_keys,
     check_openai_tools,
     missing,
@@ -53,7 +53,7 @@ def check(body: Json, options: Options, verify: Verify) -> None:
     check_openai_keys(body, _KEYS, options)
     previous = body.get("previous_response_id")
     if previous is not None:
-        raise Refusal(
+        raise VendorRefusal(
             f"Previous response with id '{previous}' not found.",
             param="previous_response_id",
             code="previous_response_not_found",
@@ -67,7 +67,7 @@ def check(body: Json, options: Options, verify: Verify) -> None:
     if not isinstance(given, list):
         raise wrong_type("input", "one of a string or an array of input items", given)
     if not given:
-        raise Refusal("Invalid 'input': empty array.", param="input", code="empty_array")
+        raise VendorRefusal("Invalid 'input': empty array.", param="input", code="empty_array")
     _Walk(options, verify).through(cast("list[Any]", given))
 
 
@@ -99,20 +99,20 @@ class _Walk:
             elif kind == "reasoning":
                 self._reason(path, row)
             else:
-                raise Refusal(f"Invalid value: '{kind}'.", param=f"{path}.type", code="invalid_value")
+                raise VendorRefusal(f"Invalid value: '{kind}'.", param=f"{path}.type", code="invalid_value")
             _check_item(path, kind, row)
         self._follows("end", {})
         for call_id in self._open:
-            raise Refusal(f"No tool output found for function call {call_id}.", param="input")
+            raise VendorRefusal(f"No tool output found for function call {call_id}.", param="input")
         if not self._has_user:
-            raise Refusal(
+            raise VendorRefusal(
                 "Invalid 'input': at least one message with role 'user' is required.", param="input"
             )
 
     def _follows(self, kind: str, row: Json) -> None:
         own = kind in ("function_call", "reasoning") or (kind == "message" and row.get("role") == "assistant")
         if self._reasoning and not own:
-            raise Refusal(
+            raise VendorRefusal(
                 f"Item '{self._reasoning}' of type 'reasoning' was provided without its required following "
                 f"item.",
                 param="input",
@@ -123,7 +123,7 @@ class _Walk:
     def _message(self, path: str, row: Json) -> None:
         role = row.get("role")
         if role not in _PARTS:
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and "
                 f"'user'.",
                 param=f"{path}.role",
@@ -135,7 +135,7 @@ class _Walk:
             raise missing(f"{path}.content")
         if isinstance(content, str):
             if not content:
-                raise Refusal(f"Invalid '{path}.content': empty string.", param=f"{path}.content")
+                raise VendorRefusal(f"Invalid '{path}.content': empty string.", param=f"{path}.content")
             return
         if not isinstance(content, list) or not content:
             raise wrong_type(
@@ -149,7 +149,7 @@ class _Walk:
         if not isinstance(call_id, str) or not call_id:
             raise missing(f"{path}.call_id")
         if not isinstance(name, str) or not NAME.match(name):
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid '{path}.name': string does not match pattern.",
                 param=f"{path}.name",
                 code="invalid_value",
@@ -157,20 +157,20 @@ class _Walk:
         if not isinstance(arguments, str):
             raise wrong_type(f"{path}.arguments", "a string", arguments)
         if self._json_arguments and not is_json_object(arguments):
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid '{path}.arguments': the value is not a valid JSON object.",
                 param=f"{path}.arguments",
                 code="invalid_value",
             )
         if call_id in self._seen:
-            raise Refusal(f"Duplicate function call with call_id '{call_id}'.", param=f"{path}.call_id")
+            raise VendorRefusal(f"Duplicate function call with call_id '{call_id}'.", param=f"{path}.call_id")
         self._seen.add(call_id)
         self._open[call_id] = None
 
     def _output(self, path: str, row: Json) -> None:
         call_id = row.get("call_id")
         if call_id not in self._open:
-            raise Refusal(
+            raise VendorRefusal(
                 f"No tool call found for function call output with call_id {call_id}.", param="input"
             )
         del self._open[call_id]
@@ -187,7 +187,7 @@ class _Walk:
             raise missing(f"{path}.summary")
         sealed = row.get("encrypted_content")
         if not isinstance(sealed, str):
-            raise Refusal(
+            raise VendorRefusal(
                 f"Item with id '{item_id}' not found. Items are not persisted when `store` is set to "
                 f"false. Try again "
                 "with `store` set to true, or remove this item from your input.",
@@ -195,7 +195,7 @@ class _Walk:
                 param="input",
             )
         if not self._verify(item_id, sealed):
-            raise Refusal(
+            raise VendorRefusal(
                 f"The encrypted content for item {item_id} could not be verified.",
                 param="input",
                 code="invalid_encrypted_content",
@@ -206,12 +206,12 @@ class _Walk:
 def _check_item(path: str, kind: str, row: Json) -> None:
     for key in row:
         if key not in _ITEM_KEYS[kind]:
-            raise Refusal(
+            raise VendorRefusal(
                 f"Unknown parameter: '{path}.{key}'.", param=f"{path}.{key}", code="unknown_parameter"
             )
     item_id, prefix = row.get("id"), _ID_PREFIX.get(kind)
     if item_id is not None and prefix and not str(item_id).startswith(prefix):
-        raise Refusal(
+        raise VendorRefusal(
             f"Invalid '{path}.id': '{item_id}'. Expected an ID that begins with '{prefix}'.",
             param=f"{path}.id",
             code="invalid_value",
@@ -223,7 +223,7 @@ def _check_part(path: str, part: Any, allowed: tuple[str, ...]) -> None:
     kind = row.get("type")
     if kind not in allowed:
         names = ", ".join(f"'{name}'" for name in allowed)
-        raise Refusal(
+        raise VendorRefusal(
             f"Invalid value: '{kind}'. Supported values are: {names}.",
             param=f"{path}.type",
             code="invalid_value",

@@ -1,4 +1,4 @@
-"""OpenAI Responses: a request body read into an `Ask`, a `Reply` written as JSON or as a stream.
+"""OpenAI Responses: a body read into a `PracticeRequest`, a `ScriptedReply` as JSON or a stream.
 
 Reasoning items carry a sealed content that only this server can make, bound to the item's id. It does not
 validate (responses_rules.py) and decides nothing.
@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.practice.ask import Ask, Call, Heard, Json, Offer
-from whet.practice.script import Reply
-from whet.practice.wire import Envelope, pieces_of
+from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
+from whet.practice.script import ScriptedReply
+from whet.practice.wire import AnswerEnvelope, pieces_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -24,10 +24,10 @@ def seal(item_id: str, seed: int) -> str:
     return "practice" + hmac.new(str(seed).encode(), item_id.encode(), hashlib.sha256).hexdigest()
 
 
-def read(body: Json) -> Ask:
+def read(body: Json) -> PracticeRequest:
     """Take the conversation out of a valid body."""
     system = [str(body.get("instructions") or "")]
-    heard: list[Heard] = []
+    heard: list[HeardMessage] = []
     given = body["input"]
     items: list[Json] = [{"role": "user", "content": given}] if isinstance(given, str) else given
     for row in items:
@@ -37,14 +37,18 @@ def read(body: Json) -> Ask:
             if row["role"] in ("system", "developer"):
                 system.append(text)
             else:
-                heard.append(Heard(row["role"], text))
+                heard.append(HeardMessage(row["role"], text))
         elif kind == "function_call":
-            heard.append(Heard("assistant", "", (Call(row["name"], row["arguments"], row["call_id"]),)))
+            heard.append(
+                HeardMessage("assistant", "", (PracticeCall(row["name"], row["arguments"], row["call_id"]),))
+            )
         elif kind == "function_call_output":
-            heard.append(Heard("tool", _text(row["output"]), call_id=row["call_id"]))
+            heard.append(HeardMessage("tool", _text(row["output"]), call_id=row["call_id"]))
     offers = {t["name"]: Offer(t["name"], t.get("parameters") or {}) for t in body.get("tools") or ()}
     prompt = "\n".join(text for text in system if text)
-    return Ask("responses", body["model"], prompt, offers, tuple(heard), bool(body.get("reasoning")))
+    return PracticeRequest(
+        "responses", body["model"], prompt, offers, tuple(heard), bool(body.get("reasoning"))
+    )
 
 
 def _text(content: Any) -> str:
@@ -60,7 +64,7 @@ def blocks(body: Json) -> list[bytes]:
     return [_encode(item) for item in (body.get("instructions") or "", *(body.get("tools") or ()), *items)]
 
 
-def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
+def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
     """Give the usage object."""
     prompt, completion = envelope.tally.prompt, envelope.completion_tokens
     usage: Json = {
@@ -73,12 +77,12 @@ def usage_of(envelope: Envelope, override: dict[str, int] | None) -> Json:
     return usage | (override or {})
 
 
-def whole(reply: Reply, envelope: Envelope, seed: int) -> Json:
+def whole(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> Json:
     """Give the body of an answer that is not streamed."""
     return _response(reply, envelope, _items(reply, envelope, seed), _status(reply))
 
 
-def stream(reply: Reply, envelope: Envelope, seed: int) -> list[bytes]:
+def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[bytes]:
     """Give the answer as server-sent events, the last one response.completed (or .incomplete)."""
     items = _items(reply, envelope, seed)
     begun = _response(reply, envelope, [], "in_progress")
@@ -150,7 +154,7 @@ class _Writer:
         self.add("response.reasoning_summary_part.done", {**at, "part": part})
 
 
-def _items(reply: Reply, envelope: Envelope, seed: int) -> list[Json]:
+def _items(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[Json]:
     items: list[Json] = []
     if reply.reasoning:
         item_id = f"rs_{envelope.id}"
@@ -166,7 +170,7 @@ def _items(reply: Reply, envelope: Envelope, seed: int) -> list[Json]:
     return items
 
 
-def _response(reply: Reply, envelope: Envelope, items: list[Json], status: str) -> Json:
+def _response(reply: ScriptedReply, envelope: AnswerEnvelope, items: list[Json], status: str) -> Json:
     body = envelope.body
     stopped = {"reason": "max_output_tokens" if reply.stop == "length" else "content_filter"}
     return {
@@ -195,5 +199,5 @@ def _response(reply: Reply, envelope: Envelope, items: list[Json], status: str) 
     }
 
 
-def _status(reply: Reply) -> str:
+def _status(reply: ScriptedReply) -> str:
     return "incomplete" if reply.stop in ("length", "refusal") else "completed"

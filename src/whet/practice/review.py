@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from whet.practice.ask import Ask, Call, Done
-from whet.practice.script import Reply
+from whet.practice.ask import DoneCall, PracticeCall, PracticeRequest
+from whet.practice.script import ScriptedReply
 
 OPENING = "Self-improvement review"
 """The first words of the message that asks for a review."""
@@ -32,7 +32,7 @@ class Mended(msgspec.Struct, frozen=True):
     proof: str
 
 
-def review_at(ask: Ask) -> int | None:
+def review_at(ask: PracticeRequest) -> int | None:
     """Give the index of the message that began the review; None where none is under way."""
     found: int | None = None
     for at in range(len(ask.heard) - 1, -1, -1):
@@ -43,28 +43,28 @@ def review_at(ask: Ask) -> int | None:
     return found
 
 
-def is_review(ask: Ask) -> bool:
+def is_review(ask: PracticeRequest) -> bool:
     """Whether the request asks for a review of what was said before."""
     return review_at(ask) is not None
 
 
-def heard_before(ask: Ask) -> list[Done]:
+def heard_before(ask: PracticeRequest) -> list[DoneCall]:
     """Give the calls of the conversation under review."""
     at = review_at(ask) or 0
     return [item for item in ask.done if item.at < at]
 
 
-def made_since(ask: Ask) -> list[Done]:
+def made_since(ask: PracticeRequest) -> list[DoneCall]:
     """Give the calls that the review itself has made so far."""
     at = review_at(ask)
     return [] if at is None else [item for item in ask.done if item.at > at]
 
 
-def proceed(ask: Ask) -> Reply:
+def proceed(ask: PracticeRequest) -> ScriptedReply:
     """Take the next step of a review: make the calls once, then say what was kept."""
     made = made_since(ask)
     if made:
-        return Reply(f"Review done, {len(made)} calls made.")
+        return ScriptedReply(f"Review done, {len(made)} calls made.")
     calls = [call for found in _mended(heard_before(ask)) for call in _lesson(ask, found)]
     calls += [
         _call("memory", action="add", target="memory", content=said, evidence=[said])
@@ -74,12 +74,12 @@ def proceed(ask: Ask) -> Reply:
         if said not in ask.system
     ]
     calls = [call for call in calls if call.name in ask.offers]
-    return Reply(tool_calls=tuple(calls)) if calls else Reply("Nothing to save.")
+    return ScriptedReply(tool_calls=tuple(calls)) if calls else ScriptedReply("Nothing to save.")
 
 
-def _mended(done: list[Done]) -> Iterator[Mended]:
+def _mended(done: list[DoneCall]) -> Iterator[Mended]:
     """Find commands that failed and then went well with something added; each right form once."""
-    failed: list[Done] = []
+    failed: list[DoneCall] = []
     seen: set[str] = set()
     for item in done:
         command = str(item.arguments.get("command", ""))
@@ -95,7 +95,7 @@ def _mended(done: list[Done]) -> Iterator[Mended]:
             yield Mended(wrong, command, _complaint(earlier), _proof(item))
 
 
-def _lesson(ask: Ask, found: Mended) -> Iterator[Call]:
+def _lesson(ask: PracticeRequest, found: Mended) -> Iterator[PracticeCall]:
     """Keep a mended command as a note and as a skill, unless it is known."""
     if found.right in ask.system:
         return
@@ -130,22 +130,22 @@ def _extends(command: str, wrong: str) -> bool:
     return command != wrong and wrong in command
 
 
-def _has_failed(item: Done) -> bool:
+def _has_failed(item: DoneCall) -> bool:
     return _EXIT.search(item.result) is not None
 
 
-def _complaint(item: Done) -> str:
+def _complaint(item: DoneCall) -> str:
     """Give the line that says what was wrong: the last one with an error's name in it."""
     lines = [line.strip() for line in item.result.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"\w*(?:Error|Exception|error)\b", line)]
     return (errors or lines or [""])[-1][:200]
 
 
-def _proof(item: Done) -> str:
+def _proof(item: DoneCall) -> str:
     """Give the first line of a result that went well and says something."""
     lines = (line.strip() for line in item.result.splitlines())
     return next((line for line in lines if len(_WORD.findall(line)) >= 2 and len(line) <= 160), "")
 
 
-def _call(tool: str, **arguments: object) -> Call:
-    return Call(tool, msgspec.json.encode(arguments).decode())
+def _call(tool: str, **arguments: object) -> PracticeCall:
+    return PracticeCall(tool, msgspec.json.encode(arguments).decode())

@@ -1,8 +1,8 @@
 """Scripted replies and faults: what a test makes the practice model say, and how it goes wrong.
 
-A script is a list of `Reply`, as Python objects or as JSON of the same shape. Replies are used in the order
-in which requests arrive; one with `when` waits for a request whose body holds that text. The practice model
-is a scripted stand-in, not a language model. This module does not know how a reply looks on a wire.
+A script is a list of `ScriptedReply`, as Python objects or as JSON of the same shape. Replies are used in the
+order in which requests arrive; one with `when` waits for a request whose body holds that text. The practice
+model is a scripted stand-in, not a language model. This module does not know how a reply looks on a wire.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from whet.practice.ask import Call
+from whet.practice.ask import PracticeCall
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +42,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Wait before every chunk."""
 
 
-class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer of the stand-in. `stop` is "" (end or tool calls), "length" or "refusal".
 
     `usage` replaces numbers of the wire's own usage object. `pieces` is how many deltas the text, the
@@ -51,7 +51,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     text: str = ""
     reasoning: str = ""
-    tool_calls: tuple[Call, ...] = ()
+    tool_calls: tuple[PracticeCall, ...] = ()
     usage: dict[str, int] | None = None
     stop: str = ""
     pieces: int = 1
@@ -62,17 +62,17 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
     """The JSON form of a script."""
 
-    replies: list[Reply]
+    replies: list[ScriptedReply]
 
 
-class Script:
+class ReplyScript:
     """Replies not yet used, and how many were."""
 
-    def __init__(self, replies: Iterable[Reply]) -> None:
+    def __init__(self, replies: Iterable[ScriptedReply]) -> None:
         self._left = list(replies)
         self.used: int = 0
 
-    def take(self, body: bytes) -> Reply | None:
+    def take(self, body: bytes) -> ScriptedReply | None:
         """Give the first reply that fits the request, and use it up; None where none is left."""
         for index, reply in enumerate(self._left):
             if not reply.when or reply.when.encode() in body:
@@ -87,23 +87,23 @@ class Script:
         return f"practice script exhausted: {self.used} replies were used{left} and none fits this request"
 
 
-def parse_script(source: bytes | str) -> list[Reply]:
+def parse_script(source: bytes | str) -> list[ScriptedReply]:
     """Read a script from JSON: {"replies": [...]} . Raises msgspec.DecodeError, naming the field."""
     return msgspec.json.decode(source, type=ScriptFile).replies
 
 
-def rate_limited(retry_after_s: float = 0.01) -> Reply:
+def rate_limited(retry_after_s: float = 0.01) -> ScriptedReply:
     """429 with Retry-After."""
     fault = Fault(status=429, headers={"retry-after": f"{retry_after_s:g}"}, message="Rate limit reached")
-    return Reply(fault=fault)
+    return ScriptedReply(fault=fault)
 
 
-def server_error(status: int = 500, message: str = "The server had an error") -> Reply:
+def server_error(status: int = 500, message: str = "The server had an error") -> ScriptedReply:
     """A vendor-shaped error of the given status."""
-    return Reply(fault=Fault(status=status, message=message))
+    return ScriptedReply(fault=Fault(status=status, message=message))
 
 
-def html_page(status: int = 502) -> Reply:
+def html_page(status: int = 502) -> ScriptedReply:
     """A proxy's HTML error page."""
     page = f"<html><head><title>{status} Bad Gateway</title></head><body>nginx</body></html>"
-    return Reply(fault=Fault(status=status, body=page, content_type="text/html"))
+    return ScriptedReply(fault=Fault(status=status, body=page, content_type="text/html"))

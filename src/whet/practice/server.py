@@ -18,10 +18,10 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whet.contract.errors import Unavailable
-from whet.practice.ask import Ask
+from whet.practice.ask import PracticeRequest
 from whet.practice.brain import answer
 from whet.practice.endpoints import Practice, Recorded
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 from whet.practice.strict import Options
 
 
@@ -90,10 +90,10 @@ class PracticeServer:
     def __init__(
         self,
         port: int = 0,
-        script: Iterable[Reply] | None = None,
+        script: Iterable[ScriptedReply] | None = None,
         seed: int = 0,
         options: Options | None = None,
-        mind: Callable[[Ask], Reply] = answer,
+        mind: Callable[[PracticeRequest], ScriptedReply] = answer,
     ) -> None:
         self._port = port
         self._practice = Practice(options or Options(), seed, script, mind)
@@ -176,7 +176,7 @@ class PracticeServer:
         if self._server is not None and self._server.loop is not None:
             self._server.loop.call_soon_threadsafe(self._practice.gate.open)
 
-    def install(self, script: Iterable[Reply] | None) -> None:
+    def install(self, script: Iterable[ScriptedReply] | None) -> None:
         """Answer from this script from now on; None goes back to the brain."""
         self._practice.install(script)
 

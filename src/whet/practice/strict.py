@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """When set, the brain's text is streamed in pieces of about this size."""
 
 
-class Refusal(Exception):
+class VendorRefusal(Exception):
     """The request is not acceptable: the status, and the fields of the vendor's error object."""
 
     def __init__(
@@ -83,7 +83,7 @@ def check_openai_key(headers: Mapping[str, str], options: Options) -> None:
         return
     given = headers.get("authorization", "").removeprefix("Bearer ").strip()
     if not given:
-        raise Refusal(
+        raise VendorRefusal(
             "You didn't provide an API key. You need to provide your API key in an Authorization header "
             "using "
             "Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
@@ -91,37 +91,39 @@ def check_openai_key(headers: Mapping[str, str], options: Options) -> None:
         )
     if given != options.api_key:
         shown = given[:3] + "***" + given[-4:] if len(given) > 12 else "***"
-        raise Refusal(f"Incorrect API key provided: {shown}.", status=401, code="invalid_api_key")
+        raise VendorRefusal(f"Incorrect API key provided: {shown}.", status=401, code="invalid_api_key")
 
 
 def check_openai_keys(body: Json, allowed: frozenset[str], options: Options) -> None:
     """Refuse unknown top-level keys and a missing model."""
     for key in body:
         if key not in allowed and key not in options.extra_keys:
-            raise Refusal(f"Unknown parameter: '{key}'.", param=key, code="unknown_parameter")
+            raise VendorRefusal(f"Unknown parameter: '{key}'.", param=key, code="unknown_parameter")
     if not isinstance(body.get("model"), str) or not body["model"]:
-        raise Refusal("you must provide a model parameter")
+        raise VendorRefusal("you must provide a model parameter")
     for key in ("stream", "store", "parallel_tool_calls"):
         if not isinstance(body.get(key), bool | None):
             raise wrong_type(key, "a boolean", body[key])
     if "stream_options" in body and body["stream_options"] is not None and not body.get("stream"):
-        raise Refusal(
+        raise VendorRefusal(
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options"
         )
 
 
-def wrong_type(path: str, expected: str, got: object) -> Refusal:
+def wrong_type(path: str, expected: str, got: object) -> VendorRefusal:
     """Make OpenAI's complaint about a type."""
-    return Refusal(
+    return VendorRefusal(
         f"Invalid type for '{path}': expected {expected}, but got {kind_of(got)} instead.",
         param=path,
         code="invalid_type",
     )
 
 
-def missing(path: str) -> Refusal:
+def missing(path: str) -> VendorRefusal:
     """Make OpenAI's complaint about a field that is not there."""
-    return Refusal(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+    return VendorRefusal(
+        f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter"
+    )
 
 
 def kind_of(value: object) -> str:
@@ -147,7 +149,7 @@ def check_openai_tools(tools: Any, *, nested: bool) -> None:
     if not isinstance(tools, list):
         raise wrong_type("tools", "an array of objects", tools)
     if not tools:
-        raise Refusal(
+        raise VendorRefusal(
             "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array "
             "instead.",
             param="tools",
@@ -160,14 +162,16 @@ def check_openai_tools(tools: Any, *, nested: bool) -> None:
             raise wrong_type(path, "an object", tool)
         row = cast("Json", tool)
         if row.get("type") != "function":
-            raise Refusal(
+            raise VendorRefusal(
                 f"Invalid value: '{row.get('type')}'. Supported values are: 'function'.",
                 param=f"{path}.type",
                 code="invalid_value",
             )
         name = _check_function(row.get("function") if nested else row, f"{path}.function" if nested else path)
         if name in names:
-            raise Refusal(f"Duplicate function name: '{name}'.", param=f"{path}.name", code="invalid_value")
+            raise VendorRefusal(
+                f"Duplicate function name: '{name}'.", param=f"{path}.name", code="invalid_value"
+            )
         names.add(name)
 
 
@@ -179,7 +183,7 @@ def _check_function(function: Any, path: str) -> str:
     if name is None:
         raise missing(f"{path}.name")
     if not isinstance(name, str) or not NAME.match(name):
-        raise Refusal(
+        raise VendorRefusal(
             f"Invalid '{path}.name': string does not match pattern. Expected a string that matches the "
             f"pattern "
             "'^[a-zA-Z0-9_-]+$' and has at most 64 characters.",
@@ -188,7 +192,7 @@ def _check_function(function: Any, path: str) -> str:
         )
     fault = schema_fault(row.get("parameters", {"type": "object"}), strict=bool(row.get("strict")))
     if fault:
-        raise Refusal(
+        raise VendorRefusal(
             f"Invalid schema for function '{name}': {fault}",
             param=f"{path}.parameters",
             code="invalid_function_parameters",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from whet.practice.ask import Ask
-from whet.practice.script import Reply
+from whet.practice.ask import PracticeRequest
+from whet.practice.script import ScriptedReply
 
 MATCH = re.compile(r"\ASummarise the record below\b")
 
@@ -20,7 +20,7 @@ _GOAL = re.compile(r"^## 2\. .*\n(.+)$", re.MULTILINE)
 _ACTIONS_MAX, _CHARS = 8, 120
 
 
-def proceed(ask: Ask, start: int) -> Reply:
+def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Write sections 2 and 4 of the summary that message `start` asks for."""
     text = ask.heard[start].text
     found = _RECORD.search(text)
@@ -34,7 +34,7 @@ def proceed(ask: Ask, start: int) -> Reply:
         lines.append(
             f"{len(lines) + 1}. Messages [#{pages[0]}-{pages[-1]}] hold {len(actions)} calls in all."
         )
-    return Reply("\n".join(("## 2. Goal", goal, "## 4. Completed actions", *lines)))
+    return ScriptedReply("\n".join(("## 2. Goal", goal, "## 4. Completed actions", *lines)))
 
 
 def _first_request(record: str) -> str:

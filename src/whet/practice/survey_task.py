@@ -11,9 +11,9 @@ import re
 
 import msgspec
 
-from whet.practice.ask import Ask, Call
+from whet.practice.ask import PracticeCall, PracticeRequest
 from whet.practice.hands import Hands, fill
-from whet.practice.script import Reply
+from whet.practice.script import ScriptedReply
 
 MATCH = re.compile(r"survey (?:all )?the (\d+) stations", re.I)
 QUESTION = re.compile(r"code words? (?:has|have|of) stations? ([\d, and]+)", re.I)
@@ -39,20 +39,20 @@ def page_of(station: int, word: str = "") -> str:
     return "\n".join([*lines, "instruments checked, no repair needed, next visit in spring"]) + "\n"
 
 
-def proceed(ask: Ask, start: int) -> Reply:
+def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Read the next station of the survey that message `start` asks for."""
     found = MATCH.search(ask.heard[start].text)
     count = int(found[1]) if found else 0
     done = [(int(seen[1]), item) for item in ask.done if (seen := _STATION.search(str(item.arguments)))]
     if done and (done[-1][1].denied or f"station {done[-1][0]:04d}" not in done[-1][1].result):
-        return Reply(f"I stopped at station {done[-1][0]}: {done[-1][1].result.strip()[:200]}")
+        return ScriptedReply(f"I stopped at station {done[-1][0]}: {done[-1][1].result.strip()[:200]}")
     last = done[-1][0] if done else 0
     if last >= count:
-        return Reply(f"All {count} stations are surveyed.")
+        return ScriptedReply(f"All {count} stations are surveyed.")
     return Hands(ask).use("read_file", path=path_of(last + 1))
 
 
-def answer(ask: Ask, start: int) -> Reply:
+def answer(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Answer message `start`, which asks for code words."""
     found = QUESTION.search(ask.heard[start].text)
     wanted = [int(number) for number in re.findall(r"\d+", found[1] if found else "")]
@@ -61,17 +61,19 @@ def answer(ask: Ask, start: int) -> Reply:
     missing = [n for n in wanted if words[n] is None]
     if missing and not any(item.at > start and item.name == "recall" for item in ask.done):
         return _recall(ask, missing)
-    return Reply(
+    return ScriptedReply(
         "\n".join(f"Station {n}: {found[1] if (found := words[n]) else 'not found'}" for n in wanted)
     )
 
 
-def _recall(ask: Ask, stations: list[int]) -> Reply:
+def _recall(ask: PracticeRequest, stations: list[int]) -> ScriptedReply:
     offer = ask.offers.get("recall")
     if offer is None:
-        return Reply("I no longer see that, and there is no tool `recall` to bring it back.")
+        return ScriptedReply("I no longer see that, and there is no tool `recall` to bring it back.")
     calls = [
-        Call("recall", msgspec.json.encode(fill(offer, {"query": f"code word of station {n:04d}"})).decode())
+        PracticeCall(
+            "recall", msgspec.json.encode(fill(offer, {"query": f"code word of station {n:04d}"})).decode()
+        )
         for n in stations
     ]
-    return Reply("That has left my window; I bring it back.", tool_calls=tuple(calls))
+    return ScriptedReply("That has left my window; I bring it back.", tool_calls=tuple(calls))

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-from whet.practice.cache import Tally, tokens
-from whet.practice.script import Reply
+from whet.practice.cache import TokenTally, tokens
+from whet.practice.script import ScriptedReply
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class AnswerEnvelope(msgspec.Struct, frozen=True):
     """What stands around an answer: ids, the model, the token counts. `created` is seconds since 1970."""
 
     id: str
     model: str
     created: int
-    tally: Tally
+    tally: TokenTally
     completion_tokens: int
     reasoning_tokens: int
     wants_usage: bool
     body: dict[str, object]
 
 
-def spent(reply: Reply) -> tuple[int, int]:
+def spent(reply: ScriptedReply) -> tuple[int, int]:
     """Estimate a reply's output tokens: all, and those of its reasoning."""
     reasoning = len(reply.reasoning)
     said = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.tool_calls)

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall, sent_content
-from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay, sent_content
+from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
 from whet.providers.json_text import encode, object_or_empty, quote, unique_ids, wire_id, wire_name
@@ -355,7 +355,7 @@ class AnthropicDecoder:
         if isinstance(thoughts, int):
             self._counts["thinking_tokens"] = thoughts
 
-    def reply(self, taken: Iterable[str]) -> Reply:
+    def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         if self._stop == "refusal":
             raise failures.refused(self._info)
@@ -375,7 +375,7 @@ class AnthropicDecoder:
             reasoning="".join(block.text for block in blocks if block.type == "thinking"),
             replay=_replay(blocks, ids, is_cut),
         )
-        return Reply(message, self._usage(), self._model, "length" if is_cut else "end")
+        return ModelReply(message, self._usage(), self._model, "length" if is_cut else "end")
 
     def _usage(self) -> Any:
         counts = self._counts
@@ -391,7 +391,7 @@ class AnthropicDecoder:
         )
 
 
-def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> Replay | None:
+def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> VendorReplay | None:
     """Keep the vendor's blocks where something besides text and tool calls is among them."""
     # A thought that the output limit cut has no signature, and would be refused.
     kept = [b for b in blocks if not (b.type == "thinking" and is_cut and not b.signature)]
@@ -399,4 +399,4 @@ def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> Repla
         return None
     numbered = iter(ids)
     wires = [block.wire(next(numbered) if block.type == "tool_use" else "") for block in kept]
-    return Replay("anthropic_messages", (b"[" + b",".join(w for w in wires if w) + b"]").decode())
+    return VendorReplay("anthropic_messages", (b"[" + b",".join(w for w in wires if w) + b"]").decode())

@@ -11,73 +11,75 @@ import msgspec
 
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo
-from whet.providers.wire import Dialect
+from whet.providers.wire import ServerDialect
 
 DEFAULT_WINDOW_TOKENS = 128_000
 
 
-class Server(msgspec.Struct, frozen=True):
+class KnownServer(msgspec.Struct, frozen=True):
     """A known model server. Without `keys` none is needed (`local`: it runs on this machine, for free)."""
 
     base_url: str
     format: WireFormat = "chat_completions"
     keys: tuple[str, ...] = ()
     model: str = ""
-    dialect: Dialect = Dialect()
+    dialect: ServerDialect = ServerDialect()
     local: bool = False
 
 
-_REASONING_BACK = Dialect(replay_fields=("reasoning_content", "reasoning"))
-SERVERS: dict[str, Server] = {
-    "openai": Server(
+_REASONING_BACK = ServerDialect(replay_fields=("reasoning_content", "reasoning"))
+SERVERS: dict[str, KnownServer] = {
+    "openai": KnownServer(
         "https://api.openai.com/v1",
         "responses",
         ("OPENAI_API_KEY",),
         "gpt-6.1-terra",
-        Dialect(max_tokens_field="max_completion_tokens", cache_key=True),
+        ServerDialect(max_tokens_field="max_completion_tokens", cache_key=True),
     ),
-    "anthropic": Server(
+    "anthropic": KnownServer(
         "https://api.anthropic.com/v1", "anthropic_messages", ("ANTHROPIC_API_KEY",), "claude-sonnet-5-5"
     ),
-    "openrouter": Server(
+    "openrouter": KnownServer(
         "https://openrouter.ai/api/v1",
         keys=("OPENROUTER_API_KEY",),
         model="anthropic/claude-sonnet-4.6",
-        dialect=Dialect(effort="reasoning", replay_fields=("reasoning_details",)),
+        dialect=ServerDialect(effort="reasoning", replay_fields=("reasoning_details",)),
     ),
-    "groq": Server("https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",), model="openai/gpt-oss-120b"),
-    "deepseek": Server(
+    "groq": KnownServer(
+        "https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",), model="openai/gpt-oss-120b"
+    ),
+    "deepseek": KnownServer(
         "https://api.deepseek.com/v1",
         keys=("DEEPSEEK_API_KEY",),
         model="deepseek-v4-pro",
-        dialect=Dialect(effort="thinking", replay_fields=("reasoning_content",)),
+        dialect=ServerDialect(effort="thinking", replay_fields=("reasoning_content",)),
     ),
-    "mistral": Server(
+    "mistral": KnownServer(
         "https://api.mistral.ai/v1",
         keys=("MISTRAL_API_KEY",),
         model="mistral-large-latest",
-        dialect=Dialect(short_ids=True),
+        dialect=ServerDialect(short_ids=True),
     ),
-    "gemini": Server(
+    "gemini": KnownServer(
         "https://generativelanguage.googleapis.com/v1beta/openai",
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         model="gemini-flash-latest",
-        dialect=Dialect(replay_fields=("extra_content",)),
+        dialect=ServerDialect(replay_fields=("extra_content",)),
     ),
-    "xai": Server("https://api.x.ai/v1", keys=("XAI_API_KEY",), model="grok-4"),
-    "together": Server(
+    "xai": KnownServer("https://api.x.ai/v1", keys=("XAI_API_KEY",), model="grok-4"),
+    "together": KnownServer(
         "https://api.together.xyz/v1", keys=("TOGETHER_API_KEY",), model="openai/gpt-oss-120b"
     ),
-    "fireworks": Server(
+    "fireworks": KnownServer(
         "https://api.fireworks.ai/inference/v1",
         keys=("FIREWORKS_API_KEY",),
         model="accounts/fireworks/models/gpt-oss-120b",
     ),
-    "ollama": Server("http://localhost:11434/v1", local=True),
-    "llamacpp": Server("http://localhost:8080/v1", model="default", dialect=_REASONING_BACK, local=True),
-    "vllm": Server("http://localhost:8000/v1", dialect=_REASONING_BACK, local=True),
-    "lmstudio": Server("http://localhost:1234/v1", local=True),
-    "practice": Server("http://localhost:8765/v1", model="practice", local=True),
+    "ollama": KnownServer("http://localhost:11434/v1", local=True),
+    "llamacpp": KnownServer("http://localhost:8080/v1", model="default", dialect=_REASONING_BACK, local=True),
+    "vllm": KnownServer("http://localhost:8000/v1", dialect=_REASONING_BACK, local=True),
+    "lmstudio": KnownServer("http://localhost:1234/v1", local=True),
+    "practice": KnownServer("http://localhost:8765/v1", model="practice", local=True),
 }
 
 # family prefix: window, most output, then USD per million tokens: input, output, cache read, cache write

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
-from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
+from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
 from whet.providers.json_text import (
@@ -29,7 +29,7 @@ from whet.providers.json_text import (
     wire_name,
 )
 from whet.providers.usage import count_usage
-from whet.providers.wire import Deltas, Dialect, RequestOptions, content_json, images_before
+from whet.providers.wire import Deltas, RequestOptions, ServerDialect, content_json, images_before
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
 _SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
@@ -42,7 +42,7 @@ class ChatCompletions:
 
     path = "/chat/completions"
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: ServerDialect) -> None:
         self._dialect = dialect
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
@@ -137,7 +137,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
-def _effort(dialect: Dialect, effort: str) -> dict[str, Any]:
+def _effort(dialect: ServerDialect, effort: str) -> dict[str, Any]:
     if not effort:
         return {}
     if dialect.effort == "reasoning":
@@ -367,7 +367,7 @@ class ChatDecoder:
             slot.id = call.id
         return slot
 
-    def reply(self, taken: Iterable[str]) -> Reply:
+    def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         if self._finish == "content_filter" or self._refusal:
             raise failures.refused(self._info, "".join(self._refusal))
@@ -386,9 +386,11 @@ class ChatDecoder:
             reasoning="".join(self._reasoning),
             replay=self._replay(ids, slots),
         )
-        return Reply(message, self._count(), self._model, "length" if self._finish == "length" else "end")
+        return ModelReply(
+            message, self._count(), self._model, "length" if self._finish == "length" else "end"
+        )
 
-    def _replay(self, ids: list[str], slots: list[_Slot]) -> Replay | None:
+    def _replay(self, ids: list[str], slots: list[_Slot]) -> VendorReplay | None:
         fields: dict[str, Any] = {}
         if self._details and "reasoning_details" in self._replay_fields:
             fields["reasoning_details"] = self._details
@@ -401,7 +403,7 @@ class ChatDecoder:
         }
         if extras and "extra_content" in self._replay_fields:
             fields["extra_content"] = extras
-        return Replay("chat_completions", encode(fields).decode()) if fields else None
+        return VendorReplay("chat_completions", encode(fields).decode()) if fields else None
 
     def _count(self) -> Any:
         usage = self._usage

@@ -16,15 +16,15 @@ from whet.contract.errors import ConfigError
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo, Provider
 from whet.providers.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessages
-from whet.providers.catalog import SERVERS, Server, describe
+from whet.providers.catalog import SERVERS, KnownServer, describe
 from whet.providers.chat_completions import ChatCompletions
 from whet.providers.credentials import Key, KeyPool, find_keys
 from whet.providers.fallback import FallbackProvider
 from whet.providers.http import Http, parts_of
 from whet.providers.link import ServerProvider, Wiring
-from whet.providers.responses import Responses
+from whet.providers.responses import ResponsesEncoder
 from whet.providers.retry import Backoff
-from whet.providers.wire import Codec, RequestOptions
+from whet.providers.wire import RequestOptions, WireCodec
 
 
 def connect(
@@ -110,13 +110,13 @@ def providers_with_keys(secrets: Mapping[str, str]) -> list[str]:
     return [name for name, server in SERVERS.items() if find_keys(server.keys, secrets)]
 
 
-def _server(model: ModelSettings) -> tuple[str, Server]:
+def _server(model: ModelSettings) -> tuple[str, KnownServer]:
     known = SERVERS.get(model.provider)
     if known is not None:
         return model.provider, known
     if model.base_url:
         parts = parts_of(model.base_url)
-        return model.provider or (parts and parts.hostname) or "server", Server(model.base_url)
+        return model.provider or (parts and parts.hostname) or "server", KnownServer(model.base_url)
     if not model.provider:
         raise ConfigError(
             "no model provider is set",
@@ -128,7 +128,7 @@ def _server(model: ModelSettings) -> tuple[str, Server]:
     )
 
 
-def _format(model: ModelSettings, server: Server) -> WireFormat:
+def _format(model: ModelSettings, server: KnownServer) -> WireFormat:
     if model.format != "auto":
         return model.format
     # Servers that stand in for OpenAI's at another address speak Chat Completions; few speak Responses.
@@ -137,13 +137,15 @@ def _format(model: ModelSettings, server: Server) -> WireFormat:
     return server.format
 
 
-def _codec(wire: WireFormat, server: Server, info: ModelInfo) -> Codec:
+def _codec(wire: WireFormat, server: KnownServer, info: ModelInfo) -> WireCodec:
     if wire == "anthropic_messages":
         return AnthropicMessages(min(info.max_output_tokens, DEFAULT_MAX_TOKENS))
-    return Responses(server.dialect) if wire == "responses" else ChatCompletions(server.dialect)
+    return ResponsesEncoder(server.dialect) if wire == "responses" else ChatCompletions(server.dialect)
 
 
-def _keys(name: str, server: Server, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[Key, ...]:
+def _keys(
+    name: str, server: KnownServer, model: ModelSettings, secrets: Mapping[str, str]
+) -> tuple[Key, ...]:
     wanted = tuple(part.strip() for part in model.api_key_env.split(",") if part.strip()) or server.keys
     keys = find_keys(wanted, secrets)
     log.protect(key.value for key in keys)

@@ -61,7 +61,7 @@ _TRY_AGAIN = r"(?i)(?:try again|retry) (?:in|after) (?:(\d+)m)?([\d.]+)\s*(ms|s|
 _DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?"
 
 
-class Said(msgspec.Struct, frozen=True):
+class ServerError(msgspec.Struct, frozen=True):
     """An error object as the server gave it: its words, its type and code joined, a limit where named."""
 
     message: str
@@ -121,7 +121,7 @@ def refused(info: ModelInfo, why: str = "") -> ModelRefused:
     )
 
 
-def classify(info: ModelInfo, status: int, said: Said) -> ProviderError:
+def classify(info: ModelInfo, status: int, said: ServerError) -> ProviderError:
     """Choose the class for `said`: its words first, for vendors reuse status codes; then the status."""
     line = f"{info.provider}: {mask(said.message)[:300] or f'HTTP {status}'}"
     error = _by_words(info, status, said, line) or _by_status(status, said, line)
@@ -129,7 +129,7 @@ def classify(info: ModelInfo, status: int, said: Said) -> ProviderError:
     return error
 
 
-def _by_words(info: ModelInfo, status: int, said: Said, line: str) -> ProviderError | None:
+def _by_words(info: ModelInfo, status: int, said: ServerError, line: str) -> ProviderError | None:
     text = f"{said.kind} {said.message}"
     if status in (400, 413, 422, 429, 500) and _is_overflow(said, text, status):
         return _overflow(line, said)
@@ -142,7 +142,7 @@ def _by_words(info: ModelInfo, status: int, said: Said, line: str) -> ProviderEr
     return None
 
 
-def _by_status(status: int, said: Said, line: str) -> ProviderError:
+def _by_status(status: int, said: ServerError, line: str) -> ProviderError:
     if status in (401, 403):
         return AuthRejected(line, hint="check the key: whet doctor shows which variable is used")
     if status == 429:
@@ -160,13 +160,13 @@ def _by_status(status: int, said: Said, line: str) -> ProviderError:
     return BadRequest(line, hint="the server did not accept the request's shape")
 
 
-def _overflow(line: str, said: Said) -> ContextOverflow:
+def _overflow(line: str, said: ServerError) -> ContextOverflow:
     overflow = ContextOverflow(line, hint="begin anew with /new, or take a model with a larger window")
     overflow.limit_tokens = said.limit_tokens or _limit_in(said.message)
     return overflow
 
 
-def read_error(body: bytes) -> Said | None:
+def read_error(body: bytes) -> ServerError | None:
     """Read the error object of any known vendor out of a JSON body; None where there is none."""
     try:
         value = msgspec.json.decode(body)
@@ -180,7 +180,7 @@ def read_error(body: bytes) -> Said | None:
     response = outer.get("response")
     found = outer.get("error") or (response.get("error") if isinstance(response, dict) else None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if isinstance(found, str):
-        return Said(found)
+        return ServerError(found)
     inner: dict[str, Any] = found if isinstance(found, dict) else outer  # pyright: ignore[reportUnknownVariableType]
     message = inner.get("message") or inner.get("detail") or outer.get("message")
     if not message:
@@ -188,7 +188,7 @@ def read_error(body: bytes) -> Said | None:
     return _said(inner, message if isinstance(message, str) else msgspec.json.encode(message).decode())
 
 
-def _said(inner: dict[str, Any], message: str) -> Said:
+def _said(inner: dict[str, Any], message: str) -> ServerError:
     code = inner.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else None
     metadata = inner.get("metadata")
@@ -196,7 +196,7 @@ def _said(inner: dict[str, Any], message: str) -> Said:
         raw = metadata.get("raw")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - OpenRouter: the upstream vendor's words
         message = f"{message}: {raw}" if isinstance(raw, str) else message
     limit = inner.get("n_ctx")
-    return Said(
+    return ServerError(
         message=message,
         kind=" ".join(str(inner[key]) for key in ("type", "code", "status") if inner.get(key)),
         status=status,
@@ -215,7 +215,7 @@ def _retry_delay(details: Any) -> float | None:
     return None
 
 
-def _status_of(said: Said) -> int:
+def _status_of(said: ServerError) -> int:
     """Guess the status that an error object inside a stream would have had."""
     kinds = (
         ("overloaded", 529),
@@ -233,7 +233,7 @@ def _status_of(said: Said) -> int:
     return 400 if _is_overflow(said, f"{said.kind} {said.message}", 400) else 500
 
 
-def _is_overflow(said: Said, text: str, status: int) -> bool:
+def _is_overflow(said: ServerError, text: str, status: int) -> bool:
     if said.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
         return True
     # A 429 or 500 needs plainer words than a 400, or "rate limit of input tokens" would be an overflow.
@@ -307,13 +307,13 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _not_json(status: int, headers: Mapping[str, str], body: bytes, where: str) -> Said:
+def _not_json(status: int, headers: Mapping[str, str], body: bytes, where: str) -> ServerError:
     if 300 <= status < 400:
-        return Said(f"{where} redirects to {headers.get('location', '')[:120]}; set that as base_url")
+        return ServerError(f"{where} redirects to {headers.get('location', '')[:120]}; set that as base_url")
     is_page = b"<html" in body[:2000].lower() or b"<!doctype" in body[:200].lower()
     excerpt = _excerpt(body)[:120]
     words = "an HTML page" if is_page else repr(excerpt) if excerpt else "no explanation"
-    return Said(f"{where} answered HTTP {status} with {words}")
+    return ServerError(f"{where} answered HTTP {status} with {words}")
 
 
 def _excerpt(data: bytes) -> str:

@@ -23,7 +23,7 @@ from whet.contract.errors import (
 )
 from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelInfo, ModelLink, Provider, Reply, StreamItem
+from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.contract.tools import ToolSpec
 
 _MENDABLE = (Unavailable, QuotaExhausted, RateLimited, AuthRejected, WireError)
@@ -100,7 +100,7 @@ class FallbackLink:
         yield StreamRestarted(notice) if shown else Retry(1, 0.0, notice)
         async with _closing(self._second, messages) as items:
             async for item in items:
-                if isinstance(item, Reply):
+                if isinstance(item, ModelReply):
                     self._has_switched = True
                     item = msgspec.structs.replace(item, notices=(notice, *item.notices))
                 yield item

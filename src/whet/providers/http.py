@@ -38,7 +38,7 @@ _BROKEN = (
 )
 
 
-class Answer:
+class HttpAnswer:
     """An answer whose body is still on the wire; `headers` by their names in lower case."""
 
     def __init__(self, response: httpcore2.Response) -> None:
@@ -87,7 +87,7 @@ class Http:
     @contextlib.asynccontextmanager
     async def post(
         self, info: ModelInfo, path: str, headers: Mapping[str, str], body: bytes
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[HttpAnswer, None]:
         """Send a JSON body; give the 2xx answer. Raises ProviderError, also while its body is read."""
         async with self._exchange(info, "POST", self.base_url + path, headers, body) as answer:
             yield answer
@@ -109,7 +109,7 @@ class Http:
     @contextlib.asynccontextmanager
     async def _exchange(
         self, info: ModelInfo, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[HttpAnswer, None]:
         if self._pool is None:
             self._pool = self._open()
         try:
@@ -117,7 +117,7 @@ class Http:
             async with self._pool.stream(
                 method, target, headers=sent, content=body, extensions=self._limits()
             ) as response:
-                answer = Answer(response)
+                answer = HttpAnswer(response)
                 if not 200 <= answer.status < 300:
                     said = await answer.read(_ERROR_BODY_BYTES)
                     raise failures.from_response(info, answer.status, answer.headers, said, self.where)

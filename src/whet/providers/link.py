@@ -16,15 +16,15 @@ import msgspec
 from whet.contract.errors import ConfigError, ProviderError
 from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelInfo, Reply, StreamItem
+from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
 from whet.providers.credentials import Key, KeyPool
-from whet.providers.http import Answer, Http
+from whet.providers.http import Http, HttpAnswer
 from whet.providers.retry import Backoff
-from whet.providers.sse import Event, SseParser
+from whet.providers.sse import SseEvent, SseParser
 from whet.providers.windows import ask_window
-from whet.providers.wire import Codec, Decoder, Deltas, RequestOptions, WireCache
+from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 _DRAIN_S = 0.25
 
@@ -33,7 +33,7 @@ class Wiring(msgspec.Struct, frozen=True):
     """What a server's provider is made of. `is_window_set`: the settings name the window, don't ask."""
 
     http: Http
-    codec: Codec
+    codec: WireCodec
     keys: KeyPool
     backoff: Backoff
     options: RequestOptions
@@ -137,7 +137,7 @@ class ServerLink:
             try:
                 async with aclosing(self._attempt(body, key)) as items:
                     async for item in items:
-                        if isinstance(item, Reply):
+                        if isinstance(item, ModelReply):
                             yield msgspec.structs.replace(item, notices=tuple(notices)) if notices else item
                             return
                         shown = True
@@ -161,7 +161,7 @@ class ServerLink:
 
     async def _attempt(
         self, body: bytes, key: Key
-    ) -> AsyncGenerator[TextDelta | ReasoningDelta | Reply, None]:
+    ) -> AsyncGenerator[TextDelta | ReasoningDelta | ModelReply, None]:
         provider = self._provider
         wiring = provider.wiring
         decoder = wiring.codec.decoder(provider.info)
@@ -183,7 +183,7 @@ class ServerLink:
         yield msgspec.structs.replace(reply, request_id=request_id) if request_id else reply
 
     async def _deltas(
-        self, answer: Answer, decoder: Decoder
+        self, answer: HttpAnswer, decoder: Decoder
     ) -> AsyncGenerator[TextDelta | ReasoningDelta, None]:
         info = self._provider.info
         if answer.content_type == "application/json":
@@ -209,7 +209,7 @@ class ServerLink:
             raise failures.cut_stream(info)
 
 
-def _decode(info: ModelInfo, events: list[Event], decoder: Decoder) -> Deltas:
+def _decode(info: ModelInfo, events: list[SseEvent], decoder: Decoder) -> Deltas:
     deltas: list[TextDelta | ReasoningDelta] = []
     for name, data in events:
         if name == b"error":
@@ -218,7 +218,7 @@ def _decode(info: ModelInfo, events: list[Event], decoder: Decoder) -> Deltas:
     return deltas
 
 
-async def _whole(info: ModelInfo, answer: Answer, decoder: Decoder) -> Deltas:
+async def _whole(info: ModelInfo, answer: HttpAnswer, decoder: Decoder) -> Deltas:
     """Take an answer that was not streamed, or an error object sent with status 200."""
     body = await answer.read(64 * 1024 * 1024)
     deltas = decoder.feed(body)

@@ -14,25 +14,25 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Replay, TextPart, ToolCall
-from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
+from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers import failures
 from whet.providers.json_text import encode, is_object, object_or_empty, quote, unique_ids, wire_id, wire_name
 from whet.providers.usage import count_usage
-from whet.providers.wire import Deltas, Dialect, RequestOptions, content_json
+from whet.providers.wire import Deltas, RequestOptions, ServerDialect, content_json
 
 _IDS = re.compile(r"[\x21-\x7e]{1,64}")
 # These models refuse the request for encrypted reasoning, for they have none.
 _NO_REASONING = re.compile(r"^(?:gpt-3|gpt-4|chatgpt)")
 
 
-class Responses:
+class ResponsesEncoder:
     """The encoder for one server's dialect."""
 
     path = "/responses"
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: ServerDialect) -> None:
         self._dialect = dialect
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
@@ -230,7 +230,7 @@ class ResponsesDecoder:
         elif event.type in ("response.failed", "error") or not event.type:
             raise failures.from_payload(self._info, data)
 
-    def reply(self, taken: Iterable[str]) -> Reply:
+    def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         incomplete = self._response.incomplete_details
         reason = incomplete.reason if incomplete is not None else None
@@ -251,7 +251,7 @@ class ResponsesDecoder:
             reasoning="".join(self._reasoning),
             replay=_replay(raws, items) if ids == wanted else None,
         )
-        return Reply(
+        return ModelReply(
             message, self._count(), self._response.model or self._info.model, "length" if reason else "end"
         )
 
@@ -275,7 +275,7 @@ class ResponsesDecoder:
         )
 
 
-def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> Replay | None:
+def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | None:
     """Keep the items where reasoning is among them, and all of it can be read without the server's store."""
     thoughts = [item for item in items if item.type == "reasoning"]
     if not thoughts or not all(item.encrypted_content for item in thoughts):
@@ -285,4 +285,4 @@ def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> Replay | None:
         return None
     if any(item.type == "function_call" and not is_object(item.arguments or "") for item in items):
         return None
-    return Replay("responses", (b"[" + b",".join(raws) + b"]").decode())
+    return VendorReplay("responses", (b"[" + b",".join(raws) + b"]").decode())

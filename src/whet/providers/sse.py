@@ -13,7 +13,7 @@ from whet.contract.errors import WireError
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _LIMIT_BYTES = 64 * 1024 * 1024
 
-Event = tuple[bytes, bytes]
+SseEvent = tuple[bytes, bytes]
 
 
 class SseParser:
@@ -33,7 +33,7 @@ class SseParser:
         self.retry_ms: int | None = None
         self._id = ""
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Take bytes as they came. Raises WireError when one line passes 64 MB."""
         if b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r"):
             self._rest += chunk
@@ -46,7 +46,7 @@ class SseParser:
             self._rest.clear()
         return self._lines(self._split(chunk))
 
-    def finish(self) -> list[Event]:
+    def finish(self) -> list[SseEvent]:
         """Give an event that the server ended without its empty line."""
         lines = [bytes(self._rest).rstrip(b"\r"), b""]
         self._rest.clear()
@@ -63,8 +63,8 @@ class SseParser:
         self._rest += lines.pop()
         return lines
 
-    def _lines(self, lines: list[bytes]) -> list[Event]:
-        events: list[Event] = []
+    def _lines(self, lines: list[bytes]) -> list[SseEvent]:
+        events: list[SseEvent] = []
         for line in lines:
             if self._at_start:
                 line = line.removeprefix(b"\xef\xbb\xbf")

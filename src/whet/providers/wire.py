@@ -2,7 +2,7 @@
 
 `WireCache` keeps the messages of the last request and the bytes they became; the next request encodes only
 what was added after the common prefix (compared by identity), so that a call costs almost the same at step
-1,000 as at step 1. `Codec` and `Decoder` are what a wire format gives; this module knows none of them.
+1,000 as at step 1. `WireCodec` and `Decoder` are what a wire format gives; this module knows none of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, sent_content
-from whet.contract.protocols import ModelInfo, Reply
+from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.json_text import quote
 
@@ -22,7 +22,7 @@ Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class ServerDialect(msgspec.Struct, frozen=True):
     """What differs between servers that speak one wire format.
 
     `effort`: how reasoning effort is asked for. `replay_fields`: extra message fields that the server
@@ -62,12 +62,12 @@ class Decoder(Protocol):
         """Take one event's data. Raises ProviderError: an error inside the stream, unreadable data."""
         ...
 
-    def reply(self, taken: Iterable[str]) -> Reply:
+    def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer, once. `taken`: call ids in use. Raises ModelRefused, WireError."""
         ...
 
 
-class Codec(Protocol):
+class WireCodec(Protocol):
     """One wire format. Pure; the same input always gives the same bytes."""
 
     @property
@@ -95,7 +95,7 @@ class Codec(Protocol):
 class WireCache:
     """One session's request body, growing. `call_ids` holds every call id it has encoded."""
 
-    def __init__(self, codec: Codec, head: bytes) -> None:
+    def __init__(self, codec: WireCodec, head: bytes) -> None:
         self._codec = codec
         self._body = bytearray(head)
         self._messages: list[Message] = []

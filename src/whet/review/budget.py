@@ -18,10 +18,10 @@ from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
 from whet.contract.errors import ConfigError, ProviderError
 from whet.contract.messages import Message, Usage
-from whet.contract.protocols import ModelInfo, ModelLink, Reply, StreamItem
+from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
 from whet.review.triggers import day_start
 from whet.store import reviews
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 
 class BudgetReached(ConfigError):
@@ -31,7 +31,7 @@ class BudgetReached(ConfigError):
 class Budget:
     """The day's budget of one home."""
 
-    def __init__(self, database: Database, clock: Clock, settings: ReviewSettings) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock, settings: ReviewSettings) -> None:
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -90,7 +90,7 @@ class MeteredLink:
             stream = cast("AsyncGenerator[StreamItem, None]", self._link.stream(messages))
             async with aclosing(stream) as items:
                 async for item in items:
-                    if isinstance(item, Reply):
+                    if isinstance(item, ModelReply):
                         self._expected_tokens = item.usage.total_tokens
                     yield item
         except (ConfigError, ProviderError) as error:

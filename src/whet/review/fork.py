@@ -14,9 +14,9 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.agent.session import Limits, Session
+from whet.agent.session import Session, TurnLimits
 from whet.clock import Clock, iso
-from whet.context.repair import Growing
+from whet.context.repair import RepairedList
 from whet.contract.errors import NotFound
 from whet.contract.events import Emit
 from whet.contract.messages import Message, Usage
@@ -39,10 +39,10 @@ from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
 from whet.review.order import Order
 from whet.store import live, reviews, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
-from whet.store.transcript import SessionLog
+from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 
 WRITES = ("memory", "skill_manage")
@@ -51,19 +51,19 @@ DIGEST = "digest"
 """What stands in place of a view where the review reads a digest."""
 
 
-class Parts(msgspec.Struct, frozen=True):
+class ForkParts(msgspec.Struct, frozen=True):
     """What forks are made of. `tools`: every tool of the program by name. `policy`: a gate that asks nobody.
     `bind` has a session's writes count as a review's, of whose memory is named last; `reopen` gives a
     session's link what stands before its messages in every request (examples that it was begun with)."""
 
-    database: Database
+    database: StateDatabase
     clock: Clock
     tools: Mapping[str, Tool]
     policy: Gate
     bind: Callable[[str, Origin, str], None]
     reopen: Callable[[str, ModelLink], Awaitable[ModelLink]]
     budget: Budget
-    limits: Limits
+    limits: TurnLimits
     digest_tokens: int
 
 
@@ -77,7 +77,9 @@ class Fork(msgspec.Struct, frozen=True):
     profile: str = ""
 
 
-async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *, shares_prefix: bool) -> Fork:
+async def open_fork(
+    parts: ForkParts, job: Job, order: Order, provider: Provider, *, shares_prefix: bool
+) -> Fork:
     """Open the review's session, made on the first try and found again afterwards.
 
     Raises NotFound where the reviewed session is gone, ConfigError without a model.
@@ -108,13 +110,13 @@ async def open_fork(parts: Parts, job: Job, order: Order, provider: Provider, *,
         link = await parts.reopen(parent.id, link)
     metered = MeteredLink(link, parts.budget, order.context_tokens)
     parts.bind(child_id, _origin(job, parent), profile)
-    log = await SessionLog.open(parts.database, child_id, parts.clock)
+    log = await Transcript.open(parts.database, child_id, parts.clock)
     session = _session(parts, log, metered, inherited, (specs, parent))
     return Fork(session, Message(role="user", content=opening), metered, profile)
 
 
 def _child(
-    connection: apsw.Connection, job: Job, order: Order, info: ModelInfo, how: tuple[bool, Parts]
+    connection: apsw.Connection, job: Job, order: Order, info: ModelInfo, how: tuple[bool, ForkParts]
 ) -> str:
     """Give the review's own session, made with the list that it begins with where there is none yet."""
     shares_prefix, parts = how
@@ -161,8 +163,8 @@ def _origin(job: Job, parent: SessionRow) -> Origin:
 
 
 def _session(
-    parts: Parts,
-    log: SessionLog,
+    parts: ForkParts,
+    log: Transcript,
     link: MeteredLink,
     inherited: Sequence[Message],
     of: tuple[Sequence[ToolSpec], SessionRow],
@@ -177,14 +179,14 @@ def _session(
             spec.name: parts.tools[spec.name] if spec.name in allowed else _denied(spec) for spec in specs
         },
         gate=ReviewGate(parts.policy, allowed),
-        person=Nobody(),
+        person=NobodyInReview(),
         limits=parts.limits,
         clock=parts.clock,
         workspace=Path(parent.workspace or "."),
     )
 
 
-def _allowed(specs: Sequence[ToolSpec], parts: Parts) -> tuple[str, ...]:
+def _allowed(specs: Sequence[ToolSpec], parts: ForkParts) -> tuple[str, ...]:
     offered = {spec.name for spec in specs}
     return tuple(name for name in (*WRITES, *PROBES) if name in offered and name in parts.tools)
 
@@ -222,7 +224,7 @@ class ReviewGate:
         """Tell nobody: a review makes no call that a confirmation service decides on."""
 
 
-class Nobody:
+class NobodyInReview:
     """A review has no person to ask."""
 
     async def approve(self, request: ApprovalRequest) -> Answer | None:
@@ -244,7 +246,7 @@ class Inherited:
     def __init__(self, inherited: Sequence[Message], link: Callable[[], ModelLink]) -> None:
         self._inherited = list(inherited)
         self._link = link
-        self._wire = Growing()
+        self._wire = RepairedList()
 
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None

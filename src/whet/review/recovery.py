@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.texts import NOT_JSON
-from whet.store.reviews import Call
+from whet.store.reviews import TurnCall
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
 # Their failures are about a text or a path that the model had wrong, not about how the work is done.
@@ -25,7 +25,7 @@ _LOOKING = frozenset(
 _NEAR = 6
 
 
-def recovered(calls: Sequence[Call]) -> bool:
+def recovered(calls: Sequence[TurnCall]) -> bool:
     """Say whether a failure was got round in these calls, which stand in the order they were asked for."""
     doing = [call for call in calls if call.name not in _PLAIN and not _is_looking(call)]
     for at, failed in enumerate(doing):
@@ -39,7 +39,7 @@ def recovered(calls: Sequence[Call]) -> bool:
     return False
 
 
-def _is_looking(call: Call) -> bool:
+def _is_looking(call: TurnCall) -> bool:
     """Whether a command only looks around, as far as its first word tells."""
     try:
         arguments: Any = msgspec.json.decode(call.arguments or "{}")

@@ -22,8 +22,8 @@ from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
 from whet.review.recovery import recovered
 from whet.store import jobs, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
-from whet.store.reviews import Counters, TurnFacts
-from whet.store.transcript import Turn
+from whet.store.reviews import Counters, ReviewedTurn
+from whet.store.transcript import TurnRecord
 
 # A review usually takes this many model calls, each as large as the turn's last one.
 EXPECTED_CALLS = 3
@@ -38,11 +38,11 @@ class Occasion(msgspec.Struct, frozen=True):
 
 def watch(
     session: Session, settings: ReviewSettings, clock: Clock, runtime: Callable[[], Runtime]
-) -> Callable[[Turn, EndReason], AtEnd]:
+) -> Callable[[TurnRecord, EndReason], AtEnd]:
     """Give what a session's turns do at their end: count, and queue a review where one is called for."""
     kinds = kinds_for(session.tools)
 
-    def at_end(turn: Turn, reason: EndReason) -> AtEnd:
+    def at_end(turn: TurnRecord, reason: EndReason) -> AtEnd:
         if settings.writes == "off" or not kinds:
             return jobs.nothing
         now = runtime()
@@ -60,7 +60,7 @@ class _Watch(msgspec.Struct, frozen=True):
     runtime: Runtime
 
 
-def _note(connection: apsw.Connection, turn: Turn, ended_well: bool, watch: _Watch) -> Sequence[Queued]:
+def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch: _Watch) -> Sequence[Queued]:
     session = sessions.get(connection, turn.session_id)
     if session.private or session.kind != "chat":
         return ()
@@ -82,7 +82,7 @@ def _note(connection: apsw.Connection, turn: Turn, ended_well: bool, watch: _Wat
     return queued
 
 
-def count(before: Counters, facts: TurnFacts, settings: ReviewSettings, *, is_first: bool) -> Counters:
+def count(before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, is_first: bool) -> Counters:
     """Add a turn to the counters; a memory write sets the turns back, a skill write the steps."""
     written = {call.name: call.step for call in facts.calls if not call.error_kind}
     last_skill = written.get("skill_manage", 0)

@@ -36,10 +36,10 @@ from whet.contract.events import Event, ReviewFinished
 from whet.contract.messages import Message
 from whet.contract.protocols import Provider
 from whet.log import mask
-from whet.memory.desk import Desk
+from whet.memory.desk import LearningService
 from whet.review import wording
 from whet.review.budget import BudgetReached
-from whet.review.fork import DIGEST, Fork, Parts, open_fork
+from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.order import Order, read_order
 from whet.store import claims, jobs, reviews, sessions, turns
 from whet.store.jobs import Job
@@ -72,14 +72,14 @@ class _Lost(Exception):
     """Another worker has taken the job; nothing of it is ours any more."""
 
 
-class Worker:
+class ReviewWorker:
     """Runs the reviews of one home, one after the other. `desk_of` gives a person's desk ("" the owner's),
     `tell` gets what came of each."""
 
     def __init__(
         self,
-        parts: Parts,
-        desk_of: Callable[[str], Desk],
+        parts: ForkParts,
+        desk_of: Callable[[str], LearningService],
         settings: ReviewSettings,
         connect: Connect,
         tell: Callable[[ReviewFinished], None],

@@ -46,6 +46,6 @@ def post(connection: apsw.Connection, target: str, text: str, now_ms: int) -> No
         )
 
 
-def _chat(connection: apsw.Connection, target: str) -> chats.Chat | None:
+def _chat(connection: apsw.Connection, target: str) -> chats.ChatRecord | None:
     found = _CHAT.fullmatch(target)
     return chats.at(connection, found[1], found[2]) if found else None

@@ -19,7 +19,7 @@ import msgspec
 
 from whet import log
 from whet.agent.loop import run_turn
-from whet.agent.session import Limits, Session
+from whet.agent.session import Session, TurnLimits
 from whet.app import plugged
 from whet.app.build import App
 from whet.app.facade import Nobody
@@ -34,7 +34,7 @@ from whet.schedules import timing
 from whet.schedules.channel import is_chat
 from whet.store import schedules, sessions, turns
 from whet.store.jobs import Queued
-from whet.store.schedules import Run, RunResult, Schedule
+from whet.store.schedules import RunEnd, Schedule, ScheduleRun
 
 SOURCE = "cron"
 NOTIFY = "notify"
@@ -45,20 +45,20 @@ _ALONE = (
 )
 
 
-class Came(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True):
     """What came of a run: how its turn ended, a line on what went wrong, the answer."""
 
-    result: RunResult
+    result: RunEnd
     note: str = ""
     text: str = ""
 
     @property
-    def row(self) -> tuple[RunResult, str, str]:
+    def row(self) -> tuple[RunEnd, str, str]:
         """What is kept of it."""
         return self.result, mask(self.note)[:500], self.text[:_KEPT_CHARS]
 
 
-async def perform(home: Home, schedule: Schedule, run: Run) -> Came:
+async def perform(home: Home, schedule: Schedule, run: ScheduleRun) -> RunResult:
     """Bring a run to its end and its answer to its place. Raises StoreError, and CancelledError with the
     turn ended as cancelled; other failures are a result."""
     log.start(home.logs)
@@ -98,7 +98,7 @@ def _settings(home: Home, schedule: Schedule) -> Settings:
     return msgspec.structs.replace(settings, tools=tools)
 
 
-async def _session(app: App, schedule: Schedule, run: Run) -> Session:
+async def _session(app: App, schedule: Schedule, run: ScheduleRun) -> Session:
     """Open the run's session, or give it one."""
     if run.session_id:
         session = await app.open_session(run.session_id)
@@ -108,13 +108,13 @@ async def _session(app: App, schedule: Schedule, run: Run) -> Session:
         else:
             session = await app.new_session(title=schedule.name)
         await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
-    session.limits = Limits(session.limits.steps, schedule.timeout_s)
+    session.limits = TurnLimits(session.limits.steps, schedule.timeout_s)
     usual = session.note
     session.note = lambda: f"{usual()}\n{_ALONE.format(name=schedule.name)}".strip()
     return session
 
 
-async def _turn(app: App, session: Session, schedule: Schedule, run: Run) -> Came:
+async def _turn(app: App, session: Session, schedule: Schedule, run: ScheduleRun) -> RunResult:
     if run.begun:  # its prompt was said by a worker that is gone
         await app.database.write(lambda db: schedules.count_begun(db, run.job_id))
         return await _gone_on(app, session, run)
@@ -127,7 +127,7 @@ async def _turn(app: App, session: Session, schedule: Schedule, run: Run) -> Cam
     return _came(await run_turn(session, session.user_message(schedule.prompt), _ignore))
 
 
-async def _gone_on(app: App, session: Session, run: Run) -> Came:
+async def _gone_on(app: App, session: Session, run: ScheduleRun) -> RunResult:
     """Bring the run's own turn to its end, or give how it ended; the session may have gone on since."""
 
     def read(connection: apsw.Connection) -> tuple[str, str, str]:
@@ -142,20 +142,20 @@ async def _gone_on(app: App, session: Session, run: Run) -> Came:
             except NotFound as held:
                 raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from held
         case "answered" | "budget" | "failed" | "refused" | "crashed":
-            return Came(reason, error, text)
+            return RunResult(reason, error, text)
         case _:
-            return Came("stopped", "its worker was stopped", text)
+            return RunResult("stopped", "its worker was stopped", text)
 
 
-def _refused(error: WhetError) -> Came:
-    return Came("failed", f"{error.message}; {error.hint}" if error.hint else error.message)
+def _refused(error: WhetError) -> RunResult:
+    return RunResult("failed", f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
-def _came(end: TurnEnd) -> Came:
-    return Came(end.reason if end.reason != "cancelled" else "stopped", end.error, end.text)
+def _came(end: TurnEnd) -> RunResult:
+    return RunResult(end.reason if end.reason != "cancelled" else "stopped", end.error, end.text)
 
 
-async def _deliver(app: App, schedule: Schedule, came: Came) -> Came:
+async def _deliver(app: App, schedule: Schedule, came: RunResult) -> RunResult:
     if came.result == "answered" and (path := target_path(schedule, app.clock.now())) is not None:
         try:
             await asyncio.to_thread(_write, path, came.text)

@@ -40,7 +40,7 @@ _EXPRESSION_HINT = (
 )
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class RunWindow(msgspec.Struct, frozen=True):
     """Whether a run may still begin, how many times were missed, and the latest of them (ISO or datetime)."""
 
     may_run: bool
@@ -121,7 +121,7 @@ def next_after(schedule: Schedule, moment: datetime) -> datetime:
     return found
 
 
-def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -> Judgement:
+def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -> RunWindow:
     """Say whether a run that was due may begin now: the latest time missed must not be too long ago.
 
     Several missed times are one run.
@@ -133,7 +133,7 @@ def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -
         if missed == _MOST_COUNTED:  # so many that their number means nothing
             latest = now
     late_s = (now - latest).total_seconds()
-    return Judgement(late_s <= max(catch_up_s, _ON_TIME_S), missed, latest)
+    return RunWindow(late_s <= max(catch_up_s, _ON_TIME_S), missed, latest)
 
 
 def is_late(due: datetime, now: datetime) -> bool:

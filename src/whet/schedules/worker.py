@@ -21,11 +21,11 @@ from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
 from whet.schedules import channel, timing
-from whet.schedules.perform import Came, perform
+from whet.schedules.perform import RunResult, perform
 from whet.store import claims, jobs, schedules
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import Job
-from whet.store.schedules import Run, Schedule
+from whet.store.schedules import Schedule, ScheduleRun
 
 T = TypeVar("T")
 log = logging.getLogger("whet.schedules")
@@ -44,13 +44,13 @@ class Finished(msgspec.Struct, frozen=True):
     """A run that came to its end, and its schedule."""
 
     schedule: Schedule
-    run: Run
+    run: ScheduleRun
 
 
 class _Begun(msgspec.Struct, frozen=True):
     job: Job
     schedule: Schedule
-    run: Run
+    run: ScheduleRun
     is_new: bool
 
 
@@ -68,13 +68,13 @@ async def together(*works: Coroutine[Any, Any, None]) -> None:
         raise errors.exceptions[0] from None
 
 
-class Worker:
+class ScheduleWorker:
     """Runs the schedules of one home; `tell` gets each run that came to an end."""
 
     def __init__(
         self,
         home: Home,
-        database: Database,
+        database: StateDatabase,
         clock: Clock,
         catch_up_s: float,
         tell: Callable[[Finished], None],
@@ -108,9 +108,9 @@ class Worker:
                 # Somebody waits for one that was asked for; they are told at once.
                 if not job_id and await self._put_off(begun, error):
                     continue
-                came = Came("failed", error.message)
+                came = RunResult("failed", error.message)
             except asyncio.CancelledError:
-                await shielded(self._settle(begun, Came("stopped", "its worker was stopped")))
+                await shielded(self._settle(begun, RunResult("stopped", "its worker was stopped")))
                 raise
             if (finished := await self._settle(begun, came)) is not None:
                 return finished
@@ -165,7 +165,7 @@ class Worker:
             pass
         return begun or None
 
-    async def _go(self, begun: _Begun) -> Came:
+    async def _go(self, begun: _Begun) -> RunResult:
         run, schedule = begun.run, begun.schedule
         note = ""
         if begun.is_new and not run.by_hand:
@@ -173,19 +173,19 @@ class Worker:
             judged = await asyncio.to_thread(timing.judge, schedule, due, now, self._catch_up_s)
             if not judged.may_run:
                 more = f" and {judged.missed} after it" if judged.missed else ""
-                return Came("missed", f"nothing ran at {run.due}{more}, and it is too late to make up")
+                return RunResult("missed", f"nothing ran at {run.due}{more}, and it is too late to make up")
             if timing.is_late(due, now):
                 more = f", and for {judged.missed} later ones" if judged.missed else ""
                 note = f"made up for {run.due}{more}"
         if run.begun >= _MOST_BEGUN:
-            return Came("failed", f"it was begun {run.begun} times and never came to an end")
+            return RunResult("failed", f"it was begun {run.begun} times and never came to an end")
         came = await perform(self._home, schedule, run)
         return came if came.note or not note else msgspec.structs.replace(came, note=note)
 
-    async def _settle(self, begun: _Begun, came: Came) -> Finished | None:
+    async def _settle(self, begun: _Begun, came: RunResult) -> Finished | None:
         """Complete the run; None where another worker has taken it."""
 
-        def work(connection: apsw.Connection) -> Run | None:
+        def work(connection: apsw.Connection) -> ScheduleRun | None:
             if not schedules.finish(connection, begun.job, came.row, self._clock):
                 return None
             if came.result != "stopped":
@@ -210,7 +210,7 @@ class Worker:
         await self._write(lambda db: schedules.put_off(db, begun.job, error.message, until))
         return True
 
-    async def _beside_heartbeat(self, job: Job, work: Coroutine[Any, Any, Came]) -> Came:
+    async def _beside_heartbeat(self, job: Job, work: Coroutine[Any, Any, RunResult]) -> RunResult:
         """Run `work` while renewing the lease. Raises _Lost, with `work` ended, where that is gone."""
         task = asyncio.ensure_future(work)
         try:

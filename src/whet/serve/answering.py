@@ -15,13 +15,13 @@ from starlette.responses import Response
 
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Event, TurnEnd
-from whet.serve.wire import ApiError, Json, Pulse, Stream, as_api_error, hung_up
+from whet.serve.wire import ApiError, JsonAnswer, Stream, Ticker, as_api_error, hung_up
 
 SESSION_HEADER = "x-whet-session"
 Work = Callable[[Emit, Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
 
 
-class Codec(Protocol):
+class ResponseCodec(Protocol):
     """How a turn looks in a client's shape."""
 
     def event(self, event: Event) -> bytes:
@@ -41,13 +41,13 @@ class Codec(Protocol):
         ...
 
 
-class Answering:
+class TurnResponder:
     """Answers requests with turns. `beat_s` is the longest silence of a stream."""
 
     def __init__(self, beat_s: float) -> None:
         self._beat_s = beat_s
 
-    async def whole(self, request: Request, work: Work, codec: Codec) -> Response:
+    async def whole(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
         """Run the turn and answer with all of it. Raises WhetError."""
         headers: dict[str, str] = {}
         turn = asyncio.ensure_future(work(lambda event: _ignore(codec.event(event)), _naming(headers)))
@@ -62,15 +62,15 @@ class Answering:
             await _stopped(turn)
         if (error := failure_of(end)) is not None:
             raise error
-        return Json(codec.whole(end), headers=headers)
+        return JsonAnswer(codec.whole(end), headers=headers)
 
-    def stream(self, work: Work, codec: Codec, may_go_on: Callable[[], bool]) -> Response:
+    def stream(self, work: Work, codec: ResponseCodec, may_go_on: Callable[[], bool]) -> Response:
         """Answer with the turn while it runs; a failure before the first piece is an answer with a status."""
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             news: asyncio.Queue[Event] = asyncio.Queue()
             turn = asyncio.ensure_future(work(news.put_nowait, _naming(response.headers)))
-            looking, silence, is_begun = Pulse(self._beat_s), Pulse(self._beat_s), False
+            looking, silence, is_begun = Ticker(self._beat_s), Ticker(self._beat_s), False
             try:
                 while not turn.done() or not news.empty():
                     found = await self._next(news, turn, gone)
@@ -124,7 +124,7 @@ def failure_of(end: TurnEnd) -> ApiError | None:
     return None
 
 
-def _last(turn: asyncio.Future[TurnEnd], codec: Codec, *, is_begun: bool) -> bytes:
+def _last(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool) -> bytes:
     """Give the last piece. Raises WhetError where nothing was sent yet."""
     try:
         end = turn.result()

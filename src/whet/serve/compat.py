@@ -15,12 +15,12 @@ from starlette.routing import Route
 from whet.app.build import App
 from whet.contract.events import Emit, TurnEnd
 from whet.serve import chat, responses
-from whet.serve.answering import SESSION_HEADER, Answering, Codec
+from whet.serve.answering import SESSION_HEADER, ResponseCodec, TurnResponder
 from whet.serve.chat import ChatCodec, ChatRequest
-from whet.serve.door import Caller, Door
+from whet.serve.door import ApiAuth, ApiCaller
 from whet.serve.responses import ResponsesCodec, ResponsesRequest
-from whet.serve.talks import Talks, Wish
-from whet.serve.wire import ApiError, Json, read_json
+from whet.serve.talks import SessionChoice, SessionTurns
+from whet.serve.wire import ApiError, JsonAnswer, read_json
 from whet.store import api
 
 MODEL = "whet"
@@ -31,7 +31,7 @@ _MOST_KEY = 512
 class Compat:
     """OpenAI's calls, answered by turns."""
 
-    def __init__(self, app: App, door: Door, talks: Talks, answering: Answering) -> None:
+    def __init__(self, app: App, door: ApiAuth, talks: SessionTurns, answering: TurnResponder) -> None:
         self._app = app
         self._door = door
         self._talks = talks
@@ -49,14 +49,14 @@ class Compat:
     async def models(self, request: Request) -> Response:
         """List the one model that there is."""
         self._door.caller(request)
-        return Json({"object": "list", "data": [_model(MODEL)]})
+        return JsonAnswer({"object": "list", "data": [_model(MODEL)]})
 
     async def model(self, request: Request) -> Response:
         """Show it."""
         self._door.caller(request)
         name = request.path_params["name"]
         self._known(name)
-        return Json(_model(name))
+        return JsonAnswer(_model(name))
 
     async def chat(self, request: Request) -> Response:
         """Answer a chat completion."""
@@ -91,8 +91,8 @@ class Compat:
     async def _answer(
         self,
         request: Request,
-        wish: Wish,
-        codec: Codec,
+        wish: SessionChoice,
+        codec: ResponseCodec,
         ended: Callable[[apsw.Connection], None],
         *,
         is_stream: bool,
@@ -109,7 +109,7 @@ class Compat:
             return self._answering.stream(work, codec, lambda: self._door.is_valid(wish.caller))
         return await self._answering.whole(request, work, codec)
 
-    async def _following(self, wish: Wish, response_id: str) -> Wish:
+    async def _following(self, wish: SessionChoice, response_id: str) -> SessionChoice:
         found = await self._app.database.read(lambda db: api.response_of(db, response_id))
         if found is None:
             raise ApiError(
@@ -124,7 +124,7 @@ class Compat:
             raise ApiError(409, what, param="previous_response_id", code="not_the_newest")
         if wish.session_id and wish.session_id != session_id:
             raise ApiError(400, f"{SESSION_HEADER} names another session", param="previous_response_id")
-        return Wish(wish.caller, wish.said, session_id, private=wish.private)
+        return SessionChoice(wish.caller, wish.said, session_id, private=wish.private)
 
     def _known(self, name: str) -> None:
         if name not in (MODEL, self._app.settings.model.model, self._app.models.provider.info.model):
@@ -135,16 +135,16 @@ class Compat:
 
 def _wish(
     request: Request,
-    caller: Caller,
+    caller: ApiCaller,
     said: tuple[chat.Utterance, ...],
     user: str | None,
     private: bool = False,
-) -> Wish:
+) -> SessionChoice:
     session_id, chat_id = request.headers.get(SESSION_HEADER, ""), request.headers.get(_CHAT_ID, "")
     key = f"user:{user}" if user else f"chat:{chat_id}" if chat_id else ""
     if len(key) > _MOST_KEY:
         raise ApiError(400, "the conversation's name is too long", param="user")
-    return Wish(caller, said, session_id, "" if session_id else key, private)
+    return SessionChoice(caller, said, session_id, "" if session_id else key, private)
 
 
 def _model(name: str) -> dict[str, object]:

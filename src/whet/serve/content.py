@@ -44,7 +44,7 @@ class Utterance(msgspec.Struct, frozen=True):
     images: tuple[ImagePart, ...] = ()
 
 
-class News(msgspec.Struct, frozen=True):
+class NewContent(msgspec.Struct, frozen=True):
     """What a request adds to a session: what comes before its first turn, and what the person says now."""
 
     history: tuple[Utterance, ...]
@@ -134,7 +134,7 @@ def with_instructions(instructions: str, text: str) -> str:
     return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
 
 
-def news_of(said: Sequence[Utterance], stored: Sequence[str]) -> News:
+def news_of(said: Sequence[Utterance], stored: Sequence[str]) -> NewContent:
     """Say what of a client's messages is new to a session whose person's messages are `stored`.
 
     Nothing stored: all of them; what comes before the last ones of the person is history. The client's list
@@ -158,12 +158,12 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str]) -> News:
     return _joined((), new)
 
 
-def _joined(history: tuple[Utterance, ...], new: Sequence[Utterance]) -> News:
+def _joined(history: tuple[Utterance, ...], new: Sequence[Utterance]) -> NewContent:
     text = "\n\n".join(one.text for one in new if one.text)
     images = tuple(image for one in new for image in one.images)
     if not text.strip() and not images:
         raise ApiError(400, "the user's message is empty", param="messages")
-    return News(history, text, images)
+    return NewContent(history, text, images)
 
 
 def _plain(text: str) -> str:

@@ -13,13 +13,13 @@ from whet.serve.tokens import hash_of
 from whet.serve.wire import ApiError
 from whet.store import api
 from whet.store.api import TokenRole
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.web.throttle import Throttle
 
 _FAILURES = 20
 
 
-class Caller(msgspec.Struct, frozen=True):
+class ApiCaller(msgspec.Struct, frozen=True):
     """Who makes a request: its token's id and name, and what it may do."""
 
     token_id: str
@@ -37,15 +37,15 @@ class Caller(msgspec.Struct, frozen=True):
         return f"api-{self.name}" if self.role == "guest" else ""
 
 
-class Door:
+class ApiAuth:
     """Lets requests in, or refuses them."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._throttle = Throttle(_FAILURES)
 
-    def caller(self, request: Request) -> Caller:
+    def caller(self, request: Request) -> ApiCaller:
         """Give who is calling. Raises ApiError: 401 without a valid token, 429 after many wrong ones."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
@@ -56,14 +56,14 @@ class Door:
         self.throttle(request.client.host if request.client else "")
         raise ApiError(401, "this token is not valid, or was revoked", code="invalid_api_key")
 
-    def open(self, secret: str) -> Caller | None:
+    def open(self, secret: str) -> ApiCaller | None:
         """Give who a secret belongs to; None for a wrong or revoked one."""
         digest = hash_of(secret.strip())
         # One look at a unique index: a thread's way there and back would cost more than the look.
         row = self._database.read_now(lambda db: api.token_by_hash(db, digest))
-        return Caller(row.id, row.name, row.role) if row else None
+        return ApiCaller(row.id, row.name, row.role) if row else None
 
-    def is_valid(self, caller: Caller) -> bool:
+    def is_valid(self, caller: ApiCaller) -> bool:
         """Whether a caller's token is still in use."""
         return self._database.read_now(lambda db: api.token_by_id(db, caller.token_id)) is not None
 
@@ -73,7 +73,7 @@ class Door:
             raise ApiError(429, "too many wrong tokens; wait a minute", code="too_many_failures")
 
 
-def need_owner(caller: Caller) -> None:
+def need_owner(caller: ApiCaller) -> None:
     """Refuse (403) a caller that may only converse."""
     if not caller.is_owner:
         raise ApiError(403, "this needs a token of role owner; yours may only converse", code="wrong_role")

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 import msgspec
 
 from whet.contract.events import Event
-from whet.serve.wire import Pulse
+from whet.serve.wire import Ticker
 
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
 _ALL_FEEDS, _ALL_BYTES = 1_000, 64_000_000
@@ -157,7 +157,7 @@ class Feeds:
         feed = self.of(session_id)
         number, is_gap = feed.after(last_id)
         feed.listeners += 1
-        looking = Pulse(self.beat_s)
+        looking = Ticker(self.beat_s)
         try:
             yield b"retry: 1000\n\n" + (_GAP if is_gap else b"")
             while not (self.is_closed or gone.done()):

@@ -16,23 +16,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from whet.app.hosted import Hosted
-from whet.app.mcp_server import McpServer
+from whet.app.hosted import SessionHost
+from whet.app.mcp_server import OwnMcpServer
 from whet.rpc import called_off, key_of, reply_to
-from whet.serve.door import Door, need_owner
-from whet.serve.wire import Json, Stream, read_json
+from whet.serve.door import ApiAuth, need_owner
+from whet.serve.wire import JsonAnswer, Stream, read_json
 
-Message = dict[str, Any]
+RpcMessage = dict[str, Any]
 
 
 class Hosts:
     """The endpoint. `beat_s`: how long a stream may be silent."""
 
-    def __init__(self, hosted: Hosted, door: Door, beat_s: float) -> None:
-        self._server = McpServer(hosted)
+    def __init__(self, hosted: SessionHost, door: ApiAuth, beat_s: float) -> None:
+        self._server = OwnMcpServer(hosted)
         self._door = door
         self._beat_s = beat_s
-        self._running: dict[tuple[str, str], asyncio.Task[Message]] = {}
+        self._running: dict[tuple[str, str], asyncio.Task[RpcMessage]] = {}
 
     def routes(self) -> list[Route]:
         """Give the route."""
@@ -42,22 +42,22 @@ class Hosts:
         """Take one message."""
         caller = self._door.caller(request)
         need_owner(caller)
-        message = await read_json(request, Message)
+        message = await read_json(request, RpcMessage)
         off = called_off(message)
         if off is not None and (task := self._running.get((caller.token_id, off))):
             task.cancel()
         if message.get("id") is None or message.get("method") is None:
             return Response(status_code=202)
         if message["method"] != "tools/call":
-            return Json(await reply_to(message, self._server.answer, lambda _name, _facts: None))
+            return JsonAnswer(await reply_to(message, self._server.answer, lambda _name, _facts: None))
         return Stream(lambda gone: self._answer(message, caller.token_id, gone))
 
     async def _answer(
-        self, message: Message, token_id: str, gone: asyncio.Future[None]
+        self, message: RpcMessage, token_id: str, gone: asyncio.Future[None]
     ) -> AsyncGenerator[bytes]:
-        news: asyncio.Queue[Message] = asyncio.Queue()
+        news: asyncio.Queue[RpcMessage] = asyncio.Queue()
 
-        def notify(name: str, facts: Message) -> None:
+        def notify(name: str, facts: RpcMessage) -> None:
             news.put_nowait({"jsonrpc": "2.0", "method": name, "params": facts})
 
         key = (token_id, key_of(message["id"]))
@@ -87,5 +87,5 @@ class Hosts:
             self._running.pop(key, None)
 
 
-def _event(message: Message) -> bytes:
+def _event(message: RpcMessage) -> bytes:
     return b"event: message\ndata: " + msgspec.json.encode(message) + b"\n\n"

@@ -19,10 +19,10 @@ from whet.app.build import App
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.log import mask
 from whet.serve import content
-from whet.serve.door import Caller, Door, need_owner
-from whet.serve.talks import Talks
-from whet.serve.turns import Said, Turns
-from whet.serve.wire import ApiError, Json, Stream, read_json
+from whet.serve.door import ApiAuth, ApiCaller, need_owner
+from whet.serve.talks import SessionTurns
+from whet.serve.turns import TurnInput, Turns
+from whet.serve.wire import ApiError, JsonAnswer, Stream, read_json
 from whet.store import api, search, sessions
 from whet.store.sessions import SessionRow
 
@@ -31,7 +31,7 @@ _MOST_MESSAGES = 1_000
 _TOP = 1 << 30
 
 
-class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SessionInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a session is begun with."""
 
     title: str = ""
@@ -59,7 +59,7 @@ class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
 
 
-class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An answer to a question that waits."""
 
     answer: str
@@ -68,7 +68,7 @@ class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Native:
     """The calls of the session API."""
 
-    def __init__(self, app: App, door: Door, talks: Talks, turns: Turns) -> None:
+    def __init__(self, app: App, door: ApiAuth, talks: SessionTurns, turns: Turns) -> None:
         self._app = app
         self._door = door
         self._talks = talks
@@ -105,27 +105,27 @@ class Native:
             return [row for row in found if query.casefold() in row.title.casefold()]
 
         rows = await self._app.database.read(read)
-        return Json({"sessions": [self._facts(row) for row in rows]})
+        return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
 
     async def create(self, request: Request) -> Response:
         """Begin a session."""
         caller = self._door.caller(request)
-        wanted = await read_json(request, NewSession)
+        wanted = await read_json(request, SessionInput)
         session_id = await self._talks.begin(
             caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
         )
-        return Json(self._facts(self._talks.visible(caller, session_id)), 201)
+        return JsonAnswer(self._facts(self._talks.visible(caller, session_id)), 201)
 
     async def show(self, request: Request) -> Response:
         """Show a session."""
-        return Json(self._facts(self._session(request)))
+        return JsonAnswer(self._facts(self._session(request)))
 
     async def rename(self, request: Request) -> Response:
         """Name a session."""
         row = self._session(request)
         title = (await read_json(request, Rename)).title[:200]
         await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
-        return Json(self._facts(self._session(request)))
+        return JsonAnswer(self._facts(self._session(request)))
 
     async def delete(self, request: Request) -> Response:
         """Delete a session and all that was said in it; 409 while a turn runs."""
@@ -135,7 +135,7 @@ class Native:
         async with self._turns.hosted.using(row.id) as session:
             session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
             gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
-        return Json({"deleted": row.id, "sessions": gone})
+        return JsonAnswer({"deleted": row.id, "sessions": gone})
 
     async def messages(self, request: Request) -> Response:
         """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
@@ -143,7 +143,9 @@ class Native:
         after = _whole(request, "after", 0, _TOP)
         limit = _whole(request, "limit", 100, _MOST_MESSAGES)
         found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
-        return Json({"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]})
+        return JsonAnswer(
+            {"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]}
+        )
 
     async def turn(self, request: Request) -> Response:
         """Start a turn: 202, or its events where the client accepts a stream."""
@@ -158,11 +160,11 @@ class Native:
         images = tuple(_image(address, number) for number, address in enumerate(wanted.images))
         feed = self._turns.feeds.of(row.id)
         last_id = feed.last_id
-        started = self._turns.start(row.id, Said(wanted.text, images, wanted.busy))
+        started = self._turns.start(row.id, TurnInput(wanted.text, images, wanted.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
             started.add_done_callback(lambda _: feed.wake())
             return self._listen(request, row.id, last_id, started)
-        return Json(
+        return JsonAnswer(
             {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
         )
 
@@ -175,7 +177,7 @@ class Native:
     async def cancel(self, request: Request) -> Response:
         """Cancel the running turn."""
         row = self._session(request)
-        return Json({"cancelled": self._turns.hosted.cancel(row.id)})
+        return JsonAnswer({"cancelled": self._turns.hosted.cancel(row.id)})
 
     async def steer(self, request: Request) -> Response:
         """Say something to the running turn; 409 where none runs."""
@@ -185,20 +187,20 @@ class Native:
             raise ApiError(400, "there is no text", param="text")
         if not self._turns.hosted.is_running(row.id):
             raise ApiError(409, "no turn is running in this session", code="session_idle")
-        self._turns.start(row.id, Said(text, busy="steer"))
-        return Json({"steered": True}, 202)
+        self._turns.start(row.id, TurnInput(text, busy="steer"))
+        return JsonAnswer({"steered": True}, 202)
 
     async def approvals(self, request: Request) -> Response:
         """List the questions that wait."""
         need_owner(self._door.caller(request))
-        return Json({"approvals": self._turns.questions.pending()})
+        return JsonAnswer({"approvals": self._turns.questions.pending()})
 
     async def answer(self, request: Request) -> Response:
         """Answer one."""
         need_owner(self._door.caller(request))
-        wanted = await read_json(request, Answering)
+        wanted = await read_json(request, QuestionAnswer)
         question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
-        return Json({"answered": question.id, "answer": wanted.answer})
+        return JsonAnswer({"answered": question.id, "answer": wanted.answer})
 
     def _listen(
         self, request: Request, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
@@ -226,7 +228,7 @@ class Native:
         return Stream(source)
 
     def _session(self, request: Request) -> SessionRow:
-        caller: Caller = self._door.caller(request)
+        caller: ApiCaller = self._door.caller(request)
         return self._talks.visible(caller, request.path_params["id"])
 
     def _facts(self, row: SessionRow) -> dict[str, Any]:

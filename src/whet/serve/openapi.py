@@ -11,7 +11,7 @@ from whet import __version__
 from whet.contract.events import Event
 from whet.serve import native
 from whet.serve.chat import ChatRequest
-from whet.serve.questions import Question
+from whet.serve.questions import PendingQuestion
 from whet.serve.responses import ResponsesRequest
 from whet.store.sessions import SessionRow
 
@@ -20,12 +20,12 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _TYPES: tuple[Any, ...] = (
     ChatRequest,
     ResponsesRequest,
-    native.NewSession,
+    native.SessionInput,
     native.Rename,
     native.NewTurn,
     native.Steering,
-    native.Answering,
-    Question,
+    native.QuestionAnswer,
+    PendingQuestion,
     SessionRow,
     Event,
 )

@@ -21,7 +21,7 @@ _ANSWERS = ("once", "session", "always", "no")
 _MOST_TEXT = 20_000
 
 
-class Question(msgspec.Struct, frozen=True):
+class PendingQuestion(msgspec.Struct, frozen=True):
     """What waits: an action to approve (`tool`, `subject`, `reasons`), or a question in words (`subject`,
     `choices`). `grant` says what "session" and "always" would cover; empty where neither is offered."""
 
@@ -44,14 +44,14 @@ class Questions:
     def __init__(self, clock: Clock, wait_s: float) -> None:
         self._clock = clock
         self.wait_s = wait_s
-        self._waiting: dict[str, tuple[Question, asyncio.Future[str | None]]] = {}
+        self._waiting: dict[str, tuple[PendingQuestion, asyncio.Future[str | None]]] = {}
         self.listeners: list[Callable[[], None]] = []
 
-    def pending(self) -> list[Question]:
+    def pending(self) -> list[PendingQuestion]:
         """Give what waits, oldest first."""
         return [question for question, _ in self._waiting.values()]
 
-    def answer(self, question_id: str, answer: str) -> Question:
+    def answer(self, question_id: str, answer: str) -> PendingQuestion:
         """Answer a question. Raises NotFound where it does not wait, ApiError for a wrong answer."""
         found = self._waiting.get(question_id)
         if found is None or found[1].done():  # an answer that came second must not seem to count
@@ -65,7 +65,7 @@ class Questions:
         future.set_result(answer[:_MOST_TEXT])
         return question
 
-    async def ask(self, question: Question) -> str | None:
+    async def ask(self, question: PendingQuestion) -> str | None:
         """Wait for the answer; None where none came in time."""
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = (question, future)
@@ -79,11 +79,13 @@ class Questions:
             del self._waiting[question.id]
             self._tell()
 
-    def new(self, session_id: str, kind: Literal["approval", "question"], subject: str) -> Question:
+    def new(self, session_id: str, kind: Literal["approval", "question"], subject: str) -> PendingQuestion:
         """Make a question that says only this much."""
         now = self._clock.now()
         until = iso(now + timedelta(seconds=self.wait_s))
-        return Question(self._clock.new_id(), kind, session_id, "", "", subject, (), (), "", iso(now), until)
+        return PendingQuestion(
+            self._clock.new_id(), kind, session_id, "", "", subject, (), (), "", iso(now), until
+        )
 
     def _tell(self) -> None:
         for listener in self.listeners:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import msgspec
 from starlette.types import ASGIApp
 
-from whet.app.hosted import Hosted
-from whet.serve.site import Pace, Site
-from whet.web.guard import Place, place
-from whet.web.listening import Server, listen, log_bugs, make_config, raise_file_limit
+from whet.app.hosted import SessionHost
+from whet.serve.site import Site, SiteTimings
+from whet.web.guard import SiteAddress, place
+from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
 
 
-class Listening(msgspec.Struct, frozen=True):
+class ServeOptions(msgspec.Struct, frozen=True):
     """How to listen. `hosts` are further names that may be in Host; `public_url` is where people reach it;
     `has_web` whether the dashboard is served; `drain_s` what running turns get at the end; `is_shared`
     whether the conversations are another interface's too, which then ends them."""
@@ -32,9 +32,9 @@ class Listening(msgspec.Struct, frozen=True):
 
 
 async def serve(
-    hosted: Hosted,
-    listening: Listening,
-    pace: Pace,
+    hosted: SessionHost,
+    listening: ServeOptions,
+    pace: SiteTimings,
     on_ready: Callable[[int], None],
     *,
     stop: asyncio.Event | None = None,
@@ -57,7 +57,7 @@ async def serve(
             work = site.turns.aclose(listening.drain_s, is_shared=listening.is_shared)
             drains.append(asyncio.create_task(work))
 
-    server = Server(config, lambda: on_ready(port), end, takes_signals=stop is None)
+    server = SiteServer(config, lambda: on_ready(port), end, takes_signals=stop is None)
     watch = asyncio.create_task(_stop_at(stop, server)) if stop is not None else None
     hosted.app.reviews.start()
     hosted.app.schedules.start()
@@ -70,16 +70,16 @@ async def serve(
         await drains[0]
 
 
-def _application(site: Site, where: Place, listening: Listening, port: int) -> ASGIApp:
+def _application(site: Site, where: SiteAddress, listening: ServeOptions, port: int) -> ASGIApp:
     if not listening.has_web:
         return site.asgi(where)
     # Templates cost 100 ms to import, and only the dashboard has any.
-    from whet.serve.board.app import Board  # noqa: PLC0415
+    from whet.serve.board.app import Dashboard  # noqa: PLC0415
 
-    board = Board(site, where, port)
+    board = Dashboard(site, where, port)
     return site.asgi(where, board.routes(), board.door.problem)
 
 
-async def _stop_at(stop: asyncio.Event, server: Server) -> None:
+async def _stop_at(stop: asyncio.Event, server: SiteServer) -> None:
     await stop.wait()
     server.stop()

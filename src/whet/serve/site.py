@@ -16,26 +16,26 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from whet.app.hosted import Hosted
+from whet.app.hosted import SessionHost
 from whet.clock import Clock
 from whet.contract.errors import WhetError
-from whet.serve.answering import Answering
+from whet.serve.answering import TurnResponder
 from whet.serve.compat import Compat
-from whet.serve.door import Door
+from whet.serve.door import ApiAuth
 from whet.serve.feed import Feeds
 from whet.serve.hosts import Hosts
 from whet.serve.native import Native
 from whet.serve.openapi import document
 from whet.serve.questions import Questions
-from whet.serve.talks import Talks
+from whet.serve.talks import SessionTurns
 from whet.serve.turns import Turns
-from whet.serve.wire import ApiError, Json, as_api_error, error_object, refusal
-from whet.web.guard import Guard, Place
+from whet.serve.wire import ApiError, JsonAnswer, as_api_error, error_object, refusal
+from whet.web.guard import SiteAddress, SiteGuard
 
 _API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
 
 
-class Pace(msgspec.Struct, frozen=True):
+class SiteTimings(msgspec.Struct, frozen=True):
     """How long things wait: a question for its answer, a silent stream for its next beat."""
 
     answer_wait_s: float = 300.0
@@ -45,20 +45,23 @@ class Pace(msgspec.Struct, frozen=True):
 class Site:
     """The parts of a running API. `turns` and `feeds` end it; the dashboard stands on the same ones."""
 
-    def __init__(self, hosted: Hosted, clock: Clock, pace: Pace) -> None:
+    def __init__(self, hosted: SessionHost, clock: Clock, pace: SiteTimings) -> None:
         app = hosted.app
         self.app = app
-        self.door = Door(app.database, clock)
+        self.door = ApiAuth(app.database, clock)
         self.feeds = Feeds(clock.new_id(), pace.beat_s)
         self.questions = Questions(clock, pace.answer_wait_s)
         self.turns = Turns(hosted, self.feeds, self.questions, clock)
-        self.talks = Talks(app.database, self.turns)
-        self._compat = Compat(app, self.door, self.talks, Answering(pace.beat_s))
+        self.talks = SessionTurns(app.database, self.turns)
+        self._compat = Compat(app, self.door, self.talks, TurnResponder(pace.beat_s))
         self._native = Native(app, self.door, self.talks, self.turns)
         self._hosts = Hosts(hosted, self.door, pace.beat_s)
 
     def asgi(
-        self, where: Place, pages: Sequence[BaseRoute] = (), say: Callable[[int, str], Response] | None = None
+        self,
+        where: SiteAddress,
+        pages: Sequence[BaseRoute] = (),
+        say: Callable[[int, str], Response] | None = None,
     ) -> ASGIApp:
         """Give the application; `say` tells what went wrong with one of `pages`, as a page."""
 
@@ -68,7 +71,7 @@ class Site:
             return refusal(made) if say is None or is_api else say(made.status, made.message)
 
         handlers: dict[Any, Any] = {WhetError: failed, HTTPException: failed, Exception: failed}
-        return Guard(
+        return SiteGuard(
             Starlette(routes=[*self.routes(), *pages], exception_handlers=handlers), where, _as_error
         )
 
@@ -83,10 +86,10 @@ class Site:
         ]
 
     async def _document(self, request: Request) -> Response:
-        return Json(document())
+        return JsonAnswer(document())
 
     async def _health(self, request: Request) -> Response:
-        return Json({"status": "ok", "running": len(self.turns.hosted.running)})
+        return JsonAnswer({"status": "ok", "running": len(self.turns.hosted.running)})
 
 
 def _as_told(request: Request, error: Exception) -> ApiError:

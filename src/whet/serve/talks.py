@@ -19,12 +19,12 @@ from whet.contract.events import Emit, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve import content
 from whet.serve.content import Utterance
-from whet.serve.door import Caller
-from whet.serve.turns import Said, Turns
+from whet.serve.door import ApiCaller
+from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError
 from whet.store import api, bulk, sessions
 from whet.store.bulk import PastMessage
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import Queued
 
 # What a front end (Open WebUI) asks for itself: titles, tags, follow-up questions, search words. A person may
@@ -34,10 +34,10 @@ _CHORE_MARKS = ("<chat_history>", "### Guidelines", "### Output", "### **Output"
 Work = Callable[[apsw.Connection], None]
 
 
-class Wish(msgspec.Struct, frozen=True):
+class SessionChoice(msgspec.Struct, frozen=True):
     """What a request asks for: in a session by its id, by the client's own name for it, or in a fresh one."""
 
-    caller: Caller
+    caller: ApiCaller
     said: tuple[Utterance, ...]
     session_id: str = ""
     client_key: str = ""
@@ -52,15 +52,17 @@ class Wish(msgspec.Struct, frozen=True):
         return any(mark in spoken[0].text for mark in _CHORE_MARKS)
 
 
-class Talks:
+class SessionTurns:
     """Has requests answered by turns of sessions."""
 
-    def __init__(self, database: Database, turns: Turns) -> None:
+    def __init__(self, database: StateDatabase, turns: Turns) -> None:
         self._database = database
         self._turns = turns
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def converse(self, wish: Wish, emit: Emit, opened: Callable[[str], None], ended: Work) -> TurnEnd:
+    async def converse(
+        self, wish: SessionChoice, emit: Emit, opened: Callable[[str], None], ended: Work
+    ) -> TurnEnd:
         """Run the turn that a request asks for. `opened` gets the session's id before it begins; `ended` is
         done in one transaction with its end. Raises WhetError before anything was stored."""
         if wish.is_chore:
@@ -77,12 +79,12 @@ class Talks:
             opened(session_id)
             text = self._text(wish, session_id, news, stored)
             receipt = Receipt(_all(stored), lambda turn, reason, text: _all((ended,)))
-            said = Said(text, news.images, receipt=receipt, is_plain=True)
+            said = TurnInput(text, news.images, receipt=receipt, is_plain=True)
             end = await self._turns.run(session_id, said, emit)
         assert end is not None  # nothing is steered here
         return end
 
-    def visible(self, caller: Caller, session_id: str) -> sessions.SessionRow:
+    def visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
         """Give a session that the caller may see. Raises NotFound, also for one of somebody else's."""
 
         def read(db: apsw.Connection) -> sessions.SessionRow:
@@ -95,7 +97,9 @@ class Talks:
         # Here and below: a look at an index or two costs less than a thread's way there and back.
         return self._database.read_now(read)
 
-    async def begin(self, caller: Caller, *, title: str = "", private: bool = False, warm: str = "") -> str:
+    async def begin(
+        self, caller: ApiCaller, *, title: str = "", private: bool = False, warm: str = ""
+    ) -> str:
         """Begin a session for a caller and give its id."""
         session_id = await self._turns.hosted.new_session(
             title=title, private=private, warm=warm, source="api", profile=caller.profile
@@ -103,7 +107,7 @@ class Talks:
         await self._database.append(lambda db: api.adopt(db, session_id, caller.name))
         return session_id
 
-    async def _begin(self, wish: Wish, news: content.News) -> str:
+    async def _begin(self, wish: SessionChoice, news: content.NewContent) -> str:
         # A warm start is chosen by the first message; a session with a history has had its own.
         warm = "off" if news.history or wish.is_chore else ""
         first = next((one.text for one in news.history if one.speaker == "user"), news.text)
@@ -120,13 +124,15 @@ class Talks:
             await self._database.append(lambda db: bulk.begin_with(db, session_id, past))
         return session_id
 
-    async def _stored(self, wish: Wish, session_id: str) -> list[str]:
+    async def _stored(self, wish: SessionChoice, session_id: str) -> list[str]:
         """Give what the person said in the session; with one message in the request it does not matter."""
         if not session_id or sum(one.speaker in ("user", "assistant") for one in wish.said) == 1:
             return []
         return await self._database.read(lambda db: api.said_by_user(db, session_id))
 
-    def _text(self, wish: Wish, session_id: str, news: content.News, stored: list[Work]) -> str:
+    def _text(
+        self, wish: SessionChoice, session_id: str, news: content.NewContent, stored: list[Work]
+    ) -> str:
         """Give what is said, after the client's instructions where the model does not know these yet."""
         instructions = content.instructions_of(wish.said)
         if not instructions:
@@ -138,7 +144,7 @@ class Talks:
         stored.append(lambda db: api.set_instructions(db, session_id, digest))
         return content.with_instructions(instructions, news.text)
 
-    def _locate(self, wish: Wish) -> str:
+    def _locate(self, wish: SessionChoice) -> str:
         if wish.session_id:
             row = self.visible(wish.caller, wish.session_id)
             if row.kind != "chat":
@@ -148,7 +154,7 @@ class Talks:
             return ""
         return self._database.read_now(lambda db: api.session_of(db, wish.caller.name, wish.client_key))
 
-    def _lock(self, wish: Wish) -> asyncio.Lock:
+    def _lock(self, wish: SessionChoice) -> asyncio.Lock:
         if not wish.session_id and not wish.client_key:
             return asyncio.Lock()
         name = wish.session_id or f"{wish.caller.name}\0{wish.client_key}"

@@ -19,8 +19,8 @@ from whet.config.files import replace
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.store import api
-from whet.store.api import TokenRole, TokenRow
-from whet.store.database import Database
+from whet.store.api import ApiTokenRow, TokenRole
+from whet.store.database import StateDatabase
 
 PREFIX = "sk-whet-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -31,14 +31,14 @@ def hash_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[TokenRow, str]:
+def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[ApiTokenRow, str]:
     """Make a token and give it with its secret, which is shown this once. Raises ConfigError for its name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name[:60]!r} can't be a token's name", hint="letters, digits and . _ @ -, at most 64"
         )
     secret = PREFIX + secrets.token_urlsafe(32)
-    row = TokenRow(clock.new_id(), name, role, iso(clock.now()), "")
+    row = ApiTokenRow(clock.new_id(), name, role, iso(clock.now()), "")
     api.add_token(connection, row, hash_of(secret))
     return row, secret
 
@@ -48,7 +48,7 @@ def first_token_path(home: Home) -> Path:
     return home.root / "serve" / "owner.token"
 
 
-def make_first(database: Database, home: Home, clock: Clock) -> Path | None:
+def make_first(database: StateDatabase, home: Home, clock: Clock) -> Path | None:
     """Where no token was ever made, make the owner's and give its file (0600); None where there is one."""
 
     def work(connection: apsw.Connection) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from whet.app.hosted import Busy, Hosted, Receipt
+from whet.app.hosted import Busy, Receipt, SessionHost
 from whet.clock import Clock
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Event, Notice, TurnEnd
@@ -17,7 +17,7 @@ from whet.serve.feed import Feeds
 from whet.serve.questions import Asker, Questions
 
 
-class Said(msgspec.Struct, frozen=True):
+class TurnInput(msgspec.Struct, frozen=True):
     """What a turn begins with, how it is taken while another one runs, and what is stored with it.
     `is_plain`: it comes through a client that shows text and nothing else."""
 
@@ -31,7 +31,7 @@ class Said(msgspec.Struct, frozen=True):
 class Turns:
     """Runs turns."""
 
-    def __init__(self, hosted: Hosted, feeds: Feeds, questions: Questions, clock: Clock) -> None:
+    def __init__(self, hosted: SessionHost, feeds: Feeds, questions: Questions, clock: Clock) -> None:
         self.hosted = hosted
         self.feeds = feeds
         self.questions = questions
@@ -43,7 +43,7 @@ class Turns:
         """Whether a turn of this session runs, or was begun here and will."""
         return session_id in self._begun or self.hosted.is_running(session_id)
 
-    async def run(self, session_id: str, said: Said, emit: Emit) -> TurnEnd | None:
+    async def run(self, session_id: str, said: TurnInput, emit: Emit) -> TurnEnd | None:
         """Run a turn and give its end; None where a running turn took the text. A cancel cancels the turn."""
 
         def both(event: Event) -> None:
@@ -70,7 +70,7 @@ class Turns:
         finally:
             self._leave(session_id)
 
-    def start(self, session_id: str, said: Said) -> asyncio.Task[bool]:
+    def start(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
         """Run a turn that nobody waits for: it goes on whoever listens, and its end is in the feed. Gives
         whether it was one of its own; the text may be a running turn's."""
         self._begin(session_id)

@@ -50,7 +50,7 @@ def error_object(error: ApiError) -> dict[str, Any]:
     return {"message": text, "type": kind, "param": error.param or None, "code": error.code or None}
 
 
-class Json(Response):
+class JsonAnswer(Response):
     """A JSON answer that nobody keeps."""
 
     media_type = "application/json"
@@ -69,7 +69,7 @@ def refusal(error: ApiError) -> Response:
         headers["connection"] = "close"
     if error.again:
         headers["retry-after"] = "1"
-    return Json({"error": error_object(error)}, error.status, headers)
+    return JsonAnswer({"error": error_object(error)}, error.status, headers)
 
 
 def as_api_error(error: WhetError) -> ApiError:
@@ -143,7 +143,7 @@ async def hung_up(receive: Receive) -> None:
         pass
 
 
-class Pulse:
+class Ticker:
     """Says when something is due that happens every so often, however busy it is meanwhile."""
 
     def __init__(self, every_s: float) -> None:

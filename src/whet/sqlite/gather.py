@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from whet.contract.errors import StoreError
-from whet.sqlite.lane import Lane, Outcome, Work
+from whet.sqlite.lane import Outcome, Work, WriterLane
 
 After = Callable[[Any, BaseException | None], object]
 
@@ -33,7 +33,9 @@ class Gather:
     others, and what comes together is committed on the lane's thread.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, lane: Lane, *, many_writers: bool = False) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, lane: WriterLane, *, many_writers: bool = False
+    ) -> None:
         self.loop = loop
         self._lane = lane
         self._many_writers = many_writers

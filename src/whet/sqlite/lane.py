@@ -23,7 +23,7 @@ from whet.contract.errors import StoreBusy, StoreError
 from whet.sqlite.faults import as_store_error
 
 
-class Statement(msgspec.Struct, frozen=True, eq=False):
+class RowStatement(msgspec.Struct, frozen=True, eq=False):
     """One SQL statement for plain rows; `conflict` and `hint` say to a person what it means when a row is
     already there."""
 
@@ -39,7 +39,7 @@ class Statement(msgspec.Struct, frozen=True, eq=False):
             raise StoreBusy(self.conflict, hint=self.hint) from error
 
 
-Rows: TypeAlias = tuple[tuple[Statement, tuple[Any, ...]], ...]
+Rows: TypeAlias = tuple[tuple[RowStatement, tuple[Any, ...]], ...]
 """Statements with the values of each, in their order. Across the works of one batch only the order of the
 statements is kept, so rows of different works must not depend on each other; their result is None."""
 Work: TypeAlias = Callable[[apsw.Connection], Any] | Rows
@@ -57,7 +57,7 @@ _now_s = time.perf_counter
 def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
     """Run works in their order; rows are kept back until a function or the end comes."""
     outcomes: list[Outcome] = []
-    rows: dict[Statement, list[tuple[Any, ...]]] = {}
+    rows: dict[RowStatement, list[tuple[Any, ...]]] = {}
     for work in works:
         if not callable(work):
             for statement, values in work:
@@ -73,7 +73,7 @@ def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
     return outcomes
 
 
-def _write_rows(connection: apsw.Connection, rows: dict[Statement, list[tuple[Any, ...]]]) -> None:
+def _write_rows(connection: apsw.Connection, rows: dict[RowStatement, list[tuple[Any, ...]]]) -> None:
     """Write what was kept back, and forget it."""
     for statement, values in rows.items():
         statement.write(connection, values)
@@ -100,7 +100,7 @@ class _Capture:
         return True
 
 
-class Lane:
+class WriterLane:
     """Commits works in the order they were put, many in one transaction."""
 
     def __init__(

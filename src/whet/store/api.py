@@ -17,7 +17,7 @@ from whet.store.sessions import SessionRow
 TokenRole: TypeAlias = Literal["owner", "chat", "guest"]
 
 
-class TokenRow(msgspec.Struct, frozen=True):
+class ApiTokenRow(msgspec.Struct, frozen=True):
     """A token as it is listed: `owner` may do everything; `chat` converses in sessions that it began, with
     the owner's memory; `guest` does so with a memory of its own."""
 
@@ -38,7 +38,7 @@ class LoginRow(msgspec.Struct, frozen=True):
     expires_s: float
 
 
-class Belonging(msgspec.Struct, frozen=True):
+class SessionOwner(msgspec.Struct, frozen=True):
     """What the API knows of a session: who began it, its client's name for it, the hash of what the client's
     own instructions were when the model was last given them."""
 
@@ -50,7 +50,7 @@ class Belonging(msgspec.Struct, frozen=True):
 _TOKEN = "id, name, role, created, revoked"
 
 
-def add_token(connection: apsw.Connection, row: TokenRow, digest: bytes) -> None:
+def add_token(connection: apsw.Connection, row: ApiTokenRow, digest: bytes) -> None:
     """Keep a new token. Raises ConfigError where its name is in use."""
     taken = connection.execute(
         "SELECT 1 FROM api_tokens WHERE name = ? AND revoked = ''", (row.name,)
@@ -65,30 +65,31 @@ def add_token(connection: apsw.Connection, row: TokenRow, digest: bytes) -> None
     )
 
 
-def token_by_hash(connection: apsw.Connection, digest: bytes) -> TokenRow | None:
+def token_by_hash(connection: apsw.Connection, digest: bytes) -> ApiTokenRow | None:
     """Give the token that is in use with this hash."""
     found = connection.execute(
         f"SELECT {_TOKEN} FROM api_tokens WHERE hash = ? AND revoked = ''", (digest,)
     ).fetchone()
-    return TokenRow(*found) if found else None
+    return ApiTokenRow(*found) if found else None
 
 
-def token_by_id(connection: apsw.Connection, token_id: str) -> TokenRow | None:
+def token_by_id(connection: apsw.Connection, token_id: str) -> ApiTokenRow | None:
     """Give the token that is in use with this id."""
     found = connection.execute(
         f"SELECT {_TOKEN} FROM api_tokens WHERE id = ? AND revoked = ''", (token_id,)
     ).fetchone()
-    return TokenRow(*found) if found else None
+    return ApiTokenRow(*found) if found else None
 
 
-def all_tokens(connection: apsw.Connection) -> list[TokenRow]:
+def all_tokens(connection: apsw.Connection) -> list[ApiTokenRow]:
     """Give every token ever made, oldest first."""
     return [
-        TokenRow(*row) for row in connection.execute(f"SELECT {_TOKEN} FROM api_tokens ORDER BY created, id")
+        ApiTokenRow(*row)
+        for row in connection.execute(f"SELECT {_TOKEN} FROM api_tokens ORDER BY created, id")
     ]
 
 
-def revoke_token(connection: apsw.Connection, name: str, now: str) -> TokenRow:
+def revoke_token(connection: apsw.Connection, name: str, now: str) -> ApiTokenRow:
     """Take back the token with this id or name; its sign-ins end with it. Raises NotFound."""
     found = connection.execute(
         f"SELECT {_TOKEN} FROM api_tokens WHERE (id = ? OR name = ?) AND revoked = ''", (name, name)
@@ -97,7 +98,7 @@ def revoke_token(connection: apsw.Connection, name: str, now: str) -> TokenRow:
         raise NotFound(f"there is no token {name!r} in use", hint="whet serve token list")
     connection.execute("UPDATE api_tokens SET revoked = ? WHERE id = ?", (now, found[0]))
     connection.execute("DELETE FROM api_logins WHERE token = ?", (found[0],))
-    return msgspec.structs.replace(TokenRow(*found), revoked=now)
+    return msgspec.structs.replace(ApiTokenRow(*found), revoked=now)
 
 
 def save_login(connection: apsw.Connection, row: LoginRow) -> None:
@@ -137,13 +138,13 @@ def set_aside(connection: apsw.Connection, session_id: str) -> None:
     connection.execute("UPDATE sessions SET kind = 'child' WHERE key = ?", (key,))
 
 
-def belonging(connection: apsw.Connection, session_id: str) -> Belonging | None:
+def belonging(connection: apsw.Connection, session_id: str) -> SessionOwner | None:
     """Give what is known of a session; None where it was not begun here. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT token, client_key, instructions FROM api_sessions WHERE session = ?", (key,)
     ).fetchone()
-    return Belonging(*found) if found else None
+    return SessionOwner(*found) if found else None
 
 
 def session_of(connection: apsw.Connection, token: str, client_key: str) -> str:

@@ -65,7 +65,7 @@ class StoredCall(msgspec.Struct, gc=False):
     result_bytes: int = 0
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
+class UserWords(msgspec.Struct, frozen=True, gc=False):
     """What a person wrote, and the turn that it begins or belongs to."""
 
     turn: int
@@ -118,7 +118,7 @@ def finished_sessions(
     return [MinedSession(*row) for row in found][::-1]
 
 
-def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Iterator[StoredCall | Said]:
+def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Iterator[StoredCall | UserWords]:
     """Give a session's calls and what the person said, in order; a call comes when its result does.
 
     Calls that never got a result come at the end of the step that they belong to.
@@ -141,7 +141,7 @@ def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Ite
             yield from waiting.values()
             waiting.clear()
         if role == rows.USER:
-            yield Said(turn, content or "")
+            yield UserWords(turn, content or "")
         elif extra is not None and '"c":' in extra:
             for position, asked in enumerate(_calls(extra), 1):
                 waiting[asked.id] = StoredCall(

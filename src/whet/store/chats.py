@@ -19,7 +19,7 @@ SENDING = "?"
 """A draft whose name is not known yet."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ChatPlace(msgspec.Struct, frozen=True):
     """Where a person talks: a thread of a chat of a channel."""
 
     channel: str
@@ -29,11 +29,11 @@ class Place(msgspec.Struct, frozen=True):
     is_group: bool = False
 
 
-class Chat(msgspec.Struct, frozen=True):
+class ChatRecord(msgspec.Struct, frozen=True):
     """A person's conversation in a place. `draft` names the message that shows the running answer."""
 
     id: int
-    place: Place
+    place: ChatPlace
     session_id: str
     draft: str
 
@@ -67,7 +67,7 @@ _IN_OPEN = "state IN ('waiting', 'begun')"
 _OUT_OPEN = "state IN ('queued', 'sending')"
 
 
-def chat_at(connection: apsw.Connection, place: Place) -> Chat:
+def chat_at(connection: apsw.Connection, place: ChatPlace) -> ChatRecord:
     """Give the conversation of a place, made where there is none yet."""
     where = (place.channel, place.chat, place.thread, place.user)
     found = connection.execute(
@@ -79,17 +79,17 @@ def chat_at(connection: apsw.Connection, place: Place) -> Chat:
         "INSERT INTO gateway_chats (channel, chat, thread, user, is_group) VALUES (?, ?, ?, ?, ?)",
         (*where, int(place.is_group)),
     )
-    return Chat(connection.last_insert_rowid(), place, "", "")
+    return ChatRecord(connection.last_insert_rowid(), place, "", "")
 
 
-def chat(connection: apsw.Connection, chat_id: int) -> Chat:
+def chat(connection: apsw.Connection, chat_id: int) -> ChatRecord:
     """Give a conversation by its number, which must exist."""
     found = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE id = ?", (chat_id,)).fetchone()
     assert found is not None  # chats are never deleted
     return _chat(found)
 
 
-def chat_of_session(connection: apsw.Connection, session_id: str) -> Chat | None:
+def chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRecord | None:
     """Give the conversation that a session belongs to now."""
     found = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE session_id = ? LIMIT 1", (session_id,)
@@ -97,7 +97,7 @@ def chat_of_session(connection: apsw.Connection, session_id: str) -> Chat | None
     return _chat(found) if found else None
 
 
-def at(connection: apsw.Connection, channel: str, name: str) -> Chat | None:
+def at(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | None:
     """Give the conversation of a platform's chat, its main one of several threads; None without one."""
     found = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
@@ -106,7 +106,7 @@ def at(connection: apsw.Connection, channel: str, name: str) -> Chat | None:
     return _chat(found) if found else None
 
 
-def of_user(connection: apsw.Connection, channel: str, user: str, group: str = "") -> Chat | None:
+def of_user(connection: apsw.Connection, channel: str, user: str, group: str = "") -> ChatRecord | None:
     """Give somebody's newest conversation: in this group's chat, or where none is named alone with us."""
     found = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND user = ? AND is_group = ?"
@@ -126,7 +126,9 @@ def set_draft(connection: apsw.Connection, chat_id: int, ref: str) -> None:
     connection.execute("UPDATE gateway_chats SET draft = ? WHERE id = ?", (ref, chat_id))
 
 
-def receive(connection: apsw.Connection, place: Place, update_id: str, body: str, now_ms: int) -> int | None:
+def receive(
+    connection: apsw.Connection, place: ChatPlace, update_id: str, body: str, now_ms: int
+) -> int | None:
     """Put an update into the inbox and give its number; None where it was there before."""
     chat_id = chat_at(connection, place).id
     connection.execute(
@@ -395,6 +397,6 @@ def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> in
     return gone
 
 
-def _chat(row: tuple[int, str, str, str, str, int, str, str]) -> Chat:
+def _chat(row: tuple[int, str, str, str, str, int, str, str]) -> ChatRecord:
     id_, channel, chat_, thread, user, is_group, session_id, draft = row
-    return Chat(id_, Place(channel, chat_, thread, user, bool(is_group)), session_id, draft)
+    return ChatRecord(id_, ChatPlace(channel, chat_, thread, user, bool(is_group)), session_id, draft)

@@ -21,7 +21,7 @@ from whet.contract.errors import StoreBusy, StoreError, StoreUnwritable
 from whet.sqlite.faults import as_store_error
 from whet.sqlite.files import make_private
 from whet.sqlite.gather import After, Gather
-from whet.sqlite.lane import Lane, Outcome, Rows
+from whet.sqlite.lane import Outcome, Rows, WriterLane
 from whet.sqlite.reading import in_one_state
 from whet.store.migrations import is_current, migrate
 
@@ -33,14 +33,14 @@ _READER_CACHE_KB = 16_000
 _WAL_LIMIT_BYTES = 16_000_000
 
 
-class Database:
+class StateDatabase:
     """An open state.db. Safe to use from any thread and event loop."""
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
         self._connection = connection
         self._patience_ms = int(patience_s * 1000)
-        self._lane = Lane(connection, str(path), self._patience_ms)
+        self._lane = WriterLane(connection, str(path), self._patience_ms)
         self._gather: Gather | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
@@ -48,7 +48,7 @@ class Database:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> Database:
+    def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> StateDatabase:
         """Open or make the file (mode 0600) and bring its schema up to date.
 
         Another process's lock is waited for `patience_s`.

@@ -6,7 +6,7 @@ import apsw
 import msgspec
 
 
-class Grant(msgspec.Struct, frozen=True):
+class GrantRow(msgspec.Struct, frozen=True):
     """One standing permission; an empty `workspace` means everywhere."""
 
     id: int
@@ -16,7 +16,7 @@ class Grant(msgspec.Struct, frozen=True):
     created: str
 
 
-def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, now: str) -> Grant:
+def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, now: str) -> GrantRow:
     """Store a grant; one that is there already is given back unchanged."""
     connection.execute(
         "INSERT INTO grants (tool, pattern, workspace, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -27,13 +27,13 @@ def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, no
         " WHERE tool = ? AND pattern = ? AND workspace = ?",
         (tool, pattern, workspace),
     ).fetchone()
-    return Grant(*row)  # pyright: ignore[reportOptionalIterable] the row was just made
+    return GrantRow(*row)  # pyright: ignore[reportOptionalIterable] the row was just made
 
 
-def all_grants(connection: apsw.Connection) -> list[Grant]:
+def all_grants(connection: apsw.Connection) -> list[GrantRow]:
     """Give every grant, oldest first."""
     rows = connection.execute("SELECT id, tool, pattern, workspace, created FROM grants ORDER BY id")
-    return [Grant(*row) for row in rows]
+    return [GrantRow(*row) for row in rows]
 
 
 def remove(connection: apsw.Connection, grant_id: int) -> bool:

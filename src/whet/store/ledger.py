@@ -86,7 +86,7 @@ class NewRow(msgspec.Struct, frozen=True):
     profile: str = ""
 
 
-class Filter(TypedDict, total=False):
+class LedgerFilter(TypedDict, total=False):
     """Which rows to list; what is left out or empty does not restrict. `session_id` also finds the rows of
     its reviews."""
 
@@ -147,7 +147,7 @@ def by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> 
     return None if found is None else _row(found)
 
 
-def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Filter]) -> list[LedgerRow]:
+def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[LedgerFilter]) -> list[LedgerRow]:
     """Give rows, the newest first; all of them where `limit` is 0."""
     where, values = ["1"], list[Any]()
     if (profile := filters.get("profile")) is not None:

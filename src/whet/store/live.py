@@ -14,7 +14,7 @@ from whet.store import rows, sessions
 from whet.store.sessions import SessionRow
 
 
-class Step(msgspec.Struct):
+class OpenStep(msgspec.Struct):
     """The last answer that asked for tools: where its results go, and which are there.
 
     `seq` is the answer's number; the result of call i has number seq + 1 + i. `base` is the index in the
@@ -52,7 +52,7 @@ class LiveState(msgspec.Struct):
     seqs: list[int]
     next_seq: int
     last_turn: int
-    step: Step | None
+    step: OpenStep | None
     open_turn: OpenTurn | None
 
 
@@ -73,7 +73,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     undone = _undone_turns(connection, key)
     messages, seqs, after = _compacted(connection, key, undone, known or {})
     unfinished = open_turn(connection, key)
-    step: Step | None = None
+    step: OpenStep | None = None
     next_seq = after + 1
     for id_, turn, role, content, extra in connection.execute(
         "SELECT id, turn, role, content, extra FROM messages WHERE id > ? AND id < ? ORDER BY id",
@@ -88,7 +88,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
         seqs.append(seq)
         if role == rows.ASSISTANT:
             number = unfinished.steps if unfinished is not None else 0
-            step = Step(seq, number, len(messages), message.tool_calls) if message.tool_calls else None
+            step = OpenStep(seq, number, len(messages), message.tool_calls) if message.tool_calls else None
         elif role == rows.USER:
             step = None
         elif step is not None:
@@ -192,7 +192,7 @@ def _undone_turns(connection: apsw.Connection, key: int) -> set[int]:
     return {row[0] for row in found}
 
 
-def _read_starts(connection: apsw.Connection, key: int, step: Step) -> None:
+def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:
     found = connection.execute(
         "SELECT position FROM tool_calls WHERE session = ? AND seq > ? AND seq <= ? AND started IS NOT NULL",
         (key, step.seq, step.seq + len(step.calls)),

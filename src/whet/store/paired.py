@@ -16,7 +16,7 @@ from whet.contract.errors import NotFound
 MOST_WAITING = 20
 
 
-class Paired(msgspec.Struct, frozen=True):
+class PairedPerson(msgspec.Struct, frozen=True):
     """A person who was let in; `since` is an ISO time."""
 
     channel: str
@@ -25,7 +25,7 @@ class Paired(msgspec.Struct, frozen=True):
     since: str
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class PairingRequest(msgspec.Struct, frozen=True):
     """A person who was given a code; times are Unix milliseconds."""
 
     channel: str
@@ -43,7 +43,7 @@ def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
     return found is not None
 
 
-def offer(connection: apsw.Connection, waiting: Waiting, chat_id: int, code: str) -> bool:
+def offer(connection: apsw.Connection, waiting: PairingRequest, chat_id: int, code: str) -> bool:
     """Keep a code for a person; False where they have one already, or too many wait on the channel."""
     connection.execute("DELETE FROM gateway_codes WHERE expires_ms <= ?", (waiting.made_ms,))
     row = connection.execute(
@@ -68,7 +68,7 @@ def offer(connection: apsw.Connection, waiting: Waiting, chat_id: int, code: str
     return True
 
 
-def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tuple[Paired, int]:
+def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tuple[PairedPerson, int]:
     """Let in whoever has this code, once; gives them and their conversation. Raises NotFound."""
     row = connection.execute(
         "SELECT channel, user, name, chat FROM gateway_codes WHERE digest = ? AND expires_ms > ?",
@@ -83,10 +83,10 @@ def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tup
     connection.execute(
         "INSERT OR REPLACE INTO gateway_people VALUES (?, ?, ?, ?)", (channel, user, name, now)
     )
-    return Paired(channel, user, name, now), chat_id
+    return PairedPerson(channel, user, name, now), chat_id
 
 
-def let_in(connection: apsw.Connection, person: Paired) -> bool:
+def let_in(connection: apsw.Connection, person: PairedPerson) -> bool:
     """Let a person in without a code, on the owner's word; False where they are in."""
     connection.execute(
         "INSERT OR IGNORE INTO gateway_people VALUES (?, ?, ?, ?)",
@@ -102,20 +102,20 @@ def remove(connection: apsw.Connection, channel: str, user: str) -> None:
         raise NotFound(f"nobody with the id {user} was paired on {channel}", hint="whet gateway pair list")
 
 
-def everybody(connection: apsw.Connection) -> list[Paired]:
+def everybody(connection: apsw.Connection) -> list[PairedPerson]:
     """Give all who were let in."""
     found = connection.execute("SELECT channel, user, name, since FROM gateway_people ORDER BY since")
-    return [Paired(*row) for row in found]
+    return [PairedPerson(*row) for row in found]
 
 
-def all_waiting(connection: apsw.Connection, now_ms: int) -> list[Waiting]:
+def all_waiting(connection: apsw.Connection, now_ms: int) -> list[PairingRequest]:
     """Give all whose code is still good."""
     found = connection.execute(
         "SELECT channel, user, name, made_ms, expires_ms FROM gateway_codes WHERE expires_ms > ?"
         " ORDER BY made_ms",
         (now_ms,),
     )
-    return [Waiting(*row) for row in found]
+    return [PairingRequest(*row) for row in found]
 
 
 def _digest(code: str) -> str:

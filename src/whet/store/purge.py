@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import apsw
 
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 _MERGED_PAGES = 1_000
 PURGED = "(purged)"
@@ -66,7 +66,7 @@ def has_text(connection: apsw.Connection, key: str) -> bool:
     )
 
 
-def erase(database: Database) -> None:
+def erase(database: StateDatabase) -> None:
     """Take what was deleted out of the search index, the file and its log. Once is as good as twice.
 
     The index is merged in steps, between which others may write; then the file is written anew.

@@ -24,7 +24,7 @@ class CallFacts(msgspec.Struct, frozen=True):
     decided_by: str
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ReplayEntry(msgspec.Struct, frozen=True):
     """One message. `at_ms` is Unix milliseconds; `call` belongs to a tool's result, `usage` to an answer."""
 
     seq: int
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True):
     call: CallFacts | None
 
 
-class TurnFacts(msgspec.Struct, frozen=True):
+class ReplayedTurn(msgspec.Struct, frozen=True):
     """One turn: when, why it ended, what it used."""
 
     number: int
@@ -48,7 +48,7 @@ class TurnFacts(msgspec.Struct, frozen=True):
     is_undone: bool
 
 
-def entries(connection: apsw.Connection, session_id: str, first: int, limit: int) -> list[Entry]:
+def entries(connection: apsw.Connection, session_id: str, first: int, limit: int) -> list[ReplayEntry]:
     """Give the messages from number `first` on, ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
@@ -65,15 +65,15 @@ def entries(connection: apsw.Connection, session_id: str, first: int, limit: int
             limit,
         ),
     )
-    made: list[Entry] = []
+    made: list[ReplayEntry] = []
     for id_, turn, role, at_ms, content, extra, *call in found:
         message, usage = rows.unpack_with_usage(role, content, extra)
         facts = CallFacts(*call) if call[0] is not None else None
-        made.append(Entry(id_ & (rows.SEQ_LIMIT - 1), turn, at_ms, message, usage, facts))
+        made.append(ReplayEntry(id_ & (rows.SEQ_LIMIT - 1), turn, at_ms, message, usage, facts))
     return made
 
 
-def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -> dict[int, TurnFacts]:
+def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -> dict[int, ReplayedTurn]:
     """Give the turns numbered first to last. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
@@ -82,7 +82,7 @@ def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -
         (key, first, last),
     )
     return {
-        number: TurnFacts(
+        number: ReplayedTurn(
             number,
             started,
             ended,

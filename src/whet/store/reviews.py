@@ -27,7 +27,7 @@ class Counters(msgspec.Struct, frozen=True):
     runtime: str = ""
 
 
-class Call(msgspec.Struct, frozen=True):
+class TurnCall(msgspec.Struct, frozen=True):
     """One tool call of a turn, its arguments as JSON text; `error_kind` is empty on success."""
 
     step: int
@@ -36,15 +36,15 @@ class Call(msgspec.Struct, frozen=True):
     error_kind: str
 
 
-class TurnFacts(msgspec.Struct, frozen=True):
+class ReviewedTurn(msgspec.Struct, frozen=True):
     """What the rows of one turn say. `context_tokens` is the size of its last request with the answer."""
 
     said: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[TurnCall, ...]
     context_tokens: int
 
 
-class Spent(msgspec.Struct, frozen=True):
+class DaySpending(msgspec.Struct, frozen=True):
     """Tokens and money of one day: reviews' and everything else's. `usd` is None while a price is unknown."""
 
     review_tokens: int
@@ -70,7 +70,7 @@ class ReviewRow(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-def turn_facts(connection: apsw.Connection, key: int, turn: int) -> TurnFacts:
+def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
     """Read one turn, from its end backwards: what the person said, what was called, what it weighed."""
     first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
     said: list[str] = []
@@ -90,14 +90,14 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> TurnFacts:
         seq = id_ & (rows.SEQ_LIMIT - 1)
         arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
     calls = [
-        Call(step, name, arguments.get(seq, ""), error_kind)
+        TurnCall(step, name, arguments.get(seq, ""), error_kind)
         for seq, step, name, error_kind in connection.execute(
             "SELECT seq, step, name, error_kind FROM tool_calls"
             " WHERE session = ? AND seq > ? AND turn = ? ORDER BY seq",
             (key, opening & (rows.SEQ_LIMIT - 1), turn),
         )
     ]
-    return TurnFacts(tuple(reversed(said)), tuple(calls), context_tokens)
+    return ReviewedTurn(tuple(reversed(said)), tuple(calls), context_tokens)
 
 
 def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
@@ -118,7 +118,7 @@ def set_counters(connection: apsw.Connection, conversation_id: str, new: Counter
     )
 
 
-def spent_since(connection: apsw.Connection, since: str) -> Spent:
+def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
     """Sum up what sessions that were active since `since` (ISO) have used, running reviews included."""
     found = connection.execute(
         "SELECT kind = 'review', coalesce(sum(total_tokens), 0), coalesce(sum(cost_usd), 0),"
@@ -140,7 +140,7 @@ def spent_since(connection: apsw.Connection, since: str) -> Spent:
             review_tokens += unfinished.usage.total_tokens
             cost = unfinished.usage.cost_usd
             usd = None if usd is None or cost is None else usd + cost
-    return Spent(review_tokens, tokens.get(False, 0), usd)
+    return DaySpending(review_tokens, tokens.get(False, 0), usd)
 
 
 def count_open(connection: apsw.Connection) -> int:

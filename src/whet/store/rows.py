@@ -10,9 +10,9 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreError
-from whet.contract.messages import Message, Part, Replay, Role, ToolCall, Usage
+from whet.contract.messages import Message, Part, Role, ToolCall, Usage, VendorReplay
 from whet.contract.texts import encodable, map_texts
-from whet.sqlite.lane import Statement
+from whet.sqlite.lane import RowStatement
 
 SEQ_BITS = 22
 SEQ_LIMIT = 1 << SEQ_BITS
@@ -45,7 +45,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """is_error"""
     r: str = ""
     """reasoning"""
-    p: Replay | None = None
+    p: VendorReplay | None = None
     """replay"""
     x: tuple[Part, ...] = ()
     """content of several parts"""
@@ -64,18 +64,18 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Extra)
 
 
-MESSAGE = Statement(
+MESSAGE = RowStatement(
     "INSERT INTO messages (id, turn, role, at, content, extra) VALUES (?, ?, ?, ?, ?, ?)",
     conflict="another process has continued this session",
     hint="open the session again to go on",
 )
-CALL = Statement(
+CALL = RowStatement(
     "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name) VALUES (?, ?, ?, ?, ?, ?, ?)",
     conflict=MESSAGE.conflict,
     hint=MESSAGE.hint,
 )
-CALL_STARTED = Statement("UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?")
-CALL_FINISHED = Statement(
+CALL_STARTED = RowStatement("UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?")
+CALL_FINISHED = RowStatement(
     "UPDATE tool_calls SET finished = ?, duration_s = ?, error_kind = ?, exit_code = ?"
     " WHERE session = ? AND seq = ?"
 )

@@ -24,7 +24,7 @@ KEPT_RUNS = 100
 _CORRECTION = timedelta(hours=3)
 _HINT = "`whet cron list` shows them"
 
-RunResult: TypeAlias = Literal["answered", "budget", "failed", "refused", "crashed", "stopped", "missed", ""]
+RunEnd: TypeAlias = Literal["answered", "budget", "failed", "refused", "crashed", "stopped", "missed", ""]
 """What came of a run: how its turn ended, `stopped` by whoever ended the worker, `missed` where it was too
 late to make it up; empty while it runs."""
 
@@ -59,7 +59,7 @@ class Firing(msgspec.Struct, frozen=True):
     by_hand: bool = False
 
 
-class Run(msgspec.Struct, frozen=True):
+class ScheduleRun(msgspec.Struct, frozen=True):
     """One run. `begun`: how often its turn was begun or gone on with, 0 until its prompt is stored;
     `turns_before`: how many turns its session had before that one."""
 
@@ -72,7 +72,7 @@ class Run(msgspec.Struct, frozen=True):
     begun: int = 0
     session_id: str = ""
     turns_before: int = 0
-    result: RunResult = ""
+    result: RunEnd = ""
     note: str = ""
     text: str = ""
 
@@ -198,7 +198,7 @@ def firing_of(job: Job) -> Firing:
     return _firings.decode(job.payload)
 
 
-def begin(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tuple[Run, bool]:
+def begin(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tuple[ScheduleRun, bool]:
     """Give the run of a job that was leased, and whether it is new; another worker may have begun it."""
     if (run := get_run(connection, job.id)) is not None:
         return run, False
@@ -207,10 +207,10 @@ def begin(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tu
         (job.id, firing.schedule_id, firing.due, int(firing.by_hand), now),
     )
     _forget_old(connection, firing.schedule_id)
-    return Run(job.id, firing.schedule_id, firing.due, firing.by_hand, now), True
+    return ScheduleRun(job.id, firing.schedule_id, firing.due, firing.by_hand, now), True
 
 
-def get_run(connection: apsw.Connection, job_id: str) -> Run | None:
+def get_run(connection: apsw.Connection, job_id: str) -> ScheduleRun | None:
     """Give a run; None where it has not begun."""
     row = connection.execute(f"SELECT {_RUN} FROM schedule_runs WHERE job = ?", (job_id,)).fetchone()
     return None if row is None else _run(row)
@@ -243,7 +243,7 @@ def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> None
         )
 
 
-def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunResult, str, str], clock: Clock) -> bool:
+def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunEnd, str, str], clock: Clock) -> bool:
     """Complete a run and its job: result, note, text. False where another worker has taken it."""
     if not jobs.complete(connection, job, clock):
         return False
@@ -254,7 +254,7 @@ def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunResult, str,
     return True
 
 
-def runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list[Run]:
+def runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list[ScheduleRun]:
     """Give a schedule's runs, the newest first."""
     found = connection.execute(
         f"SELECT {_RUN} FROM schedule_runs WHERE schedule = ? ORDER BY started DESC, job DESC LIMIT ?",
@@ -296,5 +296,5 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
     return Schedule(*row[:10], toolsets, row[11], bool(row[12]))  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
-def _run(row: tuple[Any, ...]) -> Run:
-    return Run(*row[:3], bool(row[3]), *row[4:])  # pyright: ignore[reportCallIssue] the columns are the fields
+def _run(row: tuple[Any, ...]) -> ScheduleRun:
+    return ScheduleRun(*row[:3], bool(row[3]), *row[4:])  # pyright: ignore[reportCallIssue] the columns are the fields

@@ -22,7 +22,7 @@ from whet.contract.texts import NOT_JSON
 from whet.log import mask
 from whet.store import query as words
 from whet.store import rows, sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 RANKED_MAX = 2_000
 MARK_OPEN, MARK_CLOSE = "«", "»"
@@ -49,7 +49,7 @@ class Hit(msgspec.Struct, frozen=True):
     score: float
 
 
-class Scope(TypedDict, total=False):
+class SearchScope(TypedDict, total=False):
     """Where to look: one session, one role, messages since an ISO time, one person's sessions (`profile`,
     None for everybody's); private sessions only on demand."""
 
@@ -60,21 +60,21 @@ class Scope(TypedDict, total=False):
     include_private: bool
 
 
-async def find(db: Database, query: str, limit: int = 20, **scope: Unpack[Scope]) -> list[Hit]:
+async def find(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[SearchScope]) -> list[Hit]:
     """Bring the index up to date and search."""
     while await db.read(_has_unindexed) and await db.write(index_batch):
         pass
     return await db.read(lambda connection: search(connection, query, limit, **scope))
 
 
-def find_now(db: Database, query: str, limit: int = 20, **scope: Unpack[Scope]) -> list[Hit]:
+def find_now(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[SearchScope]) -> list[Hit]:
     """Bring the index up to date and search; for synchronous callers."""
     while db.read_now(_has_unindexed) and db.write_now(index_batch):
         pass
     return db.read_now(lambda connection: search(connection, query, limit, **scope))
 
 
-def index_soon(db: Database) -> None:
+def index_soon(db: StateDatabase) -> None:
     """Index what was said lately on the writer lane, without waiting for it. A failure is tried again by
     the next call or search."""
 
@@ -88,7 +88,9 @@ def index_soon(db: Database) -> None:
     db.submit(index_batch).add_done_callback(go_on)
 
 
-def search(connection: apsw.Connection, query: str, limit: int = 20, **scope: Unpack[Scope]) -> list[Hit]:
+def search(
+    connection: apsw.Connection, query: str, limit: int = 20, **scope: Unpack[SearchScope]
+) -> list[Hit]:
     """Search the index as it is. Any text is a valid query: words must all occur (if no message has them
     all, any of the rarer ones), "quoted words" in that order. Best first. Raises NotFound for the session.
     """
@@ -247,7 +249,7 @@ _Row = tuple[int, int, int, int, str, str, float]
 class _Finder:
     """One search: which rows match, which of them may be shown, which are best."""
 
-    def __init__(self, connection: apsw.Connection, scope: Scope) -> None:
+    def __init__(self, connection: apsw.Connection, scope: SearchScope) -> None:
         self._connection = connection
         self._counts: dict[str, int] = {}
         self._where = ["1"]

@@ -35,7 +35,7 @@ class Touched(msgspec.Struct, frozen=True):
     value: str
 
 
-class Step(msgspec.Struct, frozen=True):
+class TrailStep(msgspec.Struct, frozen=True):
     """Something a stored call touched: the message that asked for it, and a command's exit code."""
 
     seq: int
@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True):
 
 def trail(
     connection: apsw.Connection, session_id: str, kinds: Collection[Kind], before: int, limit: int
-) -> tuple[list[Step], int]:
+) -> tuple[list[TrailStep], int]:
     """Give what a session's calls touched, newest first, each thing once, from messages numbered below
     `before` (0: all), at most about `limit` of them; and the number to go on below, 0 at the end.
 
@@ -54,7 +54,7 @@ def trail(
     key = sessions.key_of(connection, session_id)
     top = before if 0 < before < rows.SEQ_LIMIT else rows.SEQ_LIMIT
     seen: set[Touched] = set()
-    found: list[Step] = []
+    found: list[TrailStep] = []
     for id_, extra in connection.execute(
         "SELECT id, extra FROM messages WHERE id >= ? AND id < ? AND role = ? AND extra IS NOT NULL"
         " ORDER BY id DESC",
@@ -68,7 +68,7 @@ def trail(
                 if item.kind in kinds and item not in seen:
                     seen.add(item)
                     code = _exit_code(connection, key, seq + 1 + position) if item.kind == "command" else None
-                    found.append(Step(seq, item, code))
+                    found.append(TrailStep(seq, item, code))
     return found, 0
 
 

@@ -20,14 +20,14 @@ from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
-from whet.sqlite.lane import Rows, Statement
+from whet.sqlite.lane import Rows, RowStatement
 from whet.store import claims, compactions, live, rows, search, sessions, turns
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.sessions import NewSession, SessionRow
-from whet.store.turns import Turn
+from whet.store.turns import TurnRecord
 
-__all__ = ["OpenCall", "SessionLog", "Turn"]
+__all__ = ["OpenCall", "Transcript", "TurnRecord"]
 
 T = TypeVar("T")
 
@@ -45,10 +45,10 @@ class _Stale(Exception):
     """The stored session has moved on since it was read."""
 
 
-class SessionLog:
+class Transcript:
     """A session as one task uses it. `messages` is the live list; only this class changes it."""
 
-    def __init__(self, db: Database, clock: Clock, state: live.LiveState) -> None:
+    def __init__(self, db: StateDatabase, clock: Clock, state: live.LiveState) -> None:
         self._db = db
         self._clock = clock
         self._state = state
@@ -60,7 +60,7 @@ class SessionLog:
         """What the transactions that store the next user messages do besides, one for each, in order."""
 
     @classmethod
-    async def create(cls, db: Database, new: NewSession, clock: Clock) -> SessionLog:
+    async def create(cls, db: StateDatabase, new: NewSession, clock: Clock) -> Transcript:
         """Store a new session and open it."""
         now = iso(clock.now())
 
@@ -71,7 +71,7 @@ class SessionLog:
         return cls(db, clock, await db.append(work))
 
     @classmethod
-    async def open(cls, db: Database, session_id: str, clock: Clock) -> SessionLog:
+    async def open(cls, db: StateDatabase, session_id: str, clock: Clock) -> Transcript:
         """Open a stored session. Raises NotFound."""
         return cls(db, clock, await db.read(lambda connection: live.load(connection, session_id)))
 
@@ -103,7 +103,7 @@ class SessionLog:
         said = (message.text for message in reversed(self.messages) if message.role == "user")
         return next(said, "")
 
-    async def begin_turn(self, message: Message) -> Turn:
+    async def begin_turn(self, message: Message) -> TurnRecord:
         """Store the user's message and a turn in one transaction, and claim the session.
 
         What another process added meanwhile is read first. A turn that a crash left open is closed as
@@ -117,9 +117,9 @@ class SessionLog:
             except _Stale:
                 await self._reload()
 
-    async def _begin(self, message: Message) -> Turn:
+    async def _begin(self, message: Message) -> TurnRecord:
         state, now = self._state, self._clock.now()
-        turn = Turn(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(now))
+        turn = TurnRecord(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(now))
         seq, packed = state.next_seq, rows.pack(message, self._clock.unix_ms())
         receipt = self._receipt()
 
@@ -140,7 +140,7 @@ class SessionLog:
         await self._write(work, apply)
         return turn
 
-    async def unfinished_turn(self) -> Turn | None:
+    async def unfinished_turn(self) -> TurnRecord | None:
         """Claim and give a turn that has no end marker and no living holder; None without one."""
         await self.settle_writes()
         await self._look_again()
@@ -162,7 +162,7 @@ class SessionLog:
                 return None
         except _Stale:
             return await self.unfinished_turn()
-        return Turn(
+        return TurnRecord(
             found.id,
             state.session.id,
             found.number,
@@ -174,7 +174,7 @@ class SessionLog:
             tool_calls=found.tool_calls,
         )
 
-    async def append_user(self, turn: Turn, message: Message) -> None:
+    async def append_user(self, turn: TurnRecord, message: Message) -> None:
         """Store text that was typed during the turn."""
         self.settle(turn)
         message = rows.storable(message)
@@ -191,7 +191,7 @@ class SessionLog:
 
         await self._write(self._kept((rows.MESSAGE, row), also=receipt), apply)
 
-    async def append_reply(self, turn: Turn, reply: Message, usage: Usage, model: str) -> None:
+    async def append_reply(self, turn: TurnRecord, reply: Message, usage: Usage, model: str) -> None:
         """Store an answer and a row for each of its calls, in one transaction."""
         self.settle(turn)
         state = self._state
@@ -207,7 +207,7 @@ class SessionLog:
         def apply(_: None) -> None:
             self._add(seq, reply)
             state.next_seq += len(calls)
-            state.step = live.Step(seq, number, len(state.messages), reply.tool_calls) if calls else None
+            state.step = live.OpenStep(seq, number, len(state.messages), reply.tool_calls) if calls else None
             turn.steps = number
             turn.usage += usage
             turn.messages += 1
@@ -215,7 +215,7 @@ class SessionLog:
 
         await self._write(self._kept((rows.MESSAGE, row), *calls), apply)
 
-    def open_calls(self, turn: Turn) -> list[OpenCall]:
+    def open_calls(self, turn: TurnRecord) -> list[OpenCall]:
         """Give the last answer's calls that have no result, in the model's order."""
         step = self._state.step
         if step is None:
@@ -226,7 +226,7 @@ class SessionLog:
             if index not in step.results
         ]
 
-    async def call_started(self, turn: Turn, open_call: OpenCall, decided_by: str) -> None:
+    async def call_started(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
         """Store that a call is about to run; from here on a crash makes its outcome unknown."""
         state, step, started = self._state, self._step(), self._clock.unix_ms()
         values = (started, decided_by, state.key, step.seq + 1 + open_call.index)
@@ -235,7 +235,7 @@ class SessionLog:
         )
 
     async def call_finished(
-        self, turn: Turn, open_call: OpenCall, result: Message, *, output: ToolOutput, duration_s: float
+        self, turn: TurnRecord, open_call: OpenCall, result: Message, *, output: ToolOutput, duration_s: float
     ) -> None:
         """Store a call's result; `settle` then puts the step's results into the live list in order."""
         state, step, now = self._state, self._step(), self._clock.unix_ms()
@@ -250,7 +250,7 @@ class SessionLog:
 
         await self._write(self._kept((rows.MESSAGE, row), (rows.CALL_FINISHED, end)), apply)
 
-    def settle(self, turn: Turn) -> None:
+    def settle(self, turn: TurnRecord) -> None:
         """Put the last step's results into the live list, in the order of their calls."""
         state, step = self._state, self._state.step
         if step is None or len(state.messages) - step.base == len(step.results) == len(step.calls):
@@ -260,7 +260,7 @@ class SessionLog:
         state.seqs[step.base :] = [step.seq + 1 + index for index in order]
 
     async def end_turn(
-        self, turn: Turn, reason: EndReason, error: str, at_end: AtEnd = nothing
+        self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = nothing
     ) -> Sequence[Queued]:
         """Store the end marker, the sums and what `at_end` does in one transaction; free the session.
 
@@ -286,7 +286,7 @@ class SessionLog:
 
     async def record_compaction(
         self,
-        turn: Turn | None,
+        turn: TurnRecord | None,
         compacted: Sequence[Message],
         engine: str,
         tokens_before: int,
@@ -469,7 +469,7 @@ class SessionLog:
             self.receipts.popleft()
 
     def _kept(
-        self, *rows_: tuple[Statement, tuple[Any, ...]], also: AtEnd = nothing
+        self, *rows_: tuple[RowStatement, tuple[Any, ...]], also: AtEnd = nothing
     ) -> Callable[[apsw.Connection], None] | Rows:
         """Give rows to write while the session stays claimed; now and then the claim is renewed with them,
         for those who can't see whether this process lives."""
@@ -494,7 +494,7 @@ class SessionLog:
         self._state.seqs.append(seq)
         self._state.next_seq = seq + 1
 
-    def _step(self) -> live.Step:
+    def _step(self) -> live.OpenStep:
         step = self._state.step
         assert step is not None  # an OpenCall exists only while its step is the last one
         return step

@@ -13,7 +13,7 @@ from whet.contract.messages import Usage
 from whet.store import rows
 
 
-class Turn(msgspec.Struct):
+class TurnRecord(msgspec.Struct):
     """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
 
     `is_new` is False for one that a crash left and that is being resumed; `error` says why it ended, known at
@@ -32,7 +32,7 @@ class Turn(msgspec.Struct):
     error: str = ""
 
 
-def begin(connection: apsw.Connection, key: int, turn: Turn) -> None:
+def begin(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
     """Store a new turn; one before it that has no end marker is closed as crashed."""
     connection.execute(
         "UPDATE turns SET ended = ?, reason = 'crashed' WHERE session = ? AND number = ? AND ended = ''",
@@ -49,7 +49,7 @@ def begin(connection: apsw.Connection, key: int, turn: Turn) -> None:
     )
 
 
-def end(connection: apsw.Connection, key: int, turn: Turn, reason: str, error: str, now: str) -> None:
+def end(connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str) -> None:
     """Store the end marker and add the turn's sums to the session's."""
     usage = msgspec.json.encode(turn.usage).decode()
     connection.execute(

@@ -15,26 +15,26 @@ from contextlib import suppress
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.tools.paths import Place, failure, folder_of, kind
+from whet.tools.paths import ConfinedPath, failure, folder_of, kind
 
 Fingerprint = tuple[int, int, int]
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Change(msgspec.Struct, frozen=True):
+class PendingWrite(msgspec.Struct, frozen=True):
     """What shall become of a file: `data`, or None to delete it.
 
     `seen` is its fingerprint when the change was worked out, None where it must not exist; `old` is what
     it held then, needed to put it back among several.
     """
 
-    place: Place
+    place: ConfinedPath
     data: bytes | None
     seen: Fingerprint | None
     old: bytes | None = None
 
 
-def write_all(changes: Sequence[Change], is_stopped: Callable[[], bool]) -> None:
+def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -> None:
     """Make all changes or none; durable on return. Folders are made, modes and owners kept.
 
     Raises ToolError where a file changed meanwhile, the disk is full, a permission is missing or
@@ -42,7 +42,7 @@ def write_all(changes: Sequence[Change], is_stopped: Callable[[], bool]) -> None
     read-only.
     """
     temporary: list[str] = []
-    done: list[Change] = []
+    done: list[PendingWrite] = []
     try:
         for change in changes:
             temporary.append("" if change.data is None else _prepare(change.place, change.data))
@@ -59,7 +59,7 @@ def write_all(changes: Sequence[Change], is_stopped: Callable[[], bool]) -> None
         raise
 
 
-def fingerprint(place: Place) -> Fingerprint | None:
+def fingerprint(place: ConfinedPath) -> Fingerprint | None:
     """Give what changes when the file does (inode, size, time), or None where there is none."""
     try:
         return fingerprint_of(os.stat(place.path, follow_symlinks=False))
@@ -74,13 +74,13 @@ def fingerprint_of(state: os.stat_result) -> Fingerprint:
     return (state.st_ino, state.st_size, state.st_mtime_ns)
 
 
-def refuse_read_only(place: Place, mode: int) -> None:
+def refuse_read_only(place: ConfinedPath, mode: int) -> None:
     """Raise BadInput for a file that nobody may write."""
     if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
         raise BadInput(f"{place.shown} is marked read-only", hint="change its mode first if that is right")
 
 
-def _prepare(place: Place, data: bytes) -> str:
+def _prepare(place: ConfinedPath, data: bytes) -> str:
     """Write `data` to the disk beside `place` and give its temporary name."""
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
@@ -93,7 +93,7 @@ def _prepare(place: Place, data: bytes) -> str:
     return temporary
 
 
-def _commit(change: Change, temporary: str) -> None:
+def _commit(change: PendingWrite, temporary: str) -> None:
     place = change.place
     if fingerprint(place) != change.seen:
         raise ToolError(f"{place.shown} changed meanwhile", hint="read it again")
@@ -108,22 +108,23 @@ def _commit(change: Change, temporary: str) -> None:
         raise failure("write" if temporary else "delete", place, error) from error
 
 
-def _put_back(change: Change) -> None:
+def _put_back(change: PendingWrite) -> None:
     if change.old is not None:
         _commit(
-            Change(change.place, change.old, fingerprint(change.place)), _prepare(change.place, change.old)
+            PendingWrite(change.place, change.old, fingerprint(change.place)),
+            _prepare(change.place, change.old),
         )
     elif change.data is not None:
-        _commit(Change(change.place, None, fingerprint(change.place)), "")
+        _commit(PendingWrite(change.place, None, fingerprint(change.place)), "")
 
 
-def _discard(place: Place, temporary: str) -> None:
+def _discard(place: ConfinedPath, temporary: str) -> None:
     if temporary:
         with suppress(OSError), folder_of(place) as folder:
             os.unlink(temporary, dir_fd=folder)
 
 
-def _old(place: Place, folder: int) -> os.stat_result | None:
+def _old(place: ConfinedPath, folder: int) -> os.stat_result | None:
     try:
         old = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

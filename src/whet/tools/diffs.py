@@ -28,7 +28,7 @@ _OCTAL = re.compile(rb"\\([0-7]{3}|.)")
 _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
 
 
-class Row(msgspec.Struct, frozen=True):
+class HunkRow(msgspec.Struct, frozen=True):
     """One line of a hunk: `sign` is space, - or +; `ending` as the diff has it, empty without a newline."""
 
     sign: str
@@ -40,7 +40,7 @@ class Hunk(msgspec.Struct, frozen=True):
     """A change: its rows, and the line of the old file where it is said to start (None: not said)."""
 
     start: int | None
-    rows: tuple[Row, ...]
+    rows: tuple[HunkRow, ...]
 
     @property
     def old(self) -> list[str]:
@@ -202,7 +202,7 @@ def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
     after = end
     while end > index + 1 and lines[end - 1] == "":
         end -= 1
-    body: list[Row] = []
+    body: list[HunkRow] = []
     for at in range(index + 1, end):
         _take(body, lines[at], at)
     return _changing(Hunk(start, tuple(body)), index), after
@@ -214,9 +214,9 @@ def _changing(hunk: Hunk, index: int) -> Hunk:
     return hunk
 
 
-def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple[list[Row] | None, int]:
+def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple[list[HunkRow] | None, int]:
     """Read as many lines as the header counts; None where the body is of another length."""
-    rows: list[Row] = []
+    rows: list[HunkRow] = []
     old, new = counts
     while index < len(lines) and (old > 0 or new > 0 or lines[index].startswith("\\")):
         line = lines[index]
@@ -235,16 +235,16 @@ def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple
     return rows, index
 
 
-def _take(rows: list[Row], line: str, index: int) -> None:
+def _take(rows: list[HunkRow], line: str, index: int) -> None:
     sign, text = line[:1] or " ", line[1:]
     if sign == "\\" and rows:
         last = rows[-1]
-        rows[-1] = Row(last.sign, last.text + last.ending[:-1], "")
+        rows[-1] = HunkRow(last.sign, last.text + last.ending[:-1], "")
     elif sign in (" ", "+", "-"):
         is_crlf = text.endswith("\r")
-        rows.append(Row(sign, text.removesuffix("\r"), "\r\n" if is_crlf else "\n"))
+        rows.append(HunkRow(sign, text.removesuffix("\r"), "\r\n" if is_crlf else "\n"))
     elif line == "\r":
-        rows.append(Row(" ", ""))
+        rows.append(HunkRow(" ", ""))
     else:
         raise BadInput(
             f"line {index + 1} of the diff starts with {sign!r}",

@@ -29,7 +29,7 @@ _INDENT = re.compile(r"[ \t]*")
 _NEAREST_LINES = 5_000
 
 
-class Edit(msgspec.Struct, frozen=True):
+class TextEdit(msgspec.Struct, frozen=True):
     """A file's new text, the line numbers where it was changed, and how loosely that was matched."""
 
     text: str
@@ -43,7 +43,7 @@ class _Span(msgspec.Struct, frozen=True):
     new: str
 
 
-def replace(text: str, old: str, new: str, *, every: bool) -> Edit:
+def replace(text: str, old: str, new: str, *, every: bool) -> TextEdit:
     """Give `text` with `old` replaced by `new`: the only place, or with `every` each one.
 
     Raises BadInput where `old` is not found (with the nearest lines) or found more than once (with
@@ -63,7 +63,7 @@ def replace(text: str, old: str, new: str, *, every: bool) -> Edit:
             f"old_string is there {len(spans)} times, at lines {listed(numbers)}",
             hint="give more of the surrounding lines, or set replace_all",
         )
-    return Edit(_apply(text, spans), numbers, how)
+    return TextEdit(_apply(text, spans), numbers, how)
 
 
 def find_block(lines: Sequence[str], block: Sequence[str], fold: Fold) -> list[int]:

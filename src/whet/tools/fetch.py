@@ -20,7 +20,7 @@ import httpx2
 
 from whet.config.proxies import proxy_for
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
-from whet.tools.web import Fetched, WebLimits
+from whet.tools.web import FetchedPage, WebLimits
 
 MAX_BODY_BYTES = 5_000_000
 MAX_REDIRECTS = 5
@@ -68,7 +68,7 @@ class Fetcher:
         self._trust = trust
         self._is_open = is_open or (_any_address if limits.allow_private else is_public)
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str) -> FetchedPage:
         """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
         target = _parsed(url)
         host = target.host
@@ -228,7 +228,7 @@ def _parsed(url: str) -> httpx2.URL:
     return target
 
 
-async def _follow(client: httpx2.AsyncClient, url: httpx2.URL) -> Fetched:
+async def _follow(client: httpx2.AsyncClient, url: httpx2.URL) -> FetchedPage:
     request = client.build_request("GET", url)
     for _ in range(MAX_REDIRECTS + 1):
         response = await client.send(request, stream=True, follow_redirects=False)
@@ -241,7 +241,7 @@ async def _follow(client: httpx2.AsyncClient, url: httpx2.URL) -> Fetched:
     raise ToolError(f"{url.host} redirected more than {MAX_REDIRECTS} times")
 
 
-async def _read_body(response: httpx2.Response) -> Fetched:
+async def _read_body(response: httpx2.Response) -> FetchedPage:
     inflater = Inflater(response.headers.get("content-encoding", ""))
     body = bytearray()
     received = 0
@@ -252,7 +252,7 @@ async def _read_body(response: httpx2.Response) -> Fetched:
         if len(body) > MAX_BODY_BYTES or received > MAX_BODY_BYTES:
             is_cut = True
             break
-    return Fetched(
+    return FetchedPage(
         url=str(response.url),
         status=response.status_code,
         content_type=response.headers.get("content-type", ""),

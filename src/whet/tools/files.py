@@ -23,9 +23,9 @@ from whet.lanes import ToolPool
 from whet.tools import atomic, held
 from whet.tools.encoding import Encoding, sniff
 from whet.tools.output import clean, size
-from whet.tools.pages import Page, numbered, read_page
+from whet.tools.pages import LinePage, numbered, read_page
 from whet.tools.patch import patch_tool
-from whet.tools.paths import Place, failure, kind, missing, open_file, printable, resolve
+from whet.tools.paths import ConfinedPath, failure, kind, missing, open_file, printable, resolve
 from whet.tools.search import search_tool
 from whet.tools.signature import tool
 
@@ -97,7 +97,7 @@ def _write_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         except UnicodeEncodeError as error:
             raise BadInput(f"content holds a broken character at {error.start}") from error
         seen = atomic.fingerprint(place)
-        [note] = held.write_all([atomic.Change(place, data, seen)], ctx.buffers, stop.is_set)
+        [note] = held.write_all([atomic.PendingWrite(place, data, seen)], ctx.buffers, stop.is_set)
         verb = "overwrote" if seen else "created"
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
         said = f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
@@ -106,13 +106,13 @@ def _write_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
     return write_file
 
 
-def _unsaved_text(data: bytes, place: Place, lines: tuple[int, int], stop: threading.Event) -> str:
+def _unsaved_text(data: bytes, place: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:
     encoding = sniff(data, is_whole=True) or Encoding()
     text = _page_text(read_page(io.BytesIO(data), encoding, *lines, stop), place, encoding)
     return f"{text}\n[as it stands in the editor, with changes that are not saved]"
 
 
-def _page_text(page: Page, place: Place, encoding: Encoding) -> str:
+def _page_text(page: LinePage, place: ConfinedPath, encoding: Encoding) -> str:
     if not page.total:
         return f"[{place.shown} is empty]"
     if not page.lines:
@@ -136,7 +136,7 @@ def _page_text(page: Page, place: Place, encoding: Encoding) -> str:
     return f"{shown}\n[{'; '.join(notes)}]" if notes else shown
 
 
-def _listing(place: Place, offset: int, limit: int) -> str:
+def _listing(place: ConfinedPath, offset: int, limit: int) -> str:
     try:
         with os.scandir(place.path) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
@@ -174,7 +174,7 @@ def _image_type(head: bytes) -> str:
     return "image/webp" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else ""
 
 
-def _image(stream: BinaryIO, place: Place, media_type: str, size_bytes: int) -> ToolOutput:
+def _image(stream: BinaryIO, place: ConfinedPath, media_type: str, size_bytes: int) -> ToolOutput:
     text = f"[{place.shown}: {media_type}, {size(size_bytes)}]"
     if size_bytes > IMAGE_BYTES:
         return ToolOutput(f"{text} too large to view; the limit is {size(IMAGE_BYTES)}")
@@ -183,7 +183,7 @@ def _image(stream: BinaryIO, place: Place, media_type: str, size_bytes: int) -> 
     return ToolOutput(text, images=(ImagePart(media_type, data),))
 
 
-def _binary(place: Place, head: bytes, size_bytes: int) -> str:
+def _binary(place: ConfinedPath, head: bytes, size_bytes: int) -> str:
     what = next((name for magic, name in _MAGIC if head.startswith(magic)), "binary")
     return f"[{place.shown} is {what}, {size(size_bytes)}; not text, so not shown]"
 

@@ -15,16 +15,16 @@ from contextlib import suppress
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.contract.tools import Buffers
 from whet.tools import atomic
-from whet.tools.atomic import Change
+from whet.tools.atomic import PendingWrite
 from whet.tools.encoding import Encoding, decode, encode, line_ending
-from whet.tools.paths import Place, kind, open_file
+from whet.tools.paths import ConfinedPath, kind, open_file
 
 LARGEST_BYTES = 4_000_000
 _NOT_SAVED = "the editor has it, but did not save it: other programs still see the old file"
 _ALTERED = "the editor changed it while saving, as by formatting; read it again before the next edit"
 
 
-def unsaved(buffers: Buffers | None, place: Place) -> bytes | None:
+def unsaved(buffers: Buffers | None, place: ConfinedPath) -> bytes | None:
     """Give a text file as the editor holds it, in the disk file's encoding and line ends; None where the disk
     holds the same, or the editor has nothing to say of it."""
     if buffers is None:
@@ -49,7 +49,7 @@ def unsaved(buffers: Buffers | None, place: Place) -> bytes | None:
 
 
 def write_all(
-    changes: Sequence[Change], buffers: Buffers | None, is_stopped: Callable[[], bool]
+    changes: Sequence[PendingWrite], buffers: Buffers | None, is_stopped: Callable[[], bool]
 ) -> list[str]:
     """Make all changes or none, through the editor where it takes them; durable on return. Gives what is to
     be said of each, mostly nothing. Raises what `atomic.write_all` does."""
@@ -65,11 +65,11 @@ class _Writing:
     def __init__(self, buffers: Buffers, is_stopped: Callable[[], bool]) -> None:
         self._buffers = buffers
         self._is_stopped = is_stopped
-        self._done: list[tuple[Change, str | None]] = []
+        self._done: list[tuple[PendingWrite, str | None]] = []
 
-    def run(self, changes: Sequence[Change]) -> list[str]:
+    def run(self, changes: Sequence[PendingWrite]) -> list[str]:
         notes: list[str] = []
-        rest: list[Change] = []
+        rest: list[PendingWrite] = []
         try:
             for change in changes:
                 note = self._through_editor(change)
@@ -83,7 +83,7 @@ class _Writing:
             raise
         return notes
 
-    def _through_editor(self, change: Change) -> str | None:
+    def _through_editor(self, change: PendingWrite) -> str | None:
         """Have the editor make a change and give what is to be said of it; None leaves it to the disk.
 
         Raises ToolError where the file is another than it was, or the editor keeps unsaved text of it and
@@ -113,7 +113,7 @@ class _Writing:
             )
         return None
 
-    def _seen_after(self, change: Change, text: str) -> str | None:
+    def _seen_after(self, change: PendingWrite, text: str) -> str | None:
         """Look at what became of a change that the editor says it made; None where nothing did."""
         place = change.place
         disk = _disk(place)
@@ -131,13 +131,13 @@ class _Writing:
             if before is None:
                 with suppress(ToolError):
                     atomic.write_all(
-                        [Change(change.place, None, atomic.fingerprint(change.place))], lambda: False
+                        [PendingWrite(change.place, None, atomic.fingerprint(change.place))], lambda: False
                     )
             else:
                 self._buffers.write(change.place.path, before)
 
 
-def _text(change: Change) -> str | None:
+def _text(change: PendingWrite) -> str | None:
     """Give a change as text; None for what no editor is asked to do."""
     if change.data is None or len(change.data) > LARGEST_BYTES:
         return None
@@ -145,7 +145,7 @@ def _text(change: Change) -> str | None:
     return None if found is None else found[0]
 
 
-def _disk(place: Place) -> bytes | None:
+def _disk(place: ConfinedPath) -> bytes | None:
     """Read a whole file that an editor may hold; None where there is none, or a large one."""
     if kind(place) != "file":
         return None
@@ -157,7 +157,7 @@ def _disk(place: Place) -> bytes | None:
     return data if len(data) <= LARGEST_BYTES else None
 
 
-def _refuse(place: Place) -> None:
+def _refuse(place: ConfinedPath) -> None:
     """Check what the disk's way checks itself: the editor follows links and knows no read-only marks."""
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
@@ -167,7 +167,7 @@ def _refuse(place: Place) -> None:
         atomic.refuse_read_only(place, os.stat(place.path, follow_symlinks=False).st_mode)
 
 
-def _sync(place: Place) -> None:
+def _sync(place: ConfinedPath) -> None:
     descriptor = open_file(place)
     try:
         os.fsync(descriptor)

@@ -63,14 +63,14 @@ _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _TEXT_MINIMUM = 200
 
 
-class Page(msgspec.Struct, frozen=True):
+class PageText(msgspec.Struct, frozen=True):
     """A page as text; `title` is one line, perhaps empty."""
 
     title: str
     text: str
 
 
-def read_html(source: str, base_url: str) -> Page:
+def read_html(source: str, base_url: str) -> PageText:
     """Give the readable part of an HTML page, links made absolute against `base_url`.
 
     Scripts, styles and navigation are left out; navigation is kept where hardly anything else is there.
@@ -134,7 +134,7 @@ class _Renderer:
         self.skip_depth = 0
         self.has_skipped = False
 
-    def render(self, source: str) -> Page:
+    def render(self, source: str) -> PageText:
         position = 0
         while match := _TOKEN.search(source, position):
             if match.start() > position:
@@ -157,7 +157,7 @@ class _Renderer:
                 self.take_start(tag, match["attributes"])
         self.take_text(source[position:])
         self.flush()
-        return Page(self.title, strip_invisible("".join(self.blocks).strip()))
+        return PageText(self.title, strip_invisible("".join(self.blocks).strip()))
 
     def take_text(self, raw: str) -> None:
         if self.skip_tag or not raw:

@@ -21,7 +21,7 @@ _CHUNK_BYTES = 1 << 20
 _COUNT_ON_BYTES = 256 << 20
 
 
-class Page(msgspec.Struct):
+class LinePage(msgspec.Struct):
     """Lines from `first` on; `total` counts the file's lines, a lower bound where `is_counted` is false."""
 
     first: int
@@ -41,7 +41,7 @@ class _Reader:
     """Takes decoded text piece by piece: skips to the page, fills it, then only counts."""
 
     def __init__(self, offset: int, limit: int) -> None:
-        self.page = Page(offset, [])
+        self.page = LinePage(offset, [])
         self.is_full = limit == 0
         self._limit = limit
         self._room = PAGE_CHARS
@@ -103,7 +103,9 @@ class _Reader:
         self.is_full = len(self.page.lines) >= self._limit or self._room <= 0
 
 
-def read_page(stream: BinaryIO, encoding: Encoding, offset: int, limit: int, stop: threading.Event) -> Page:
+def read_page(
+    stream: BinaryIO, encoding: Encoding, offset: int, limit: int, stop: threading.Event
+) -> LinePage:
     """Read lines `offset` to at most `offset + limit - 1` from a stream at its start.
 
     A page ends early when it holds about 28,000 characters. Raises ToolError soon after `stop` is set.
@@ -128,7 +130,7 @@ def read_page(stream: BinaryIO, encoding: Encoding, offset: int, limit: int, sto
     return reader.page
 
 
-def numbered(page: Page) -> str:
+def numbered(page: LinePage) -> str:
     """Write the page's lines as `12|text`, numbers aligned."""
     width = len(str(page.next_line - 1))
     return "\n".join(f"{number:>{width}}|{line}" for number, line in enumerate(page.lines, page.first))

@@ -21,7 +21,7 @@ from whet.lanes import ToolPool
 from whet.tools import atomic, diffs, edits, held
 from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
-from whet.tools.paths import Place, kind, open_file, resolve
+from whet.tools.paths import ConfinedPath, kind, open_file, resolve
 from whet.tools.signature import tool
 
 FILE_BYTES = 50_000_000
@@ -32,7 +32,7 @@ _SHOWN_LINES = 600
 class _File(msgspec.Struct):
     """A file on its way: what it was (None: nothing) and what it shall be (None: deleted)."""
 
-    place: Place
+    place: ConfinedPath
     old: bytes | None
     old_text: str
     encoding: Encoding
@@ -101,7 +101,7 @@ def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) 
     return list(files.values())
 
 
-def _load(place: Place, buffers: Buffers | None) -> _File:
+def _load(place: ConfinedPath, buffers: Buffers | None) -> _File:
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
     unsaved = held.unsaved(buffers, place)
@@ -121,11 +121,11 @@ def _load(place: Place, buffers: Buffers | None) -> _File:
     return _File(place, data, text, encoding, seen, text)
 
 
-def _new(place: Place) -> _File:
+def _new(place: ConfinedPath) -> _File:
     return _File(place, None, "", Encoding(), None, "")
 
 
-def _change(file: _File) -> atomic.Change:
+def _change(file: _File) -> atomic.PendingWrite:
     data = None
     if file.text is not None:
         try:
@@ -134,7 +134,7 @@ def _change(file: _File) -> atomic.Change:
             raise BadInput(
                 f"{file.place.shown} is {file.encoding.name}, which can't hold {file.text[error.start]!r}"
             ) from error
-    return atomic.Change(file.place, data, file.seen, file.old)
+    return atomic.PendingWrite(file.place, data, file.seen, file.old)
 
 
 def _places(lines: tuple[int, ...]) -> str:

@@ -34,7 +34,7 @@ _HEX = re.compile(r"\\x([89a-fA-F][0-9a-fA-F])")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-class Place(msgspec.Struct, frozen=True):
+class ConfinedPath(msgspec.Struct, frozen=True):
     """A resolved path: `path` has no symlinks and lies in `root`; `shown` is how the model knows it."""
 
     root: Path
@@ -47,7 +47,7 @@ class Place(msgspec.Struct, frozen=True):
         return self.path.name
 
 
-def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Place:
+def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> ConfinedPath:
     """Resolve a name from the model; relative ones start at the workspace, ~ is the home folder.
 
     The file need not exist. Raises BadInput on what can't be a path, ToolDenied on one that leads out.
@@ -62,7 +62,7 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Place:
         if found.is_relative_to(root):
             _refuse_system(root, found)
             inside = found.relative_to(base) if root == base else found
-            return Place(root, found, printable(os.fspath(inside)))
+            return ConfinedPath(root, found, printable(os.fspath(inside)))
     raise ToolDenied(
         f"{printable(text)} is outside the workspace {base}",
         hint="name a file in the workspace, or use the terminal",
@@ -77,7 +77,7 @@ def printable(name: str) -> str:
 
 
 @contextmanager
-def folder_of(place: Place, *, make: bool = False) -> Generator[int]:
+def folder_of(place: ConfinedPath, *, make: bool = False) -> Generator[int]:
     """Open the folder that holds `place`, following no link, and give its descriptor for the block.
 
     With `make`, missing folders are made. Raises OSError, and ToolDenied where a link turned up.
@@ -93,7 +93,7 @@ def folder_of(place: Place, *, make: bool = False) -> Generator[int]:
         os.close(descriptor)
 
 
-def kind(place: Place) -> str:
+def kind(place: ConfinedPath) -> str:
     """Say what is there: "file", "folder", or an empty string for nothing.
 
     Raises BadInput on FIFOs, sockets and devices, ToolError where it can't be looked at.
@@ -111,7 +111,7 @@ def kind(place: Place) -> str:
     raise BadInput(f"{place.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
 
 
-def open_file(place: Place) -> int:
+def open_file(place: ConfinedPath) -> int:
     """Open a regular file for reading and give its descriptor; never waits for a FIFO's other end.
 
     Raises BadInput on anything that is no regular file or is missing, with the nearest name.
@@ -131,7 +131,7 @@ def open_file(place: Place) -> int:
     return descriptor
 
 
-def missing(place: Place) -> BadInput:
+def missing(place: ConfinedPath) -> BadInput:
     """Say that `place` does not exist, with the nearest name in the deepest folder that does."""
     folder = place.path.parent
     while folder != place.root and not folder.is_dir():
@@ -150,7 +150,7 @@ def missing(place: Place) -> BadInput:
     return BadInput(message, hint=f"in {where} there is: {', '.join(near)}" if near else "list the folder")
 
 
-def failure(verb: str, place: Place, error: OSError) -> ToolError:
+def failure(verb: str, place: ConfinedPath, error: OSError) -> ToolError:
     """Give the tool error of a system error; `verb` is what was tried."""
     if error.errno in (errno.ELOOP, errno.EMLINK):
         return ToolDenied(f"{place.shown} goes through a symlink that changed or runs in a circle")

@@ -41,7 +41,7 @@ OpenPidfd = Callable[[int], int]
 SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 
-class Command(msgspec.Struct, frozen=True):
+class ProcessSpec(msgspec.Struct, frozen=True):
     """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is sent (at most 1 MB)
     and then ended, unless `keep_stdin`."""
 
@@ -90,7 +90,7 @@ class Output:
 class Process:
     """One running or finished command with its group. Made by `Processes.start`, used on its loop only."""
 
-    def __init__(self, command: Command, popen: subprocess.Popen[bytes], out_fd: int, in_fd: int) -> None:
+    def __init__(self, command: ProcessSpec, popen: subprocess.Popen[bytes], out_fd: int, in_fd: int) -> None:
         """Take over both descriptors; `in_fd` is -1 where there is no input."""
         self.id = ""
         self.command = command
@@ -287,7 +287,7 @@ class Processes:
         self._guardian = Guardian()
         self._shell = shutil.which("bash") or "/bin/sh"
 
-    def start(self, command: Command) -> Process:
+    def start(self, command: ProcessSpec) -> Process:
         """Start a command in a group of its own. Raises BadInput (the system can't take it), ToolError."""
         stdin = command.stdin
         if stdin and len(stdin) > _STDIN_CAP_BYTES:
@@ -358,7 +358,7 @@ class Processes:
         self._guardian.close()
         self._background.clear()
 
-    def _spawn(self, command: Command) -> Process:
+    def _spawn(self, command: ProcessSpec) -> Process:
         arguments = [self._shell, "-c", command.text]
         if command.pty:
             out_fd, child_fd = os.openpty()
@@ -387,7 +387,7 @@ class Processes:
             os.close(child_fd)
         return self._opened(command, popen, out_fd)
 
-    def _opened(self, command: Command, popen: subprocess.Popen[bytes], out_fd: int) -> Process:
+    def _opened(self, command: ProcessSpec, popen: subprocess.Popen[bytes], out_fd: int) -> Process:
         in_fd = -1
         if command.pty:
             in_fd = os.dup(out_fd)

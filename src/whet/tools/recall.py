@@ -15,7 +15,7 @@ from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.store import query as words
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import Hit, call_of, find, span
 from whet.store.trail import Kind, trail
 from whet.tools.signature import tool
@@ -42,7 +42,7 @@ class _Ref(NamedTuple):
     last: int
 
 
-def recall_tools(database: Database) -> list[Tool]:
+def recall_tools(database: StateDatabase) -> list[Tool]:
     """Make the tool over one store."""
 
     @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)

@@ -12,11 +12,11 @@ import msgspec
 
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext, ToolOutput
-from whet.memory.desk import Desk
-from whet.memory.requests import MemoryRequest, Outcome, SkillRequest
+from whet.memory.desk import LearningService
+from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.tools.signature import tool
 
-Desks = Callable[[ToolContext, str], tuple[Desk, Origin]]
+Desks = Callable[[ToolContext, str], tuple[LearningService, Origin]]
 """Gives the desk of the session that calls, and the call's origin, from (context, tool name)."""
 
 
@@ -43,12 +43,14 @@ def memory_tools(desks: Desks) -> list[Tool]:
     return [memory]
 
 
-def output(outcome: Outcome) -> ToolOutput:
+def output(outcome: WriteOutcome) -> ToolOutput:
     """Give an outcome as a tool's result."""
     return ToolOutput(outcome.text, error_kind="" if outcome.ok else "refused")
 
 
-async def confirmed(ctx: ToolContext, desk: Desk, request: SkillRequest, origin: Origin) -> Outcome:
+async def confirmed(
+    ctx: ToolContext, desk: LearningService, request: SkillRequest, origin: Origin
+) -> WriteOutcome:
     """Make a skill's change, asking the person first where it is theirs; no answer is a no."""
     outcome = await desk.skill(request, origin)
     if outcome.state != "needs_yes":
@@ -57,4 +59,4 @@ async def confirmed(ctx: ToolContext, desk: Desk, request: SkillRequest, origin:
     if answer is not None and answer.strip().lower() in ("yes", "y"):
         return await desk.skill(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
-    return Outcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")
+    return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")

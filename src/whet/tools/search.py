@@ -25,7 +25,7 @@ from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolContext
 from whet.tools import walk
 from whet.tools.output import clean
-from whet.tools.paths import Place, failure, kind, missing, printable, resolve
+from whet.tools.paths import ConfinedPath, failure, kind, missing, printable, resolve
 from whet.tools.signature import tool
 
 MOST_ROWS = 20_000
@@ -108,7 +108,7 @@ def _program(name: str) -> str | None:
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
-async def _names(place: Place, pattern: str, program: str | None) -> _Found:
+async def _names(place: ConfinedPath, pattern: str, program: str | None) -> _Found:
     with_ripgrep = (program or "", *_RIPGREP, "--files", "--", _target(place))
     arguments = with_ripgrep if program else _own("files", place, "")
     wanted = _glob(pattern if _WILD.search(pattern) else f"*{pattern}*")
@@ -119,7 +119,7 @@ async def _names(place: Place, pattern: str, program: str | None) -> _Found:
     return _Found(rows, len(rows), found.note)
 
 
-async def _content(place: Place, pattern: str, glob: str, program: str | None) -> _Found:
+async def _content(place: ConfinedPath, pattern: str, glob: str, program: str | None) -> _Found:
     """Search with ripgrep, then with Python's expressions, then for the plain text, until one can."""
     if program:
         arguments = (program, *_RIPGREP, *_LINES, *_only(glob), "-e", pattern, "--", _target(place))
@@ -136,7 +136,7 @@ async def _content(place: Place, pattern: str, glob: str, program: str | None) -
     return found
 
 
-def _own(mode: str, place: Place, pattern: str) -> tuple[str, ...]:
+def _own(mode: str, place: ConfinedPath, pattern: str) -> tuple[str, ...]:
     script = str(Path(walk.__file__))
     return (sys.executable or "python3", "-I", "-S", "-W", "ignore", script, mode, _target(place), pattern)
 
@@ -167,7 +167,7 @@ def _filtered(found: _Found, glob: str) -> _Found:
     return _Found(rows, sum(max(1, len(lines)) for lines in rows.values()), found.note)
 
 
-async def _run(command: _Command, place: Place) -> tuple[_Found, str]:
+async def _run(command: _Command, place: ConfinedPath) -> tuple[_Found, str]:
     """Run a search program to its end, its limit or a cancel; gives its output and its complaint."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -258,7 +258,7 @@ def _shown(line: bytes) -> str:
     return _PREVIEW.sub("", text)[:LINE_CHARS] + "..."
 
 
-def _report(found: _Found, place: Place, offset: int, limit: int) -> str:
+def _report(found: _Found, place: ConfinedPath, offset: int, limit: int) -> str:
     prefix = "" if _folder(place) == place.root else f"{_shown_folder(place)}/"
     if not found.count:
         return f"[no matches{'; ' + found.note if found.note else ''}]"
@@ -286,17 +286,17 @@ def _report(found: _Found, place: Place, offset: int, limit: int) -> str:
     return "\n".join([*rows, f"[{note}{'; ' + found.note if found.note else ''}]"])
 
 
-def _shown_folder(place: Place) -> str:
+def _shown_folder(place: ConfinedPath) -> str:
     if kind(place) == "folder":
         return place.shown
     return os.path.dirname(place.shown)
 
 
-def _folder(place: Place) -> Path:
+def _folder(place: ConfinedPath) -> Path:
     return place.path if kind(place) == "folder" else place.path.parent
 
 
-def _target(place: Place) -> str:
+def _target(place: ConfinedPath) -> str:
     return "." if kind(place) == "folder" else f"./{place.name}"
 
 

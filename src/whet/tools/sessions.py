@@ -14,12 +14,12 @@ from whet.contract.errors import BadInput, NotFound
 from whet.contract.messages import Message
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.store import sessions
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 from whet.store.search import Hit, around, find
 from whet.tools.signature import tool
 
 
-def session_tools(database: Database) -> list[Tool]:
+def session_tools(database: StateDatabase) -> list[Tool]:
     """Make the tool over one store."""
 
     @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30)

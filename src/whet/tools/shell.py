@@ -21,7 +21,7 @@ import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
-from whet.tools.process import Command, Process, Processes, clean
+from whet.tools.process import Process, Processes, ProcessSpec, clean
 from whet.tools.signature import tool
 
 MAX_TIMEOUT_S = 3600.0
@@ -96,7 +96,7 @@ def _terminal(processes: Processes, limits: ShellLimits, source: Mapping[str, st
         """Run a bash command in the workspace; gives stdout and stderr merged, and the exit code. Each call
         is a new shell; without stdin it reads end of file. Use background for servers and watchers."""
         waits_for_input = background or pty  # a terminal must be sent its end of file
-        job = Command(
+        job = ProcessSpec(
             text=command,
             workdir=_inside(ctx.workspace, workdir),
             environment=command_environment(source, limits.pass_variables, pty=pty),
@@ -140,7 +140,7 @@ def _process(processes: Processes, limits: ShellLimits) -> Tool:
     return process
 
 
-def _start_background(processes: Processes, job: Command) -> ToolOutput:
+def _start_background(processes: Processes, job: ProcessSpec) -> ToolOutput:
     processes.check_room()
     process = processes.start(job)
     name = processes.publish(process)
@@ -148,7 +148,7 @@ def _start_background(processes: Processes, job: Command) -> ToolOutput:
 
 
 async def _run(
-    processes: Processes, job: Command, timeout_s: float, show: Callable[[str], None], limits: ShellLimits
+    processes: Processes, job: ProcessSpec, timeout_s: float, show: Callable[[str], None], limits: ShellLimits
 ) -> ToolOutput:
     process = processes.start(job)
     try:

@@ -26,7 +26,7 @@ Status = Literal["pending", "in_progress", "completed", "cancelled"]
 _MARKS: dict[Status, str] = {"pending": " ", "in_progress": ">", "completed": "x", "cancelled": "-"}
 
 
-class Item(msgspec.Struct, frozen=True):
+class TodoItem(msgspec.Struct, frozen=True):
     """One thing to do. Merging may leave out the content or the status of an item that exists."""
 
     id: str = ""
@@ -35,7 +35,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class _Arguments(msgspec.Struct, frozen=True):
-    items: list[Item] | None = None
+    items: list[TodoItem] | None = None
     merge: bool = False
 
 
@@ -43,13 +43,13 @@ class TodoLists:
     """The lists of the sessions at work, by session id; the ones longest unused are let go."""
 
     def __init__(self) -> None:
-        self._lists: OrderedDict[str, list[Item]] = OrderedDict()
+        self._lists: OrderedDict[str, list[TodoItem]] = OrderedDict()
 
-    def get(self, session_id: str) -> list[Item]:
+    def get(self, session_id: str) -> list[TodoItem]:
         """Give a session's list; empty where there is none."""
         return list(self._lists.get(session_id, ()))
 
-    def update(self, session_id: str, items: Iterable[Item], *, merge: bool) -> list[Item]:
+    def update(self, session_id: str, items: Iterable[TodoItem], *, merge: bool) -> list[TodoItem]:
         """Replace a session's list, or change and add by id. Raises BadInput and then changes nothing."""
         old = self.get(session_id) if merge else []
         new = _merged(old, items)
@@ -59,7 +59,7 @@ class TodoLists:
             self._lists.popitem(last=False)
         return list(new)
 
-    def restore(self, session_id: str, calls: Iterable[str]) -> list[Item]:
+    def restore(self, session_id: str, calls: Iterable[str]) -> list[TodoItem]:
         """Rebuild a session's list from the argument texts of its successful todo calls, oldest first."""
         self._lists.pop(session_id, None)
         for arguments in calls:
@@ -78,7 +78,7 @@ def todo_tools(lists: TodoLists) -> list[Tool]:
     @tool(toolset="planning", effects={"read"}, repeatable=True)
     async def todo(
         ctx: ToolContext,
-        items: list[Item] | None = None,
+        items: list[TodoItem] | None = None,
         merge: Annotated[bool, "change or add by id"] = False,
     ) -> str:
         """Keep a list of work of three or more steps: replace it, merge into it, or read it (no items)."""
@@ -89,7 +89,7 @@ def todo_tools(lists: TodoLists) -> list[Tool]:
     return [todo]
 
 
-def written(items: list[Item]) -> str:
+def written(items: list[TodoItem]) -> str:
     """Write a list as the model reads it: mark, id, content, and the counts."""
     if not items:
         return "The list is empty."
@@ -98,17 +98,17 @@ def written(items: list[Item]) -> str:
     return "\n".join([*lines, f"{done} of {len(items)} done"])
 
 
-def _merged(old: list[Item], given: Iterable[Item]) -> list[Item]:
+def _merged(old: list[TodoItem], given: Iterable[TodoItem]) -> list[TodoItem]:
     found = {item.id: item for item in old}
     for item in given:
         key = _one_line(item.id) or _free_id(found)
-        before = found.get(key, Item())
+        before = found.get(key, TodoItem())
         content = _one_line(item.content) or before.content
         if not content:
             raise BadInput(f"todo: item {key} has no content")
         if len(content) > MAX_ITEM_CHARS or len(key) > _MAX_ID_CHARS:
             raise BadInput(f"todo: item {key[:_MAX_ID_CHARS]} is longer than {MAX_ITEM_CHARS} characters")
-        found[key] = Item(key, content, item.status or before.status or "pending")
+        found[key] = TodoItem(key, content, item.status or before.status or "pending")
     if len(found) > MAX_ITEMS:
         raise BadInput(f"todo: {len(found)} items; at most {MAX_ITEMS}. Drop finished ones or join some")
     return list(found.values())

@@ -18,7 +18,7 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _PIECE = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[[!^]?\]?[^\]]*\]|\{[^{}]*,[^{}]*\}|\\.|.", re.DOTALL)
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     """One line of a .gitignore: paths relative to its folder."""
 
     pattern: re.Pattern[str]
@@ -30,7 +30,7 @@ class Layer(NamedTuple):
     """The rules of one .gitignore, and the folder that they hold in."""
 
     folder: str
-    rules: list[Rule]
+    rules: list[IgnoreRule]
 
 
 def glob_source(glob: str) -> str:
@@ -123,7 +123,7 @@ def _layers_above(folder: str) -> list[Layer]:
     return layers
 
 
-def _rules(path: str) -> list[Rule]:
+def _rules(path: str) -> list[IgnoreRule]:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
             lines = stream.read().split("\n")
@@ -132,7 +132,7 @@ def _rules(path: str) -> list[Rule]:
     return [rule for rule in map(_rule, lines) if rule is not None]
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> IgnoreRule | None:
     line = line.removesuffix("\r")
     while line.endswith(" ") and not line.endswith("\\ "):
         line = line[:-1]
@@ -146,7 +146,7 @@ def _rule(line: str) -> Rule | None:
     if "/" not in line:
         source = f"(?:.*/)?{source}"
     try:
-        return Rule(re.compile(source, re.DOTALL), is_kept, only_folders)
+        return IgnoreRule(re.compile(source, re.DOTALL), is_kept, only_folders)
     except re.error:
         return None
 

@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.page_text import Page, decode, read_html, strip_invisible
+from whet.tools.page_text import PageText, decode, read_html, strip_invisible
 from whet.tools.signature import tool
 
 MAX_HTML_CHARS = 1_500_000
@@ -31,7 +31,7 @@ class WebLimits(msgspec.Struct, frozen=True):
     timeout_s: float = 30.0
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class FetchedPage(msgspec.Struct, frozen=True):
     """One answer, read to its end or to the size cap."""
 
     url: str
@@ -41,10 +41,10 @@ class Fetched(msgspec.Struct, frozen=True):
     is_cut: bool
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """Where pages come from."""
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str) -> FetchedPage:
         """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
         ...
 
@@ -55,14 +55,16 @@ class Document(msgspec.Struct, frozen=True):
     url: str
     status: int
     content_type: str
-    page: Page
+    page: PageText
     is_cut: bool
 
 
-def web_tools(pool: ToolPool, limits: WebLimits | None = None, fetcher: Source | None = None) -> list[Tool]:
+def web_tools(
+    pool: ToolPool, limits: WebLimits | None = None, fetcher: PageSource | None = None
+) -> list[Tool]:
     """Make `web_fetch`; `pool` is where pages are parsed."""
     chosen = limits or WebLimits()
-    sources: list[Source] = [fetcher] if fetcher is not None else []
+    sources: list[PageSource] = [fetcher] if fetcher is not None else []
     kept: OrderedDict[str, Document] = OrderedDict()
 
     @tool(
@@ -97,7 +99,7 @@ def web_tools(pool: ToolPool, limits: WebLimits | None = None, fetcher: Source |
     return [web_fetch]
 
 
-def _read(fetched: Fetched) -> Document:
+def _read(fetched: FetchedPage) -> Document:
     body, is_cut = fetched.body, fetched.is_cut
     kind = fetched.content_type.split(";")[0].strip().lower() or _sniffed(body)
     if kind in ("text/html", "application/xhtml+xml"):
@@ -105,10 +107,10 @@ def _read(fetched: Fetched) -> Document:
         is_cut = is_cut or len(source) > MAX_HTML_CHARS
         page = read_html(source[:MAX_HTML_CHARS], fetched.url)
     elif kind.startswith("text/") or any(word in kind.partition("/")[2] for word in _TEXT_TYPES):
-        page = Page("", strip_invisible(decode(body, fetched.content_type)))
+        page = PageText("", strip_invisible(decode(body, fetched.content_type)))
     else:
         size = f"more than {len(body):,}" if is_cut else f"{len(body):,}"
-        page = Page(
+        page = PageText(
             "", f"[not text: {kind}, {size} bytes; to work with it, download it with a shell command]"
         )
     return Document(fetched.url, fetched.status, kind, page, is_cut)

@@ -29,7 +29,7 @@ _EPHEMERAL = 64
 _LOG = logging.getLogger(__name__)
 
 
-class User(msgspec.Struct):
+class DiscordUser(msgspec.Struct):
     """Somebody on Discord."""
 
     id: str = ""
@@ -38,7 +38,7 @@ class User(msgspec.Struct):
 
 
 class _Member(msgspec.Struct):
-    user: User = msgspec.field(default_factory=User)
+    user: DiscordUser = msgspec.field(default_factory=DiscordUser)
 
 
 class _Component(msgspec.Struct):
@@ -59,13 +59,13 @@ class Interaction(msgspec.Struct):
     guild_id: str = ""
     data: _Component = msgspec.field(default_factory=_Component)
     member: _Member | None = None
-    user: User | None = None
+    user: DiscordUser | None = None
     message: _Stands = msgspec.field(default_factory=_Stands)
 
     @property
-    def who(self) -> User:
+    def who(self) -> DiscordUser:
         """Give the user who pressed."""
-        return self.member.user if self.member else self.user or User()
+        return self.member.user if self.member else self.user or DiscordUser()
 
 
 class _Event(msgspec.Struct):
@@ -132,7 +132,7 @@ class DiscordApi:
         await self.http.aclose()
 
 
-class Gateway:
+class DiscordGateway:
     """One bot's link to the gateway. Without `intents` only presses come; `on_event` hears of every event by
     its name, the READY of a new session included."""
 

@@ -33,7 +33,7 @@ _BARRED = frozenset(
 _LOG = logging.getLogger(__name__)
 
 
-class Answer(msgspec.Struct):
+class SlackAnswer(msgspec.Struct):
     """What a method gave, of all that methods give."""
 
     ok: bool = False
@@ -46,40 +46,40 @@ class Answer(msgspec.Struct):
     file_id: str = ""
 
 
-class User(msgspec.Struct):
+class SlackUser(msgspec.Struct):
     """Somebody on Slack."""
 
     id: str = ""
     username: str = ""
 
 
-class Action(msgspec.Struct):
+class SlackAction(msgspec.Struct):
     """A button that was pressed."""
 
     value: str = ""
 
 
-class Room(msgspec.Struct):
+class SlackConversation(msgspec.Struct):
     """A channel."""
 
     id: str = ""
 
 
-class Stands(msgspec.Struct):
+class SlackMessage(msgspec.Struct):
     """A message, by its time stamp."""
 
     ts: str = ""
     thread_ts: str = ""
 
 
-class Press(msgspec.Struct):
+class SlackPress(msgspec.Struct):
     """The payload of an `interactive` envelope."""
 
     type: str = ""
-    user: User = msgspec.field(default_factory=User)
-    channel: Room = msgspec.field(default_factory=Room)
-    actions: list[Action] = msgspec.field(default_factory=list[Action])
-    message: Stands = msgspec.field(default_factory=Stands)
+    user: SlackUser = msgspec.field(default_factory=SlackUser)
+    channel: SlackConversation = msgspec.field(default_factory=SlackConversation)
+    actions: list[SlackAction] = msgspec.field(default_factory=list[SlackAction])
+    message: SlackMessage = msgspec.field(default_factory=SlackMessage)
 
     @property
     def data(self) -> str:
@@ -87,7 +87,7 @@ class Press(msgspec.Struct):
         return self.actions[0].value if self.type == "block_actions" and self.actions else ""
 
 
-class Envelope(msgspec.Struct):
+class SlackEnvelope(msgspec.Struct):
     """What comes over the socket. `num_connections` stands in the greeting."""
 
     type: str = ""
@@ -97,7 +97,7 @@ class Envelope(msgspec.Struct):
 
 
 Acknowledge = Callable[[], Awaitable[None]]
-Take = Callable[[Envelope, Acknowledge], Awaitable[None]]
+Take = Callable[[SlackEnvelope, Acknowledge], Awaitable[None]]
 
 
 class SlackApi:
@@ -110,7 +110,7 @@ class SlackApi:
         self.bot = VendorHttp("Slack", root, {"authorization": self.bearer})
         self._app = VendorHttp("Slack", root, {"authorization": f"Bearer {tokens[1]}"})
 
-    async def call(self, method: str, body: dict[str, Any]) -> Answer:
+    async def call(self, method: str, body: dict[str, Any]) -> SlackAnswer:
         """Call a method as the bot. Raises SendFailed."""
         return await _call(self.bot, method, body)
 
@@ -145,7 +145,7 @@ class SlackApi:
         await self._app.aclose()
 
     async def _next(self, socket: Socket, take: Take) -> bool:
-        envelope = read(await socket.receive(), Envelope)
+        envelope = read(await socket.receive(), SlackEnvelope)
         if envelope is None:
             return True
         if envelope.type == "hello" and envelope.num_connections > 1:
@@ -164,9 +164,9 @@ class SlackApi:
         return envelope.type != "disconnect"
 
 
-async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> Answer:
+async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> SlackAnswer:
     answer = await http.call("POST", f"/{method}", body)
-    said = answer.read(Answer) or Answer()
+    said = answer.read(SlackAnswer) or SlackAnswer()
     if answer.status == 200 and said.ok:
         return said
     if answer.status == 200:

@@ -1,8 +1,8 @@
 """What came after a call, and what that says about it: a correction, an objection, something taken back.
 
-`Judge` goes through a session's calls in order, in constant memory. A call is corrected when the same tool is
-called within the next two calls at the same target with mended arguments; the next file, the next page and
-the next edit are no correction. It reads nothing from disk.
+`OutcomeJudge` goes through a session's calls in order, in constant memory. A call is corrected when the
+same tool is called within the next two calls at the same target with mended arguments; the next file, the
+next page and the next edit are no correction. It reads nothing from disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from whet.store.calls import Said, StoredCall
+from whet.store.calls import StoredCall, UserWords
 from whet.warm.outcome import Outcome, by_itself, parsed
 
 _WINDOW = 2
@@ -37,9 +37,10 @@ _TAKES_BACK = r"\bgit\s+(?:checkout\s+(?:--\s+)?|restore\s+(?!--staged)|stash\b|
 
 
 class Judged(msgspec.Struct, gc=False):
-    """A call with its outcome; both may change until it comes out of `Judge.take`. `arguments`: parsed.
+    """A call with its outcome; both may change until it comes out of `OutcomeJudge.take`.
 
-    `repairs` is the failed call that this one mended; `repairs_why` says how it had failed.
+    `arguments` is parsed. `repairs` is the failed call that this one mended; `repairs_why` says how
+    it had failed.
     """
 
     call: StoredCall
@@ -50,7 +51,7 @@ class Judged(msgspec.Struct, gc=False):
     repairs_why: str = ""
 
 
-class Judge:
+class OutcomeJudge:
     """Judges the calls of one session. Feed it in order; what is settled comes out of `take`."""
 
     def __init__(self, undone_turns: frozenset[int] | set[int] = frozenset()) -> None:
@@ -58,9 +59,9 @@ class Judge:
         self._turn: list[Judged] = []
         self._settled: list[Judged] = []
 
-    def feed(self, item: StoredCall | Said) -> None:
+    def feed(self, item: StoredCall | UserWords) -> None:
         """Take the next call, or what the person said."""
-        if isinstance(item, Said):
+        if isinstance(item, UserWords):
             self._said(item)
             return
         arguments = parsed(item.arguments)
@@ -85,7 +86,7 @@ class Judge:
         self._settle(len(self._turn))
         return self.take()
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: UserWords) -> None:
         """A new message: it may object to the turn before it; a message typed during a turn does not."""
         if not self._turn or self._turn[-1].call.turn == said.turn:
             return

@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from whet.approval.paths import is_secret
-from whet.approval.risk import Place
+from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.clock import iso
 from whet.config.redact import redact, secrets_masked
@@ -203,7 +203,7 @@ class _Maker:
         if not isinstance(command, str) or not isinstance(stdin, str) or one.arguments.get("background"):
             return "it changes something"
         home = str(Path.home())
-        place = Place(one.session.workspace or "/", home, home)
+        place = RiskScope(one.session.workspace or "/", home, home)
         risk = analyse(command, one.session.workspace or "/", place, stdin)
         if risk.network:
             return "its result is not from this machine"

@@ -13,8 +13,8 @@ import apsw
 from whet.contract.errors import StoreError
 from whet.store import calls, sessions, warm
 from whet.store.calls import StoredCall
-from whet.store.database import Database
-from whet.warm.aftermath import Judge
+from whet.store.database import StateDatabase
+from whet.warm.aftermath import OutcomeJudge
 
 _BATCH = 200
 
@@ -24,7 +24,7 @@ def outcomes_of(
 ) -> tuple[int, list[tuple[int, str, str]]]:
     """Judge a session's calls from `judged_turn` on; give the last turn that has ended, and the outcomes."""
     last = calls.last_ended_turn(connection, key)
-    judge = Judge(calls.undone_turns(connection, key))
+    judge = OutcomeJudge(calls.undone_turns(connection, key))
     found: list[tuple[int, str, str]] = []
     for item in calls.of_session(connection, key, judged_turn):
         if isinstance(item, StoredCall) and item.turn > last:
@@ -35,7 +35,7 @@ def outcomes_of(
     return last, found
 
 
-def label_soon(database: Database, session_id: str, now: str) -> None:
+def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
     """Judge what is new in a session, behind the writes, without waiting, and what it says about the template
     that it was started with. A failure is made good by `label_all`."""
 
@@ -56,7 +56,7 @@ def label_soon(database: Database, session_id: str, now: str) -> None:
 
 
 def label_all(
-    database: Database, progress: Callable[[int, int], None], *, again: bool = False
+    database: StateDatabase, progress: Callable[[int, int], None], *, again: bool = False
 ) -> tuple[int, int]:
     """Judge every call that has no outcome yet, or all of them `again`; give how many sessions and calls."""
     waiting = database.read_now(lambda connection: calls.to_judge(connection, again=again))

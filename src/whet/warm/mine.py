@@ -17,8 +17,8 @@ import apsw
 import msgspec
 
 from whet.store import calls
-from whet.store.calls import MinedSession, Said, StoredCall
-from whet.warm.aftermath import Judge, Judged
+from whet.store.calls import MinedSession, StoredCall, UserWords
+from whet.warm.aftermath import Judged, OutcomeJudge
 from whet.warm.shape import shape_of
 
 TRIVIAL = frozenset(
@@ -47,11 +47,11 @@ _HALF_LIFE_DAYS = 90
 
 Progress = Callable[[int, int], None]
 """Called with (messages read, messages in all) now and then."""
-Order = tuple[int, int, int]
+CallOrder = tuple[int, int, int]
 """What comes before what, whatever order the store is read in: rank, session, seq."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class MiningScope(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions are mined. `max_sessions` 0: all of them."""
 
     min_messages: int = 20
@@ -75,7 +75,7 @@ class Candidate(msgspec.Struct, frozen=True):
     repairs_why: str = ""
 
     @property
-    def order(self) -> Order:
+    def order(self) -> CallOrder:
         """Where it stands among others."""
         return self.rank, self.session.key, self.seq
 
@@ -145,7 +145,7 @@ class Mined(msgspec.Struct):
         return sorted(found, key=lambda row: (-row[1], row[0]))
 
 
-def mine(connection: apsw.Connection, choice: Choice, progress: Progress) -> Mined:
+def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -> Mined:
     """Read the store once. Memory does not grow with the number of messages."""
     sessions = calls.finished_sessions(
         connection,
@@ -166,13 +166,13 @@ def mine(connection: apsw.Connection, choice: Choice, progress: Progress) -> Min
 
 def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tuple[Judged, str]]:
     """Give a session's calls with their outcomes and what the person had asked for in that turn."""
-    judge = Judge(calls.undone_turns(connection, session.key))
+    judge = OutcomeJudge(calls.undone_turns(connection, session.key))
     hints: dict[int, str] = {}
     for item in calls.of_session(connection, session.key):
         judge.feed(item)
         for judged in judge.take():
             yield judged, hints.get(judged.call.turn, "")
-        if isinstance(item, Said) and item.turn not in hints:
+        if isinstance(item, UserWords) and item.turn not in hints:
             # Only the turns that may still be waiting are kept.
             hints = {turn: text for turn, text in hints.items() if turn >= item.turn - 1}
             hints[item.turn] = " ".join(item.text[: 2 * _HINT_CHARS].split())[:_HINT_CHARS]

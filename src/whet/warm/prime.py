@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from whet.contract.messages import Message, ToolCall
-from whet.contract.protocols import ModelInfo, ModelLink, Reply, StreamItem
+from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
 from whet.warm.template import Example
 
 _PREAMBLE = (
@@ -85,7 +85,7 @@ class PrimedLink:
         """Send prefix, examples and `messages`; as the link does."""
         sent = (*self._opening, *map(self._apart, messages))
         async for item in self._link.stream(sent):
-            if isinstance(item, Reply) and self._news:
+            if isinstance(item, ModelReply) and self._news:
                 item = msgspec.structs.replace(item, notices=(*self._news, *item.notices))
                 self._news = ()
             yield item

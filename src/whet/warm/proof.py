@@ -21,7 +21,7 @@ LEAST_SESSIONS = 8
 _ROUNDS = 1_000
 
 
-class Uplift(msgspec.Struct, frozen=True):
+class TemplateUplift(msgspec.Struct, frozen=True):
     """How much lower the error rate of the first calls is with the template: held out minus warm. `verdict`
     is one of helps, hurts, no evidence, too few."""
 
@@ -32,7 +32,7 @@ class Uplift(msgspec.Struct, frozen=True):
     last_win: str = ""
 
 
-def uplift(connection: apsw.Connection, hash_: str) -> Uplift:
+def uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
     """Read what is known of a template from use."""
     rows = warm.first_calls(connection, hash_, FIRST_CALLS)
     given = [row for row in rows if row.arm == "warm"]
@@ -43,7 +43,7 @@ def uplift(connection: apsw.Connection, hash_: str) -> Uplift:
         verdict = "too few"
     else:
         verdict = "helps" if gap.low > 0 else "hurts" if gap.high < 0 else "no evidence"
-    return Uplift(len(given), len(held), gap, verdict, max(wins, default=""))
+    return TemplateUplift(len(given), len(held), gap, verdict, max(wins, default=""))
 
 
 def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interval:
@@ -66,7 +66,7 @@ def _resampled(rows: Sequence[ArmCounts], rng: random.Random) -> float:
     return sum(row.failed for row in drawn) / sum(row.calls for row in drawn)
 
 
-def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> Uplift:
+def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> TemplateUplift:
     """Measure a template and switch it off where it makes things worse; a switched-off one stays off.
 
     Cheap while nothing speaks against it.

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from whet.web.forms import BadForm, read_form
 from whet.web.guard import has_origin
-from whet.web.pages import Pages
+from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions, TooManyAttempts, Visit, is_own_form
 
 Handler = Callable[[Request, Visit], Awaitable[Response]]
@@ -30,10 +30,12 @@ class Words(msgspec.Struct, frozen=True):
     undone: str = "Nothing was done"
 
 
-class Door:
+class SiteLogin:
     """Lets people in. `is_open`: without a token, where the site was started so."""
 
-    def __init__(self, sessions: Sessions, pages: Pages, words: Words, *, is_open: bool = False) -> None:
+    def __init__(
+        self, sessions: Sessions, pages: SiteTemplates, words: Words, *, is_open: bool = False
+    ) -> None:
         self._sessions = sessions
         self._pages = pages
         self._words = words

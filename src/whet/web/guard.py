@@ -50,7 +50,7 @@ _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
-class Place(msgspec.Struct, frozen=True):
+class SiteAddress(msgspec.Struct, frozen=True):
     """Where a site may be called: host names in lower case without port, and a public address if any."""
 
     names: frozenset[str] = _LOCAL_NAMES
@@ -62,7 +62,7 @@ class Place(msgspec.Struct, frozen=True):
         return self.public_url.startswith("https://")
 
 
-def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ()) -> Place:
+def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ()) -> SiteAddress:
     """Say which Host headers are ours: loopback, the bind address, the public address, `extra_names`.
 
     Raises ConfigError for a public address that is no http(s) URL or has a path.
@@ -82,7 +82,7 @@ def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ())
                 f"public URL {public_url!r} is not usable", hint="for example https://confirm.example.org"
             )
         names.add((parts.hostname or "").lower())
-    return Place(frozenset(names), public_url)
+    return SiteAddress(frozenset(names), public_url)
 
 
 def plain_error(status: int, reason: str) -> object:
@@ -90,7 +90,7 @@ def plain_error(status: int, reason: str) -> object:
     return {"error": reason}
 
 
-class Guard:
+class SiteGuard:
     """An ASGI app around another: refuses what is not meant for this site.
 
     A wrong Host gets 421, another site's request 403, both as JSON in the shape that `as_error` gives.
@@ -98,7 +98,7 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, where: Place, as_error: Callable[[int, str], object] = plain_error
+        self, app: ASGIApp, where: SiteAddress, as_error: Callable[[int, str], object] = plain_error
     ) -> None:
         self._app = app
         self._place = where

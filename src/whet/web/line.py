@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Line:
+class WebConnection:
     """One connection. `is_cut`: the caller has hung up."""
 
     __slots__ = ("_rings", "is_cut")

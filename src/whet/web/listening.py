@@ -25,7 +25,7 @@ from whet.web.protocol import LimitedProtocol
 BACKLOG = 4096
 
 
-class Server(uvicorn.Server):
+class SiteServer(uvicorn.Server):
     """uvicorn that stops at SIGTERM and SIGINT with exit code 0; `on_stop` wakes those who wait. Beside
     another server of the process, signals are that one's (`takes_signals` False) and it calls `stop`."""
 

@@ -11,7 +11,7 @@ from whet.visible import visible
 from whet.web.assets import Assets
 
 
-class Pages:
+class SiteTemplates:
     """The templates of a site's package, on top of those that every site has, and what all of them may use.
 
     A site has `site.html` (name, mark and menu within `base.html`), `login.html` (its words within

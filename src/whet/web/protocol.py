@@ -2,7 +2,7 @@
 
 A request's head must be whole within ten seconds and 64 KiB, the whole request within thirty seconds; whoever
 is slower is answered once and cut off. How large a body may be is the application's business, which finds the
-connection's `Line` in `scope["extensions"]`. A wish for a protocol other than HTTP/1 is passed over.
+connection's `WebConnection` in `scope["extensions"]`. A wish for a protocol other than HTTP/1 is passed over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from whet.web.cycle import Cycle
-from whet.web.line import Line
+from whet.web.line import WebConnection
 
 HEAD_LIMIT_BYTES = 64 * 1024
 _JSON = "content-type: application/json\r\nconnection: close\r\n"
@@ -34,7 +34,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_whole = False
         self._head_bytes = 0
         self._timer: TimerHandle | None = None
-        self._line = Line()
+        self._line = WebConnection()
         self._extensions: Any = {"whet.line": self._line}
         self._plain_head = b""
         self._ahead: list[Cycle] = []

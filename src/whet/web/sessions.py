@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.clock import Clock
-from whet.web.guard import Place
+from whet.web.guard import SiteAddress
 
 LIFETIME_S = 7 * 24 * 3600
 _COOKIE_CHARS = 43  # 32 bytes, URL-safe
@@ -30,7 +30,7 @@ class Account(msgspec.Struct, frozen=True):
     roles: frozenset[str] = frozenset()
 
 
-class SessionRow(msgspec.Struct, frozen=True):
+class LoginSession(msgspec.Struct, frozen=True):
     """What is kept of a session. Times are Unix seconds; `id_hash` and `csrf` are hex and URL-safe text."""
 
     id_hash: str
@@ -44,7 +44,7 @@ class Visit(msgspec.Struct, frozen=True):
     """One request of somebody who is signed in."""
 
     account: Account
-    session: SessionRow
+    session: LoginSession
 
 
 class TooManyAttempts(Exception):
@@ -70,11 +70,11 @@ class Accounts(Protocol):
 class SessionStore(Protocol):
     """Where sessions are kept."""
 
-    async def save(self, row: SessionRow) -> None:
+    async def save(self, row: LoginSession) -> None:
         """Keep a new session; durable on return."""
         ...
 
-    async def find(self, id_hash: str) -> SessionRow | None:
+    async def find(self, id_hash: str) -> LoginSession | None:
         """Give a session by the hash of its id."""
         ...
 
@@ -87,7 +87,7 @@ class Sessions:
     """Signing in, staying signed in, signing out."""
 
     def __init__(
-        self, accounts: Accounts, store: SessionStore, clock: Clock, where: Place, cookie: str
+        self, accounts: Accounts, store: SessionStore, clock: Clock, where: SiteAddress, cookie: str
     ) -> None:
         self._accounts = accounts
         self._store = store
@@ -106,7 +106,7 @@ class Sessions:
         await self.sign_out(request)
         number = secrets.token_urlsafe(32)
         now_s = self._clock.now().timestamp()
-        row = SessionRow(_hash(number), account.key, secrets.token_urlsafe(32), now_s, now_s + LIFETIME_S)
+        row = LoginSession(_hash(number), account.key, secrets.token_urlsafe(32), now_s, now_s + LIFETIME_S)
         await self._store.save(row)
         response.set_cookie(
             self._cookie,

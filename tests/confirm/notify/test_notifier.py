@@ -19,7 +19,7 @@ from tests.confirm.people import AGENT, Desk, off
 from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.settings import People, PersonText, read_channels
+from whet.confirm.notify.settings import NotifyPersonText, People, read_channels
 from whet.contract.errors import ConfigError
 from whet.vendors.signing import signed, webhook_key
 
@@ -218,7 +218,7 @@ def test_settings_that_can_not_work_stop_the_start(desk: Desk) -> None:
     for file, secrets, says in cases:
         assert says in asyncio.run(start(file, secrets))
     with pytest.raises(ConfigError, match="stands for both"):
-        People({"ann": PersonText(telegram=7), "bob": PersonText(telegram="7")})
+        People({"ann": NotifyPersonText(telegram=7), "bob": NotifyPersonText(telegram="7")})
 
 
 @pytest.mark.soak

@@ -23,7 +23,7 @@ from tests.gateway.kills.platforms import Platform
 from whet.clock import SystemClock
 from whet.contract.messages import Message
 from whet.store import live
-from whet.store.database import Database
+from whet.store.database import StateDatabase
 
 FILLER = " and so on and so forth" * 4
 """What makes an answer long enough to be shown while it grows; then it ends with an ellipsis."""
@@ -167,7 +167,7 @@ def _once(texts: Iterable[str]) -> list[str]:
 
 
 def _kept(home: Path) -> dict[str, Kept]:
-    database = Database.open(home / "state.db", SystemClock())
+    database = StateDatabase.open(home / "state.db", SystemClock())
     try:
         return database.read_now(_read)
     finally:

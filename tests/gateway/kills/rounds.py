@@ -20,8 +20,8 @@ from tests.gateway.kills.oracle import FILLER, Tally, accepted, judge, left, tro
 from tests.gateway.kills.platforms import PLATFORMS, Platform
 from tests.gateway.kills.troubles import Moment, Troubles
 from tests.gateway.running import GatewayProcess, running
-from whet.practice.ask import Ask
-from whet.practice.script import Fault, Reply
+from whet.practice.ask import PracticeRequest
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
 _MOMENTS: tuple[Moment, ...] = (
@@ -151,12 +151,12 @@ class Rounds:
             f" {self._platform.unacknowledged()} not acknowledged\n{self._gateway.output()[-3000:]}"
         )
 
-    def _echo(self, ask: Ask) -> Reply:
+    def _echo(self, ask: PracticeRequest) -> ScriptedReply:
         self._troubles.strikes("at the model")
         text = f"echo {ask.last_user.split()[0]}"
         if self._streams:
-            return Reply(text=text + FILLER, pieces=8, fault=Fault(delay_s=_TURN_S))
-        return Reply(text=text, fault=Fault(delay_s=_TURN_S) if self._busy == "steer" else Fault())
+            return ScriptedReply(text=text + FILLER, pieces=8, fault=Fault(delay_s=_TURN_S))
+        return ScriptedReply(text=text, fault=Fault(delay_s=_TURN_S) if self._busy == "steer" else Fault())
 
 
 def survive(home: Path, platform: str, busy: str, kills: int, *, streams: bool = False) -> Tally:

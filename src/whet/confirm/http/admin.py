@@ -10,9 +10,9 @@ from whet.confirm import whitelist
 from whet.confirm.callbacks import revive
 from whet.confirm.http import shapes
 from whet.confirm.http.guard import need
-from whet.confirm.http.wire import Refusal, Scope, parse_object, query, text_field
-from whet.confirm.records import Principal
-from whet.confirm.service import Service
+from whet.confirm.http.wire import HttpRefusal, Scope, parse_object, query, text_field
+from whet.confirm.records import Caller
+from whet.confirm.service import ConfirmService
 from whet.contract.errors import NotFound
 
 Answer = tuple[int, dict[str, Any]]
@@ -28,13 +28,13 @@ def is_admin_path(path: bytes) -> bool:
     )
 
 
-async def call(service: Service, who: Principal, called: Call, scope: Scope) -> Answer:
+async def call(service: ConfirmService, who: Caller, called: Call, scope: Scope) -> Answer:
     """Answer a call. Raises Refusal."""
     method, path, body = called
     parts = path.split(b"/")[1:]
     if path.startswith(b"/audit/"):
         if method != "GET":
-            raise Refusal(405, f"{method} is not answered here", headers=[(b"allow", b"GET")])
+            raise HttpRefusal(405, f"{method} is not answered here", headers=[(b"allow", b"GET")])
         return _audit(service, who, path, query(scope).get("after", "0"))
     if parts == [b"whitelist"]:
         return await _whitelist(service, who, method, body)
@@ -45,10 +45,10 @@ async def call(service: Service, who: Principal, called: Call, scope: Scope) -> 
         return await _unlist(service, who, _number(parts[1]))
     if parts[0] == b"callbacks" and len(parts) == 3 and parts[2] == b"retry" and method == "POST":
         return await _retry(service, who, _number(parts[1]))
-    raise Refusal(405, f"{method} is not answered here")
+    raise HttpRefusal(405, f"{method} is not answered here")
 
 
-def _audit(service: Service, who: Principal, path: bytes, after: str) -> Answer:
+def _audit(service: ConfirmService, who: Caller, path: bytes, after: str) -> Answer:
     if path == b"/audit/checkpoint":
         need(who, "audit", "approve")
         return 200, _checkpoint(service)
@@ -58,19 +58,19 @@ def _audit(service: Service, who: Principal, path: bytes, after: str) -> Answer:
     return 200, {"count": len(found), "events": [shapes.event(event) for event in found]}
 
 
-async def _unlist(service: Service, who: Principal, entry: int) -> Answer:
+async def _unlist(service: ConfirmService, who: Caller, entry: int) -> Answer:
     need(who, "admin")
     try:
         await service.change(lambda tx: whitelist.remove(tx, entry, who.name))
     except NotFound as error:
-        raise Refusal(404, error.message) from error
+        raise HttpRefusal(404, error.message) from error
     return 200, {"id": entry, "status": "removed"}
 
 
-async def _retry(service: Service, who: Principal, number: int) -> Answer:
+async def _retry(service: ConfirmService, who: Caller, number: int) -> Answer:
     need(who, "admin")
     if not await service.change(lambda tx: revive(tx.connection, number, tx.now_s)):
-        raise Refusal(404, "there is no dead letter of that number")
+        raise HttpRefusal(404, "there is no dead letter of that number")
     return 200, {"id": number, "status": "waiting"}
 
 
@@ -79,18 +79,18 @@ def _number(raw: bytes) -> int:
     return int(raw) if raw.isdigit() and len(raw) < 16 else 0
 
 
-async def _whitelist(service: Service, who: Principal, method: str, body: bytes) -> Answer:
+async def _whitelist(service: ConfirmService, who: Caller, method: str, body: bytes) -> Answer:
     if method == "GET":
         need(who, "audit")
         return 200, {"entries": service.database.read(whitelist.entries)}
     if method != "POST":
-        raise Refusal(405, f"{method} is not answered here", headers=[(b"allow", b"GET, POST")])
+        raise HttpRefusal(405, f"{method} is not answered here", headers=[(b"allow", b"GET, POST")])
     need(who, "admin")
     fields = parse_object(body)
     seconds = fields.get("seconds")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise Refusal(400, "seconds is required: an entry is never for ever")
-    wanted = whitelist.Wanted(
+        raise HttpRefusal(400, "seconds is required: an entry is never for ever")
+    wanted = whitelist.WhitelistRequest(
         action=text_field(fields, "action", "", 256).strip(),
         principal=text_field(fields, "principal", "", 256).strip(),
         session_key=text_field(fields, "session_key", "", 1024),
@@ -99,11 +99,11 @@ async def _whitelist(service: Service, who: Principal, method: str, body: bytes)
     try:
         made = await service.change(lambda tx: whitelist.add(tx, wanted, who.name))
     except ValueError as error:
-        raise Refusal(400, str(error)) from error
+        raise HttpRefusal(400, str(error)) from error
     return 201, made
 
 
-def keys(service: Service) -> dict[str, Any]:
+def keys(service: ConfirmService) -> dict[str, Any]:
     """GET /keys: the public keys that grants and checkpoints are checked with, as a JWK set."""
 
     def read(db: apsw.Connection) -> list[tuple[str, str]]:
@@ -115,7 +115,7 @@ def keys(service: Service) -> dict[str, Any]:
     return {"keys": [shape | {"kid": kid, "x": x} for kid, x in found]}
 
 
-def _checkpoint(service: Service) -> dict[str, Any]:
+def _checkpoint(service: ConfirmService) -> dict[str, Any]:
     row = service.database.read_one(
         "SELECT size, head, at, key_id, signature FROM checkpoints ORDER BY size DESC LIMIT 1", ()
     )

@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from whet.confirm.http import admin, decisions, reading, shapes, streams
-from whet.confirm.http.guard import Guard
+from whet.confirm.http.guard import ApiGuard
 from whet.confirm.http.metrics import Metrics
 from whet.confirm.http.openapi import document
 from whet.confirm.http.submissions import idempotency_key, submit
 from whet.confirm.http.wire import (
     ClientGone,
     Headers,
+    HttpRefusal,
     Receive,
-    Refusal,
     Scope,
     Send,
     answer,
@@ -28,8 +28,8 @@ from whet.confirm.http.wire import (
     read_body,
 )
 from whet.confirm.ids import SHAPE
-from whet.confirm.records import Request
-from whet.confirm.service import Service
+from whet.confirm.records import ConfirmRequest
+from whet.confirm.service import ConfirmService
 from whet.contract.errors import StoreBusy, StoreError, StoreFull
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -42,8 +42,8 @@ class Api:
 
     def __init__(
         self,
-        service: Service,
-        guard: Guard,
+        service: ConfirmService,
+        guard: ApiGuard,
         page_url: str = "",
         *,
         web: ASGIApp | None = None,
@@ -55,7 +55,7 @@ class Api:
         self._page_url = page_url
         self._web = web
         self._web_port = web_port
-        self._encoded: tuple[Request, bytes] | None = None
+        self._encoded: tuple[ConfirmRequest, bytes] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -67,7 +67,7 @@ class Api:
             return
         try:
             await self._route(scope, receive, send, path)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             self.metrics.count(refusal.status)
             body = encode({"error": refusal.message, **refusal.more})
             await answer(send, refusal.status, body, refusal.headers)
@@ -126,13 +126,13 @@ class Api:
         if wait_s > 0 and request.is_pending and not self.service.hub.is_closed:
             found = await self.service.wait(request_id, wait_s, line_of(scope))
             if found is None:
-                raise Refusal(404, "there is no such request")
+                raise HttpRefusal(404, "there is no such request")
             request = found
         await reading.note_look(self.service, who, request)
         self.metrics.count(200)
         await answer(send, 200, self._record(request))
 
-    def _record(self, request: Request) -> bytes:
+    def _record(self, request: ConfirmRequest) -> bytes:
         """Give a record as JSON; encoded once for all who waited for the same end."""
         if self._encoded is None or self._encoded[0] is not request:
             self._encoded = (request, encode(shapes.record(request)))
@@ -180,7 +180,7 @@ class Api:
         await answer(send, 503, body, [(b"retry-after", b"5")])
 
 
-_NOT_FOUND = Refusal(404, "there is nothing here; GET /openapi.json lists the calls")
+_NOT_FOUND = HttpRefusal(404, "there is nothing here; GET /openapi.json lists the calls")
 _FIRST_PARTS = frozenset(
     {
         b"confirm",
@@ -204,14 +204,14 @@ def is_api_path(path: bytes) -> bool:
 def _id(raw: bytes) -> str:
     text = raw.decode("latin-1")
     if not SHAPE.fullmatch(text):
-        raise Refusal(404, "there is no such request")
+        raise HttpRefusal(404, "there is no such request")
     return text
 
 
 def _only(method: str, *allowed: str) -> None:
     if method not in allowed:
         allow = ", ".join(allowed)
-        raise Refusal(
+        raise HttpRefusal(
             405, f"{method} is not answered here; use {allow}", headers=[(b"allow", allow.encode())]
         )
 

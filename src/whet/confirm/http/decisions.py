@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.confirm.decide import Ballot
+from whet.confirm.decide import DecisionInput
 from whet.confirm.grants import sign_grant
 from whet.confirm.http.guard import need, retry_after
-from whet.confirm.http.wire import Refusal, parse_object, text_field
+from whet.confirm.http.wire import HttpRefusal, parse_object, text_field
 from whet.confirm.quorum import describe
-from whet.confirm.records import Outcome, OutcomeKind, Principal, Request, Verdict
-from whet.confirm.service import Service
+from whet.confirm.records import Caller, ConfirmRequest, OutcomeKind, RequestOutcome, Verdict
+from whet.confirm.service import ConfirmService
 
 _LONGEST_NAME, _LONGEST_REASON, _LONGEST_CODE = 256, 4096, 32
 _STATUS: dict[OutcomeKind, int] = {
@@ -28,21 +28,21 @@ _STATUS: dict[OutcomeKind, int] = {
 }
 Answer = tuple[int, dict[str, Any]]
 Given = tuple[bytes, str]  # the body, and the Idempotency-Key
-Verb = Callable[[Service, Principal, str, Given], Awaitable[Answer]]
+Verb = Callable[[ConfirmService, Caller, str, Given], Awaitable[Answer]]
 
 
-async def approve(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
+async def approve(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
     """Say yes."""
     return await _vote(service, who, request_id, ("approve", "approver", given[0]))
 
 
-async def deny(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
+async def deny(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
     """Say no, with a reason where one is given."""
     return await _vote(service, who, request_id, ("deny", "denier", given[0]))
 
 
 async def _vote(
-    service: Service, who: Principal, request_id: str, what: tuple[Verdict, str, bytes]
+    service: ConfirmService, who: Caller, request_id: str, what: tuple[Verdict, str, bytes]
 ) -> Answer:
     verdict, name_field, body = what
     need(who, "approve")
@@ -54,7 +54,7 @@ async def _vote(
     if who.is_open:
         # Nobody proves who they are in open mode; what they say is recorded as the contract has it.
         who = msgspec.structs.replace(who, name=name or "api")
-    outcome = await service.decide(Ballot(request_id, verdict, reason, digest, code=code), who)
+    outcome = await service.decide(DecisionInput(request_id, verdict, reason, digest, code=code), who)
     request = _request_of(outcome)
     if outcome.kind == "voted":
         return 202, _counted(outcome, request)
@@ -64,7 +64,7 @@ async def _vote(
     return 200, shown
 
 
-def _counted(outcome: Outcome, request: Request) -> dict[str, Any]:
+def _counted(outcome: RequestOutcome, request: ConfirmRequest) -> dict[str, Any]:
     return {
         "id": request.id,
         "action": request.action,
@@ -76,13 +76,13 @@ def _counted(outcome: Outcome, request: Request) -> dict[str, Any]:
     }
 
 
-async def amend(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
+async def amend(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
     """Change the details, where the requester takes edits."""
     need(who, "approve")
     fields = _fields(given[0])
     details: object = fields.get("details")
     if not isinstance(details, dict):
-        raise Refusal(400, "details must be an object")
+        raise HttpRefusal(400, "details must be an object")
     try:
         outcome = await service.amend(
             request_id,
@@ -91,7 +91,7 @@ async def amend(service: Service, who: Principal, request_id: str, given: Given)
             text_field(fields, "reason", "", _LONGEST_REASON),
         )
     except ValueError as error:
-        raise Refusal(400, f"details can't be encoded: {error}") from error
+        raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)
     return 200, {
         "id": request.id,
@@ -101,20 +101,20 @@ async def amend(service: Service, who: Principal, request_id: str, given: Given)
     }
 
 
-async def cancel(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
+async def cancel(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
     """Take an own request back."""
     need(who, "submit")
     reason = text_field(_fields(given[0]), "reason", "", _LONGEST_REASON)
     return 200, _settled(_request_of(await service.cancel(request_id, who, reason)))
 
 
-async def consume(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
+async def consume(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
     """Use an approval up for exactly the approved digest; gives the signed grant along. The same
     Idempotency-Key gets the same answer again: a caller that crashed after this may ask what it had got."""
     need(who, "submit")
     digest = text_field(_fields(given[0]), "digest", "", 64)
     if not digest:
-        raise Refusal(400, "digest is required: it is in the answer to your submission")
+        raise HttpRefusal(400, "digest is required: it is in the answer to your submission")
     request = _request_of(await service.consume(request_id, who, digest, given[1]))
     return 200, {
         "id": request.id,
@@ -126,13 +126,13 @@ async def consume(service: Service, who: Principal, request_id: str, given: Give
     }
 
 
-async def report(service: Service, who: Principal, request_id: str, given: Given) -> Answer:
+async def report(service: ConfirmService, who: Caller, request_id: str, given: Given) -> Answer:
     """Close the record with what came of it."""
     need(who, "submit")
     fields = _fields(given[0])
     result = fields.get("result")
     if result not in ("executed", "failed"):
-        raise Refusal(400, "result must be executed or failed")
+        raise HttpRefusal(400, "result must be executed or failed")
     note = text_field(fields, "note", "", _LONGEST_REASON)
     request = _request_of(await service.report(request_id, who, result, note))
     return 200, {"id": request.id, "status": request.status, "execution": request.execution}
@@ -148,7 +148,7 @@ VERBS: dict[bytes, Verb] = {
 }
 
 
-def grant_of(service: Service, request: Request) -> str:
+def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
     """Give the signed grant of an approved request."""
     return sign_grant(service.key, request, service.policy_file.policy.approval_valid_s)
 
@@ -158,7 +158,7 @@ def _fields(body: bytes) -> dict[str, Any]:
     return parse_object(body) if body.strip() else {}
 
 
-def _settled(request: Request) -> dict[str, Any]:
+def _settled(request: ConfirmRequest) -> dict[str, Any]:
     return {
         "id": request.id,
         "action": request.action,
@@ -169,7 +169,7 @@ def _settled(request: Request) -> dict[str, Any]:
     }
 
 
-def _request_of(outcome: Outcome) -> Request:
+def _request_of(outcome: RequestOutcome) -> ConfirmRequest:
     """Give the request of an outcome that went through; refuse the rest with its status."""
     status = _STATUS.get(outcome.kind)
     if status is None and outcome.request is not None:
@@ -182,4 +182,4 @@ def _request_of(outcome: Outcome) -> Request:
     headers = [retry_after(outcome.retry_after_s)] if outcome.retry_after_s else []
     if outcome.kind == "code" and headers:
         status = 429
-    raise Refusal(status or 500, outcome.message, more=more, headers=headers)
+    raise HttpRefusal(status or 500, outcome.message, more=more, headers=headers)

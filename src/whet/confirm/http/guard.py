@@ -6,19 +6,19 @@ a foreign Origin and a cross-site fetch are refused before anything else, also i
 
 from __future__ import annotations
 
-from whet.confirm.http.wire import Refusal, Scope, header
-from whet.confirm.records import Principal, Role
-from whet.confirm.service import Service
+from whet.confirm.http.wire import HttpRefusal, Scope, header
+from whet.confirm.records import Caller, Role
+from whet.confirm.service import ConfirmService
 from whet.web.throttle import Throttle
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _FAILURES = 10
 
 
-class Guard:
+class ApiGuard:
     """Lets a request through with its principal, or refuses it."""
 
-    def __init__(self, service: Service, *, hosts: frozenset[str], is_open: bool) -> None:
+    def __init__(self, service: ConfirmService, *, hosts: frozenset[str], is_open: bool) -> None:
         self._service = service
         self._hosts = _LOCAL | hosts
         self._any_host = "*" in hosts
@@ -36,39 +36,39 @@ class Guard:
             elif name == b"sec-fetch-site":
                 site = value
         if not self._any_host and host and _name(host.decode("latin-1")) not in self._hosts:
-            raise Refusal(403, "this Host is not served here; name it with --allow-host")
+            raise HttpRefusal(403, "this Host is not served here; name it with --allow-host")
         if origin and origin.partition(b"://")[2] != host:
-            raise Refusal(403, "requests from other sites are refused")
+            raise HttpRefusal(403, "requests from other sites are refused")
         if site and site not in (b"same-origin", b"none"):
-            raise Refusal(403, "cross-site requests are refused")
+            raise HttpRefusal(403, "cross-site requests are refused")
 
-    async def principal(self, scope: Scope) -> Principal:
+    async def principal(self, scope: Scope) -> Caller:
         """Give who is calling. Raises Refusal: 401 without a valid token, 429 after many tries."""
         if self.is_open:
-            return Principal("anonymous", "admin", is_open=True)
+            return Caller("anonymous", "admin", is_open=True)
         scheme, _, secret = header(scope, b"authorization").partition(" ")
         if scheme.lower() == "bearer" and secret:
             who = self._service.authenticate(secret.strip())
             if who is not None:
                 return who
         elif not scheme:
-            raise Refusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
+            raise HttpRefusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
         client = scope.get("client")
         address = client[0] if client else "unknown"
         wait_s = self._throttle.failed(address, self._service.timeline.now_s())
         if wait_s:
-            raise Refusal(429, "too many failed logins", headers=[retry_after(wait_s)])
+            raise HttpRefusal(429, "too many failed logins", headers=[retry_after(wait_s)])
         await self._service.record("login_failed", data={"address": address})
-        raise Refusal(401, "this token is not valid", headers=_CHALLENGE)
+        raise HttpRefusal(401, "this token is not valid", headers=_CHALLENGE)
 
 
 _CHALLENGE = [(b"www-authenticate", b'Bearer realm="whet confirm"')]
 
 
-def need(who: Principal, *roles: Role) -> None:
+def need(who: Caller, *roles: Role) -> None:
     """Refuse (403) a principal without one of `roles`."""
     if not who.may(*roles):
-        raise Refusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {who.role}")
+        raise HttpRefusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {who.role}")
 
 
 def retry_after(wait_s: float) -> tuple[bytes, bytes]:

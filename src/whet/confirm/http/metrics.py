@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from whet.confirm.notify import deliveries
-from whet.confirm.service import Service
+from whet.confirm.service import ConfirmService
 
 
 class Metrics:
@@ -18,7 +18,7 @@ class Metrics:
         """Count an answer."""
         self._answers[status] += 1
 
-    def render(self, service: Service) -> str:
+    def render(self, service: ConfirmService) -> str:
         """Give the whole page."""
         state = service.audit_state()
         lines = ["# TYPE whet_confirm_http_responses_total counter"]

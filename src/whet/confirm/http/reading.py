@@ -7,35 +7,35 @@ from typing import Any
 from whet.confirm.http import shapes
 from whet.confirm.http.decisions import grant_of
 from whet.confirm.http.guard import need
-from whet.confirm.http.wire import Refusal, Scope, query
-from whet.confirm.records import STATUSES, Principal, Request
-from whet.confirm.requests import Filter
-from whet.confirm.service import Service
+from whet.confirm.http.wire import HttpRefusal, Scope, query
+from whet.confirm.records import STATUSES, Caller, ConfirmRequest
+from whet.confirm.requests import RequestFilter
+from whet.confirm.service import ConfirmService
 
 LONGEST_WAIT_S = 300.0
 _PAGE, _LARGEST_PAGE = 50, 500
 
 
-def visible(service: Service, who: Principal, request_id: str) -> Request:
+def visible(service: ConfirmService, who: Caller, request_id: str) -> ConfirmRequest:
     """Give a request that the caller may see: a submitter sees its own. Raises Refusal (404)."""
     request = service.get(request_id)
     if request is None or (who.role == "submit" and request.principal != who.name):
-        raise Refusal(404, "there is no such request")
+        raise HttpRefusal(404, "there is no such request")
     return request
 
 
-async def note_look(service: Service, who: Principal, request: Request) -> None:
+async def note_look(service: ConfirmService, who: Caller, request: ConfirmRequest) -> None:
     """Note the first look of somebody who may decide at a pending request."""
     if who.role == "approve" and request.is_pending:
         await service.mark_viewed(request.id, who)
 
 
-def grant(service: Service, who: Principal, request_id: str) -> dict[str, Any]:
+def grant(service: ConfirmService, who: Caller, request_id: str) -> dict[str, Any]:
     """GET /confirm/{id}/grant: the signed statement that it was approved."""
     need(who, "submit", "audit")
     request = visible(service, who, request_id)
     if request.status not in ("approved", "auto_approved"):
-        raise Refusal(409, f"it is {request.status}, not approved", more={"status": request.status})
+        raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
     return {"id": request.id, "digest": request.digest, "grant": grant_of(service, request)}
 
 
@@ -50,34 +50,34 @@ def wait_seconds(scope: Scope) -> float:
     return min(seconds, LONGEST_WAIT_S) if seconds > 0 else 0.0
 
 
-def listing(service: Service, who: Principal, scope: Scope) -> dict[str, Any]:
+def listing(service: ConfirmService, who: Caller, scope: Scope) -> dict[str, Any]:
     """GET /confirm?status=pending: newest first, paged with ?before=."""
     asked = query(scope)
     wanted = asked.get("status", "")
     if wanted and wanted not in STATUSES:
-        raise Refusal(400, f"status must be one of: {', '.join(STATUSES)}")
+        raise HttpRefusal(400, f"status must be one of: {', '.join(STATUSES)}")
     limit = _limit(asked)
     owner = who.name if who.role == "submit" else ""
-    found = service.list(Filter(wanted, owner, _before(asked), limit))
+    found = service.list(RequestFilter(wanted, owner, _before(asked), limit))
     shown: dict[str, Any] = {"count": len(found), "requests": [shapes.record(one) for one in found]}
     if len(found) == limit:
         shown["next"] = f"before={found[-1].seq}"
     return shown
 
 
-def audit(service: Service, who: Principal, scope: Scope) -> dict[str, Any]:
+def audit(service: ConfirmService, who: Caller, scope: Scope) -> dict[str, Any]:
     """GET /audit: the newest requests in the contract's shape, paged with ?before=."""
     need(who, "audit", "approve")
     asked = query(scope)
     limit = _limit(asked)
-    found = service.list(Filter(before_seq=_before(asked), limit=limit))
+    found = service.list(RequestFilter(before_seq=_before(asked), limit=limit))
     shown: dict[str, Any] = {"count": len(found), "entries": [shapes.audit_entry(one) for one in found]}
     if len(found) == limit:
         shown["next"] = f"before={found[-1].seq}"
     return shown
 
 
-def health(service: Service) -> dict[str, Any]:
+def health(service: ConfirmService) -> dict[str, Any]:
     """GET /health."""
     return {"status": "ok", "pending_count": service.count_pending(), "timestamp": service.timeline.now_s()}
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from whet.confirm.quorum import describe
-from whet.confirm.records import Event, Plan, Request
+from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest
 
-_ONE_PERSON = Plan().quorum
+_ONE_PERSON = ApprovalPlan().quorum
 
 
 def iso(at_s: float | None) -> str | None:
@@ -18,7 +18,7 @@ def iso(at_s: float | None) -> str | None:
     return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
-def record(request: Request) -> dict[str, Any]:
+def record(request: ConfirmRequest) -> dict[str, Any]:
     """Give the whole record."""
     shown = _common(request) | {
         "details": msgspec.Raw(request.details_json.encode()),
@@ -47,12 +47,12 @@ def record(request: Request) -> dict[str, Any]:
     return shown
 
 
-def audit_entry(request: Request) -> dict[str, Any]:
+def audit_entry(request: ConfirmRequest) -> dict[str, Any]:
     """Give a row of GET /audit; details are JSON text there."""
     return _common(request) | {"details": request.details_json}
 
 
-def _common(request: Request) -> dict[str, Any]:
+def _common(request: ConfirmRequest) -> dict[str, Any]:
     return {
         "id": request.id,
         "action": request.action,
@@ -73,7 +73,7 @@ def _common(request: Request) -> dict[str, Any]:
     }
 
 
-def event(found: Event) -> dict[str, Any]:
+def event(found: AuditEvent) -> dict[str, Any]:
     """Give an event of the audit log."""
     return {
         "id": found.id,
@@ -87,7 +87,7 @@ def event(found: Event) -> dict[str, Any]:
     }
 
 
-def stream_chunk(found: Event) -> bytes:
+def stream_chunk(found: AuditEvent) -> bytes:
     """Give an event as a server-sent event."""
     body = msgspec.json.encode(event(found))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (found.id, found.kind.encode(), body)

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from whet.confirm.http import shapes
-from whet.confirm.http.guard import Guard
-from whet.confirm.http.wire import Refusal, Scope, Send, header, line_of, query
+from whet.confirm.http.guard import ApiGuard
+from whet.confirm.http.wire import HttpRefusal, Scope, Send, header, line_of, query
 from whet.confirm.hub import wake
-from whet.confirm.records import Event, Principal
-from whet.confirm.service import Service
+from whet.confirm.records import AuditEvent, Caller
+from whet.confirm.service import ConfirmService
 
 BEAT_S = 15.0
 _TOKENS = frozenset({"token_revoked", "token_expires"})
@@ -28,7 +28,7 @@ _HEADERS = [
 _chunk = lru_cache(maxsize=2048)(shapes.stream_chunk)
 
 
-async def stream(service: Service, guard: Guard, who: Principal, call: tuple[Scope, Send]) -> None:
+async def stream(service: ConfirmService, guard: ApiGuard, who: Caller, call: tuple[Scope, Send]) -> None:
     """Send events until the client goes, the token is revoked or the service stops."""
     scope, send = call
     after_id = _start(service, scope)
@@ -36,7 +36,7 @@ async def stream(service: Service, guard: Guard, who: Principal, call: tuple[Sco
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await _write(send, b"retry: 1000\n: events after %d\n\n" % after_id)
     line = line_of(scope)
-    bell = Bell(service)
+    bell = StreamWakeup(service)
     line.listen(bell.ring)
     try:
         while not (service.hub.is_closed or line.is_cut):
@@ -51,18 +51,18 @@ async def stream(service: Service, guard: Guard, who: Principal, call: tuple[Sco
             elif not await bell.next():
                 await guard.principal(scope)
                 await _write(send, b": beat\n\n")
-    except Refusal:
+    except HttpRefusal:
         pass  # the token was revoked: the stream ends
     finally:
         line.forget(bell.ring)
     await send({"type": "http.response.body", "body": b""})
 
 
-class Bell:
+class StreamWakeup:
     """What a stream waits for: an event, its client's end, the next beat. A beat that busy times leave no
     room for is late."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ConfirmService) -> None:
         self._hub = service.hub
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
@@ -97,7 +97,7 @@ async def _write(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _start(service: Service, scope: Scope) -> int:
+def _start(service: ConfirmService, scope: Scope) -> int:
     text = header(scope, b"last-event-id") or query(scope).get("after", "")
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
@@ -105,10 +105,10 @@ def _start(service: Service, scope: Scope) -> int:
     return service.hub.last_id
 
 
-def _wanted(who: Principal, request_id: str) -> Callable[[Event], bool]:
+def _wanted(who: Caller, request_id: str) -> Callable[[AuditEvent], bool]:
     owner = who.name if who.role == "submit" else ""
 
-    def wanted(event: Event) -> bool:
+    def wanted(event: AuditEvent) -> bool:
         return (not owner or event.owner == owner) and (not request_id or event.request_id == request_id)
 
     return wanted

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from whet.confirm.canonical import canonical
 from whet.confirm.http.guard import need, retry_after
-from whet.confirm.http.wire import Refusal, Scope, header, parse_object, text_field
-from whet.confirm.records import Principal
-from whet.confirm.service import Service
+from whet.confirm.http.wire import HttpRefusal, Scope, header, parse_object, text_field
+from whet.confirm.records import Caller
+from whet.confirm.service import ConfirmService
 from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted
 
 _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
@@ -18,7 +18,7 @@ _LONGEST_ACTION, _LONGEST_KEY, _LONGEST_TEXT, _LONGEST_URL = 256, 1024, 65_536, 
 
 
 async def submit(
-    service: Service, who: Principal, scope: Scope, body: bytes
+    service: ConfirmService, who: Caller, scope: Scope, body: bytes
 ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
     """Store a submission; gives status, body and headers of the answer. Raises Refusal."""
     need(who, "submit")
@@ -26,7 +26,7 @@ async def submit(
     try:
         done = await service.submit(who, submission)
     except ValueError as error:
-        raise Refusal(400, f"details can't be encoded: {error}") from error
+        raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     return _answer(done)
 
 
@@ -34,7 +34,7 @@ def idempotency_key(scope: Scope) -> str:
     """Give the Idempotency-Key header, "" for none. Raises Refusal (400) for an odd one."""
     key = header(scope, b"idempotency-key")
     if key and not _KEY.fullmatch(key):
-        raise Refusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
+        raise HttpRefusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
     return key
 
 
@@ -44,13 +44,13 @@ def parse(body: bytes, key: str = "") -> Submission:
     action = text_field(fields, "action", "", _LONGEST_ACTION).strip()
     description = text_field(fields, "description", "", _LONGEST_TEXT).strip()
     if not action or not description:
-        raise Refusal(400, "action and description are required")
+        raise HttpRefusal(400, "action and description are required")
     details: object = fields.get("details") or {}
     if not isinstance(details, dict):
-        raise Refusal(400, "details must be an object")
+        raise HttpRefusal(400, "details must be an object")
     callback = text_field(fields, "callback_url", "", _LONGEST_URL)
     if callback and not callback.startswith(("https://", "http://")):
-        raise Refusal(400, "callback_url must be an http or https address")
+        raise HttpRefusal(400, "callback_url must be an http or https address")
     return Submission(
         action=action,
         description=description,
@@ -79,7 +79,7 @@ def _hash(fields: dict[str, Any]) -> bytes:
     try:
         return hashlib.sha256(canonical(fields)).digest()
     except ValueError as error:
-        raise Refusal(400, f"the body can't be encoded: {error}") from error
+        raise HttpRefusal(400, f"the body can't be encoded: {error}") from error
 
 
 def _answer(done: Submitted) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
@@ -87,14 +87,14 @@ def _answer(done: Submitted) -> tuple[int, dict[str, Any], list[tuple[bytes, byt
     replayed = [(b"idempotent-replay", b"true")] if done.is_replay else []
     if done.kind == "limited":
         more: dict[str, object] = {"remaining": 0, "window_seconds": WINDOW_S}
-        raise Refusal(
+        raise HttpRefusal(
             429, f"rate limit: {done.refused}", more=more, headers=[retry_after(done.retry_after_s)]
         )
     if done.kind == "too_many_pending":
         more = {"remaining": 0, "window_seconds": WINDOW_S}
-        raise Refusal(429, done.refused, more=more, headers=[retry_after(done.retry_after_s)])
+        raise HttpRefusal(429, done.refused, more=more, headers=[retry_after(done.retry_after_s)])
     if request is None:
-        raise Refusal(422, done.refused)
+        raise HttpRefusal(422, done.refused)
     shown: dict[str, Any] = {"id": request.id, "action": request.action, "digest": request.digest}
     if done.kind == "auto_approved":
         return 200, shown | {"status": "auto_approved", "message": request.reason or "whitelisted"}, replayed

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.web.line import Line
+from whet.web.line import WebConnection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -29,7 +29,7 @@ _JSON = (b"content-type", b"application/json")
 encode = msgspec.json.Encoder().encode
 
 
-class Refusal(WhetError):
+class HttpRefusal(WhetError):
     """An answer that ends a request: a status, a line for the caller, and more fields where useful."""
 
     def __init__(
@@ -84,13 +84,13 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     raise ClientGone("the client hung up")
 
 
-def _too_large() -> Refusal:
-    return Refusal(413, "the body is larger than 1 MiB", headers=[(b"connection", b"close")])
+def _too_large() -> HttpRefusal:
+    return HttpRefusal(413, "the body is larger than 1 MiB", headers=[(b"connection", b"close")])
 
 
-def line_of(scope: Scope) -> Line:
+def line_of(scope: Scope) -> WebConnection:
     """Give the caller's connection, which `protocol.py` puts into the scope."""
-    return cast("Line", scope["extensions"]["whet.line"])
+    return cast("WebConnection", scope["extensions"]["whet.line"])
 
 
 def header(scope: Scope, name: bytes) -> str:
@@ -112,16 +112,16 @@ def parse_object(body: bytes) -> dict[str, Any]:
     try:
         value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise Refusal(400, "Invalid JSON body: not UTF-8") from error
+        raise HttpRefusal(400, "Invalid JSON body: not UTF-8") from error
     except RecursionError as error:
-        raise Refusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}") from error
+        raise HttpRefusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}") from error
     except ValueError as error:
-        raise Refusal(400, f"Invalid JSON body: {str(error)[:200]}") from error
+        raise HttpRefusal(400, f"Invalid JSON body: {str(error)[:200]}") from error
     if not isinstance(value, dict):
-        raise Refusal(400, "Invalid JSON body: not an object")
+        raise HttpRefusal(400, "Invalid JSON body: not an object")
     found = cast("dict[str, Any]", value)
     if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(found, DEPTH_LIMIT):
-        raise Refusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}")
+        raise HttpRefusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}")
     return found
 
 
@@ -167,14 +167,14 @@ def text_field(body: dict[str, Any], name: str, default: str, limit: int) -> str
     if value is None:
         return default
     if not isinstance(value, str):
-        raise Refusal(400, f"{name} must be a string")
+        raise HttpRefusal(400, f"{name} must be a string")
     if len(value) > limit:
-        raise Refusal(400, f"{name} is longer than {limit} characters")
+        raise HttpRefusal(400, f"{name} is longer than {limit} characters")
     if "\0" in value:
-        raise Refusal(400, f"{name} must not hold NUL")
+        raise HttpRefusal(400, f"{name} must not hold NUL")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise Refusal(400, f"{name} is not valid Unicode: a lone surrogate") from error
+            raise HttpRefusal(400, f"{name} is not valid Unicode: a lone surrogate") from error
     return value

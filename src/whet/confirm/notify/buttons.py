@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.notice import RequestNotice
 
 MOST_BYTES = 64  # Telegram's limit for callback_data; the others allow more
 DENY_REASONS = ("too broad", "wrong target", "not now")
@@ -24,7 +24,7 @@ _MAC_BYTES = 16
 Verdict = Literal["approve", "deny"]
 
 
-class Button(msgspec.Struct, frozen=True):
+class DecisionButton(msgspec.Struct, frozen=True):
     """A button: its label, its data, and which way it decides."""
 
     label: str
@@ -48,16 +48,16 @@ class Buttons:
         self._channel = channel
         self._reasons = tuple(reasons)[:3]
 
-    def of(self, notice: Notice) -> list[Button]:
+    def of(self, notice: RequestNotice) -> list[DecisionButton]:
         """Give the buttons of an open request: approve where that is allowed, deny, deny with a reason."""
         if not notice.is_open:
             return []
-        found: list[Button] = []
+        found: list[DecisionButton] = []
         if notice.may_approve:
-            found.append(Button("✓ Approve", self._data("a", notice), "approve"))
-        found.append(Button("✗ Deny", self._data("d", notice), "deny"))
+            found.append(DecisionButton("✓ Approve", self._data("a", notice), "approve"))
+        found.append(DecisionButton("✗ Deny", self._data("d", notice), "deny"))
         for number, reason in enumerate(self._reasons):
-            found.append(Button(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "deny"))
+            found.append(DecisionButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "deny"))
         return found
 
     def read(self, data: str) -> Pressed | None:
@@ -85,7 +85,7 @@ class Buttons:
         number = "012".find(verb[1:]) if len(verb) == 2 and verb[0] == "d" else -1
         return self._reasons[number] if 0 <= number < len(self._reasons) else None
 
-    def _data(self, verb: str, notice: Notice) -> str:
+    def _data(self, verb: str, notice: RequestNotice) -> str:
         return f"{verb}:{notice.request_id}:{self._mac(verb, notice.request_id, notice.digest)}"
 
     def _mac(self, verb: str, request_id: str, digest: str) -> str:

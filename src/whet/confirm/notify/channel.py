@@ -10,10 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.notice import RequestNotice
 
 
-class Press(msgspec.Struct, frozen=True):
+class ButtonPress(msgspec.Struct, frozen=True):
     """A button somebody pressed: on which channel, who (the vendor's user id and shown name), which."""
 
     channel: str
@@ -23,17 +23,17 @@ class Press(msgspec.Struct, frozen=True):
     data: str
 
 
-class Reply(msgspec.Struct, frozen=True):
+class PressReply(msgspec.Struct, frozen=True):
     """What the person who pressed is told, and whether the press decided something."""
 
     text: str
     did_count: bool = False
 
 
-OnPress = Callable[[Press], Awaitable[Reply]]
+OnPress = Callable[[ButtonPress], Awaitable[PressReply]]
 
 
-class Channel(Protocol):
+class NotifyChannel(Protocol):
     """One configured way to people."""
 
     @property
@@ -46,11 +46,11 @@ class Channel(Protocol):
         """Whether a sent message can be changed; otherwise only requests are sent, no outcomes."""
         ...
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Send it; give where it is, for `update`. Raises SendFailed."""
         ...
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Make the sent message say this instead. Raises SendFailed."""
         ...
 

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.confirm.records import Plan
+from whet.confirm.records import ApprovalPlan
 from whet.confirm.requests import plan_of
 
 LEASE_S = 60.0
@@ -28,7 +28,7 @@ _NEXT = (
 )
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class NotifyDelivery(msgspec.Struct, frozen=True):
     """One row. Times are Unix seconds."""
 
     id: int
@@ -44,10 +44,10 @@ class Delivery(msgspec.Struct, frozen=True):
     updated_at: float
 
 
-ChannelsOf = Callable[[str, Plan, bool], Sequence[str]]
+ChannelsOf = Callable[[str, ApprovalPlan, bool], Sequence[str]]
 
 
-class Spread(msgspec.Struct, frozen=True):
+class SpreadResult(msgspec.Struct, frozen=True):
     """What came of spreading: the event it went up to, and the requests that no channel is there for."""
 
     up_to: int
@@ -74,7 +74,7 @@ def untold(db: apsw.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> Spread:
+def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> SpreadResult:
     """Turn the next news in the audit log, at most `limit`, into one delivery for each channel.
 
     `channels_of` gives the channels for a kind, a plan and whether it was escalated; an outcome goes where
@@ -99,7 +99,7 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
             add(db, (event_id, kind, request_id, channel), now_s)
     up_to = items[-1][0] if len(items) == limit else (newest[0] or 0) if newest else 0
     db.execute("INSERT OR REPLACE INTO facts VALUES ('told_to', ?)", (str(up_to),))
-    return Spread(up_to, tuple(unheard))
+    return SpreadResult(up_to, tuple(unheard))
 
 
 def _told(db: apsw.Connection, request_id: str) -> list[str]:
@@ -122,7 +122,7 @@ def add(
     )
 
 
-def take(db: apsw.Connection, channel: str, now_s: float) -> Delivery | None:
+def take(db: apsw.Connection, channel: str, now_s: float) -> NotifyDelivery | None:
     """Take the channel's oldest row that is due, for `LEASE_S`."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM deliveries WHERE channel = ? AND {_OPEN} AND run_after <= ?"
@@ -134,7 +134,7 @@ def take(db: apsw.Connection, channel: str, now_s: float) -> Delivery | None:
     db.execute(
         "UPDATE deliveries SET run_after = ?, attempts = attempts + 1 WHERE id = ?", (now_s + LEASE_S, row[0])
     )
-    taken = Delivery(*row)
+    taken = NotifyDelivery(*row)
     return msgspec.structs.replace(taken, attempts=taken.attempts + 1)
 
 
@@ -147,7 +147,13 @@ def next_due(db: apsw.Connection, channel: str) -> float | None:
 
 
 def end(
-    db: apsw.Connection, delivery: Delivery, status: str, now_s: float, *, error: str = "", ref: str = ""
+    db: apsw.Connection,
+    delivery: NotifyDelivery,
+    status: str,
+    now_s: float,
+    *,
+    error: str = "",
+    ref: str = "",
 ) -> None:
     """Close a row as sent, dead or dropped."""
     db.execute(
@@ -156,7 +162,9 @@ def end(
     )
 
 
-def again(db: apsw.Connection, delivery: Delivery, run_after_s: float, now_s: float, error: str) -> None:
+def again(
+    db: apsw.Connection, delivery: NotifyDelivery, run_after_s: float, now_s: float, error: str
+) -> None:
     """Note a failure that is tried again."""
     db.execute(
         "UPDATE deliveries SET status = 'failed', error = ?, run_after = ?, updated_at = ? WHERE id = ?",
@@ -181,11 +189,11 @@ def where_sent(db: apsw.Connection, request_id: str, channel: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def of_request(db: apsw.Connection, request_id: str) -> list[Delivery]:
+def of_request(db: apsw.Connection, request_id: str) -> list[NotifyDelivery]:
     """Give a request's deliveries, oldest first."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM deliveries WHERE request_id = ? ORDER BY id", (request_id,))
     return [_row(row) for row in rows]
 
 
-def _row(row: tuple[Any, ...]) -> Delivery:
-    return Delivery(*row)
+def _row(row: tuple[Any, ...]) -> NotifyDelivery:
+    return NotifyDelivery(*row)

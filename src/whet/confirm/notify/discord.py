@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.channel import OnPress, Press, Reply
-from whet.confirm.notify.notice import AGENT_MARK, Notice
-from whet.vendors.discord import COMPONENT, DiscordApi, Gateway, Interaction
+from whet.confirm.notify.channel import ButtonPress, OnPress, PressReply
+from whet.confirm.notify.notice import AGENT_MARK, RequestNotice
+from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, Interaction
 from whet.vendors.http import SendFailed, read
 
 _LOG = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class _Message(msgspec.Struct):
     id: str
 
 
-class Discord:
+class DiscordNotifier:
     """One bot in one channel."""
 
     can_update = True
@@ -39,14 +39,14 @@ class Discord:
         self._buttons = buttons
         self._api = DiscordApi(token, base_url)
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Post the message; give its number. Raises SendFailed."""
         # With the nonce a retry after a lost answer gives back the first message instead of a second one.
         body = {**self._message(notice), "nonce": notice.request_id[:25], "enforce_nonce": True}
         sent = read(await self._api.call("POST", f"/channels/{self._chat}/messages", body), _Message)
         return f"{self._chat}/{sent.id}" if sent else ""
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
         chat, _, number = where.partition("/")
         await self._api.call("PATCH", f"/channels/{chat}/messages/{number}", self._message(notice))
@@ -59,7 +59,7 @@ class Discord:
             if press is not None and press.type == COMPONENT:
                 await self._answer(press, on_press)
 
-        await Gateway(self.name, self._api, event).run()
+        await DiscordGateway(self.name, self._api, event).run()
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -67,8 +67,8 @@ class Discord:
 
     async def _answer(self, event: Interaction, on_press: OnPress) -> None:
         user = event.who
-        press = Press(self.name, "discord", user.id, user.username, event.data.custom_id)
-        reply = Reply("Something went wrong here; the request is undecided. Use the page.")
+        press = ButtonPress(self.name, "discord", user.id, user.username, event.data.custom_id)
+        reply = PressReply("Something went wrong here; the request is undecided. Use the page.")
         try:
             reply = await on_press(press)
         finally:
@@ -77,7 +77,7 @@ class Discord:
             except SendFailed as error:
                 _LOG.warning("channel %s could not answer a press: %s", self.name, error.reason)
 
-    def _message(self, notice: Notice) -> dict[str, Any]:
+    def _message(self, notice: RequestNotice) -> dict[str, Any]:
         buttons: list[dict[str, Any]] = [
             {"type": 2, "style": _STYLES[b.verdict], "label": b.label, "custom_id": b.data}
             for b in self._buttons.of(notice)
@@ -93,7 +93,7 @@ class Discord:
         }
 
 
-def _embed(notice: Notice) -> dict[str, Any]:
+def _embed(notice: RequestNotice) -> dict[str, Any]:
     risk = " · HIGH RISK" if notice.is_high_risk else ""
     lines = [block(notice.action)]
     if notice.is_open:

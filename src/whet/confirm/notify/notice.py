@@ -15,7 +15,7 @@ AGENT_MARK = "Written by the agent, not checked:"
 NO_PAGE_HOSTS = ("localhost", "127.", "[::1]")
 
 
-class Notice(msgspec.Struct, frozen=True):
+class RequestNotice(msgspec.Struct, frozen=True):
     """One request as people are told of it. Texts are visible, redacted and within their limits."""
 
     request_id: str

@@ -19,16 +19,16 @@ import msgspec
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.channel import Channel
-from whet.confirm.notify.deliveries import Delivery
-from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.channel import NotifyChannel
+from whet.confirm.notify.deliveries import NotifyDelivery
+from whet.confirm.notify.notice import RequestNotice
 from whet.confirm.notify.one_way import Log
 from whet.confirm.notify.presses import Presses
 from whet.confirm.notify.settings import ChannelsText, People, open_channels
 from whet.confirm.notify.telling import notice_of
 from whet.confirm.quorum import groups_in
-from whet.confirm.records import Plan, Request
-from whet.confirm.service import Service
+from whet.confirm.records import ApprovalPlan, ConfirmRequest
+from whet.confirm.service import ConfirmService
 from whet.contract.errors import StoreError
 from whet.vendors.http import CALL_TIMEOUT_S, SendFailed
 from whet.web.beat import in_step
@@ -52,11 +52,11 @@ class ChannelState(msgspec.Struct, frozen=True):
     deaf: str
 
 
-class Notifier:
+class ConfirmNotifier:
     """All channels of one service. `run` it next to the server; close it after."""
 
     def __init__(
-        self, service: Service, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
+        self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
     ) -> None:
         # A signature is as secret as its key and always the same: a key of its own for the buttons.
         key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
@@ -75,7 +75,7 @@ class Notifier:
         """Work until cancelled; then close every connection."""
         # It logs every address, and Telegram's holds the bot's token.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
-        channels: list[Channel] = [*(seat.channel for seat in self._seats), self._log]
+        channels: list[NotifyChannel] = [*(seat.channel for seat in self._seats), self._log]
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._spread())
@@ -141,7 +141,7 @@ class Notifier:
         if rest := request_ids[_MOST_LOGGED:]:
             _LOG.warning("no channel reached a person: %d more wait: %s", len(rest), " ".join(rest))
 
-    def _channels_of(self, kind: str, plan: Plan, was_escalated: bool) -> Sequence[str]:
+    def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
         groups = groups_in(plan.quorum)
         if was_escalated or kind == "escalated":
             groups |= {plan.escalate_to}
@@ -149,7 +149,7 @@ class Notifier:
 
     # --- from deliveries to people
 
-    async def _send(self, channel: Channel) -> None:
+    async def _send(self, channel: NotifyChannel) -> None:
         name = channel.name
         loop = asyncio.get_running_loop()
         while True:
@@ -164,7 +164,7 @@ class Notifier:
                 _LOG.error("channel %s: %s", name, error.message)
                 await asyncio.sleep(_POLL_S)
 
-    async def _take(self, name: str) -> Delivery | None:
+    async def _take(self, name: str) -> NotifyDelivery | None:
         due_s = self._service.database.read(lambda db: deliveries.next_due(db, name))
         if due_s is None or due_s > self._service.timeline.now_s():
             return None
@@ -185,7 +185,7 @@ class Notifier:
         except TimeoutError:
             return
 
-    async def _deliver(self, channel: Channel, delivery: Delivery) -> None:
+    async def _deliver(self, channel: NotifyChannel, delivery: NotifyDelivery) -> None:
         service = self._service
         request = service.get(delivery.request_id)
         places = service.database.read(
@@ -208,7 +208,7 @@ class Notifier:
         breaker.succeeded()
         await service.change(lambda tx: _sent(tx, delivery, request, ref))
 
-    def notice(self, request: Request, kind: str) -> Notice:
+    def notice(self, request: ConfirmRequest, kind: str) -> RequestNotice:
         """Write down what people are told of a request as it is now."""
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
@@ -216,7 +216,7 @@ class Notifier:
         return notice_of(request, service.votes(request.id), link=link, redacted=redacted, kind=kind)
 
     async def _failed(
-        self, channel: Channel, delivery: Delivery, failure: SendFailed, request: Request
+        self, channel: NotifyChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
         may_end = delivery.kind not in deliveries.NEWS
@@ -242,7 +242,7 @@ class Notifier:
 
     # --- from people back
 
-    async def _hear(self, channel: Channel) -> None:
+    async def _hear(self, channel: NotifyChannel) -> None:
         try:
             await channel.listen(self._presses)
         except SendFailed as error:
@@ -251,14 +251,18 @@ class Notifier:
             _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
 
 
-def _is_news(delivery: Delivery, request: Request, places: Sequence[str], channel: Channel) -> bool:
+def _is_news(
+    delivery: NotifyDelivery, request: ConfirmRequest, places: Sequence[str], channel: NotifyChannel
+) -> bool:
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
     # An outcome is told where the request was told.
     return channel.can_update and bool(places)
 
 
-async def _hand_over(channel: Channel, notice: Notice, delivery: Delivery, places: Sequence[str]) -> str:
+async def _hand_over(
+    channel: NotifyChannel, notice: RequestNotice, delivery: NotifyDelivery, places: Sequence[str]
+) -> str:
     if delivery.kind in deliveries.NEWS:
         return await channel.send(notice)
     for where in places:
@@ -266,7 +270,7 @@ async def _hand_over(channel: Channel, notice: Notice, delivery: Delivery, place
     return ""
 
 
-def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
+def _sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref: str) -> None:
     deliveries.end(tx.connection, delivery, "sent", tx.now_s, ref=ref)
     if delivery.kind in deliveries.NEWS and delivery.channel != deliveries.LOG:
         data: dict[str, object] = {
@@ -277,7 +281,7 @@ def _sent(tx: Tx, delivery: Delivery, request: Request, ref: str) -> None:
         tx.record("notified", request.id, "system:notify", request.principal, data)
 
 
-def _fall_back(db: apsw.Connection, delivery: Delivery, request: Request, now_s: float) -> None:
+def _fall_back(db: apsw.Connection, delivery: NotifyDelivery, request: ConfirmRequest, now_s: float) -> None:
     """Put a request that no channel got through into the log, once."""
     is_news = delivery.channel != deliveries.LOG and delivery.kind in deliveries.NEWS and request.is_pending
     if is_news and deliveries.nobody_was_told(db, delivery.event_id):

@@ -16,9 +16,9 @@ import msgspec
 
 from whet.confirm.notify import plain
 from whet.confirm.notify.channel import OnPress
-from whet.confirm.notify.notice import Notice
+from whet.confirm.notify.notice import RequestNotice
 from whet.contract.errors import ConfigError
-from whet.lanes import Lane, LaneTimeout
+from whet.lanes import LaneTimeout, PluginLane
 from whet.vendors.http import CALL_TIMEOUT_S, SendFailed, VendorHttp, refused
 from whet.vendors.signing import signed, webhook_key
 
@@ -33,7 +33,7 @@ class OneWay:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Do nothing: what was sent stays as it is."""
 
     async def listen(self, on_press: OnPress) -> None:
@@ -46,7 +46,7 @@ class OneWay:
 class Log(OneWay):
     """The service's own log: the last resort, and the only channel where none is configured."""
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Write one record."""
         text = plain.body(notice).replace("\n", " / ")
         _LOG.warning("no channel reached a person: %s / %s", plain.title(notice), text)
@@ -58,14 +58,14 @@ class Apprise(OneWay):
 
     def __init__(self, name: str, urls: Sequence[str]) -> None:
         super().__init__(name)
-        self._lane = Lane(f"apprise-{name}")
+        self._lane = PluginLane(f"apprise-{name}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # its own affair
             self._sender = _sender(name, urls)
         if not urls:
             raise ConfigError(f"channel {name} has no Apprise URL", hint="name a variable with urls_env")
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Send to all URLs. Raises SendFailed where one of them failed; Apprise does not say which."""
         body = plain.body(notice)
 
@@ -101,7 +101,7 @@ def _sender(name: str, urls: Sequence[str]) -> Any:
     return sender
 
 
-class Webhook(OneWay):
+class WebhookNotifier(OneWay):
     """A POST of JSON, signed as Standard Webhooks 1.0 says."""
 
     can_update = True  # outcomes are sent as messages of their own
@@ -111,12 +111,12 @@ class Webhook(OneWay):
         self._http = VendorHttp("the webhook", url)
         self._key = webhook_key(name, secret)
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Post the request. Raises SendFailed unless it is answered with 2xx."""
         await self._post(notice)
         return notice.request_id
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Post what became of it."""
         await self._post(notice)
 
@@ -124,7 +124,7 @@ class Webhook(OneWay):
         """Close connections."""
         await self._http.aclose()
 
-    async def _post(self, notice: Notice) -> None:
+    async def _post(self, notice: RequestNotice) -> None:
         at_s = int(time.time())
         body = msgspec.json.encode(
             {"type": f"confirmation.{notice.state}", "timestamp": at_s, "data": msgspec.to_builtins(notice)}

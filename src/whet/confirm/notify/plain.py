@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from whet.confirm.notify.notice import AGENT_MARK, Notice, agent_lines
+from whet.confirm.notify.notice import AGENT_MARK, RequestNotice, agent_lines
 
 
-def title(notice: Notice) -> str:
+def title(notice: RequestNotice) -> str:
     """One line of ours, with the action's name last."""
     return f"{notice.headline}: {notice.action}"
 
 
-def body(notice: Notice) -> str:
+def body(notice: RequestNotice) -> str:
     """Our lines first; the agent's below a mark, each behind a bar."""
     lines = [
         f"Request: {notice.request_id}",

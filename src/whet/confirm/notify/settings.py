@@ -17,9 +17,9 @@ import msgspec
 
 from whet.config.files import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
-from whet.confirm.notify.channel import Channel
-from whet.confirm.notify.one_way import Apprise, Webhook
-from whet.confirm.notify.telegram import Telegram
+from whet.confirm.notify.channel import NotifyChannel
+from whet.confirm.notify.one_way import Apprise, WebhookNotifier
+from whet.confirm.notify.telegram import TelegramNotifier
 from whet.contract.errors import ConfigError
 
 Kind = Literal["telegram", "discord", "slack", "apprise", "webhook"]
@@ -27,7 +27,7 @@ ORDER: tuple[Kind, ...] = ("telegram", "discord", "slack", "apprise", "webhook")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
 
-class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[channel]]`. Which fields count depends on the kind; docs/confirm-channels.md has them."""
 
     kind: Kind
@@ -43,7 +43,7 @@ class ChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base_url: str = ""
 
 
-class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NotifyPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[people.NAME]`: the person's user ids. NAME is a principal: the name of an approve token."""
 
     telegram: str | int = ""
@@ -54,14 +54,14 @@ class PersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    channel: tuple[ChannelText, ...] = ()
-    people: dict[str, PersonText] = {}
+    channel: tuple[NotifyChannelText, ...] = ()
+    people: dict[str, NotifyPersonText] = {}
 
 
-class Seat(msgspec.Struct, frozen=True):
+class ConfiguredNotifier(msgspec.Struct, frozen=True):
     """A channel, its buttons, and the groups it serves; none means everybody."""
 
-    channel: Channel
+    channel: NotifyChannel
     buttons: Buttons
     groups: frozenset[str]
 
@@ -69,7 +69,7 @@ class Seat(msgspec.Struct, frozen=True):
 class People:
     """Who is who: a vendor's user id to a principal's name."""
 
-    def __init__(self, people: Mapping[str, PersonText]) -> None:
+    def __init__(self, people: Mapping[str, NotifyPersonText]) -> None:
         self._names: dict[tuple[str, str], str] = {}
         for name, person in people.items():
             for kind in ("telegram", "discord", "slack"):
@@ -98,9 +98,9 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
         raise ConfigError(f"{path}: {error}", hint="docs/confirm-channels.md shows the file") from error
 
 
-def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[Seat]:
+def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
     """Make the channels, Telegram first, then Discord, then the others as they stand. Raises ConfigError."""
-    seats: list[Seat] = []
+    seats: list[ConfiguredNotifier] = []
     for entry in sorted(text.channel, key=lambda found: ORDER.index(found.kind)):
         name = entry.name or entry.kind
         if not _NAME.fullmatch(name) or name == "log" or any(seat.channel.name == name for seat in seats):
@@ -109,11 +109,13 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
                 hint="small letters, digits, . _ -; each name once; not `log`",
             )
         buttons = Buttons(key, name, entry.deny_reasons)
-        seats.append(Seat(_open(entry, name, secrets, buttons), buttons, frozenset(entry.groups)))
+        seats.append(
+            ConfiguredNotifier(_open(entry, name, secrets, buttons), buttons, frozenset(entry.groups))
+        )
     return seats
 
 
-def _open(entry: ChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> Channel:
+def _open(entry: NotifyChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> NotifyChannel:
     address: dict[str, str] = {"base_url": entry.base_url} if entry.base_url else {}
 
     def secret(variable: str, usual: str) -> str:
@@ -127,12 +129,14 @@ def _open(entry: ChannelText, name: str, secrets: Mapping[str, str], buttons: Bu
     if entry.kind == "apprise":
         return Apprise(name, secret(entry.urls_env, "APPRISE_URLS").split())
     if entry.kind == "webhook":
-        return Webhook(name, _url(name, entry.url), secret(entry.secret_env, "CONFIRMATION_WEBHOOK_SECRET"))
+        return WebhookNotifier(
+            name, _url(name, entry.url), secret(entry.secret_env, "CONFIRMATION_WEBHOOK_SECRET")
+        )
     if not entry.chat:
         raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")
     chat = str(entry.chat)
     if entry.kind == "telegram":
-        return Telegram(name, secret(entry.token_env, "TELEGRAM_BOT_TOKEN"), chat, buttons, **address)
+        return TelegramNotifier(name, secret(entry.token_env, "TELEGRAM_BOT_TOKEN"), chat, buttons, **address)
     if entry.kind == "discord":
         token = secret(entry.token_env, "DISCORD_BOT_TOKEN")
         return _vendor("discord", "Discord", name)(name, token, chat, buttons, **address)

@@ -12,17 +12,17 @@ from typing import Any
 
 from whet.confirm.notify import plain
 from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.channel import OnPress, Press, Reply
-from whet.confirm.notify.notice import AGENT_MARK, Notice
+from whet.confirm.notify.channel import ButtonPress, OnPress, PressReply
+from whet.confirm.notify.notice import AGENT_MARK, RequestNotice
 from whet.vendors import slack
 from whet.vendors.http import SendFailed, read
-from whet.vendors.slack import Acknowledge, Envelope, SlackApi
+from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope
 
 _STYLES = {"approve": "primary", "deny": "danger"}
 _LOG = logging.getLogger(__name__)
 
 
-class Slack:
+class SlackNotifier:
     """One app in one channel: a bot token (xoxb-) to post, an app token (xapp-) to hear."""
 
     can_update = True
@@ -35,13 +35,13 @@ class Slack:
         self._buttons = buttons
         self._api = SlackApi(name, tokens, base_url)
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Post the message; give channel and time stamp. Raises SendFailed."""
         body = {"channel": self._chat, **self._message(notice)}
         result = await self._api.call("chat.postMessage", body)
         return f"{result.channel}/{result.ts}"
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
         chat, _, stamp = where.partition("/")
         await self._api.call("chat.update", {"channel": chat, "ts": stamp, **self._message(notice)})
@@ -49,10 +49,12 @@ class Slack:
     async def listen(self, on_press: OnPress) -> None:
         """Hear presses until cancelled. Raises SendFailed when Slack refuses the app for good."""
 
-        async def take(envelope: Envelope, acknowledge: Acknowledge) -> None:
+        async def take(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             # Within three seconds, or Slack sends it again; deciding twice is harmless, a late answer is not.
             await acknowledge()
-            press = read(bytes(envelope.payload), slack.Press) if envelope.type == "interactive" else None
+            press = (
+                read(bytes(envelope.payload), slack.SlackPress) if envelope.type == "interactive" else None
+            )
             if press is not None and press.data:  # the link button comes as a press too
                 await self._answer(press, on_press)
 
@@ -62,9 +64,9 @@ class Slack:
         """Close connections."""
         await self._api.aclose()
 
-    async def _answer(self, payload: slack.Press, on_press: OnPress) -> None:
-        press = Press(self.name, "slack", payload.user.id, payload.user.username, payload.data)
-        reply = Reply("Something went wrong here; the request is undecided. Use the page.")
+    async def _answer(self, payload: slack.SlackPress, on_press: OnPress) -> None:
+        press = ButtonPress(self.name, "slack", payload.user.id, payload.user.username, payload.data)
+        reply = PressReply("Something went wrong here; the request is undecided. Use the page.")
         try:
             reply = await on_press(press)
         finally:
@@ -75,7 +77,7 @@ class Slack:
             except SendFailed as error:
                 _LOG.warning("channel %s could not answer a press: %s", self.name, error.reason)
 
-    def _message(self, notice: Notice) -> dict[str, Any]:
+    def _message(self, notice: RequestNotice) -> dict[str, Any]:
         elements: list[dict[str, Any]] = [
             {
                 "type": "button",
@@ -102,7 +104,7 @@ class Slack:
         }
 
 
-def _blocks(notice: Notice) -> list[dict[str, Any]]:
+def _blocks(notice: RequestNotice) -> list[dict[str, Any]]:
     risk = "  :warning: HIGH RISK" if notice.is_high_risk else ""
     lines: list[str] = []
     if notice.is_open:

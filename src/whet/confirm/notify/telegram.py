@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.channel import OnPress, Press, Reply
-from whet.confirm.notify.notice import AGENT_MARK, Notice
+from whet.confirm.notify.channel import ButtonPress, OnPress, PressReply
+from whet.confirm.notify.notice import AGENT_MARK, RequestNotice
 from whet.vendors.http import SendFailed, read
 from whet.vendors.telegram import TelegramApi
 
@@ -46,7 +46,7 @@ class _Update(msgspec.Struct):
     callback_query: _Query | None = None
 
 
-class Telegram:
+class TelegramNotifier:
     """One bot in one chat."""
 
     can_update = True
@@ -57,13 +57,13 @@ class Telegram:
         self._buttons = buttons
         self._api = TelegramApi(name, token, base_url)
 
-    async def send(self, notice: Notice) -> str:
+    async def send(self, notice: RequestNotice) -> str:
         """Send the message; give its number. Raises SendFailed."""
         body = {"chat_id": self._chat, **self._message(notice)}
         sent = read(await self._api.call("sendMessage", body), _Message)
         return f"{sent.chat.id}/{sent.message_id}" if sent else ""
 
-    async def update(self, where: str, notice: Notice) -> None:
+    async def update(self, where: str, notice: RequestNotice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
         chat, _, number = where.partition("/")
         body = {"chat_id": chat, "message_id": int(number), **self._message(notice)}
@@ -91,8 +91,8 @@ class Telegram:
 
     async def _answer(self, query: _Query, on_press: OnPress) -> None:
         user = query.user
-        press = Press(self.name, "telegram", str(user.id), user.username or user.first_name, query.data)
-        reply = Reply("Something went wrong here; the request is undecided. Use the page.")
+        press = ButtonPress(self.name, "telegram", str(user.id), user.username or user.first_name, query.data)
+        reply = PressReply("Something went wrong here; the request is undecided. Use the page.")
         try:
             reply = await on_press(press)
         finally:
@@ -101,7 +101,7 @@ class Telegram:
                 body = {"callback_query_id": query.id, "text": reply.text[:200], "show_alert": True}
                 await self._api.call("answerCallbackQuery", body)
 
-    def _message(self, notice: Notice) -> dict[str, Any]:
+    def _message(self, notice: RequestNotice) -> dict[str, Any]:
         row = [{"text": b.label, "callback_data": b.data} for b in self._buttons.of(notice)]
         keyboard = [row[:2], *([button] for button in row[2:])] if notice.may_approve else [[b] for b in row]
         if notice.has_public_link:
@@ -114,7 +114,7 @@ class Telegram:
         }
 
 
-def text(notice: Notice) -> str:
+def text(notice: RequestNotice) -> str:
     """Write a notice as Telegram's HTML."""
     risk = "  ⚠️ HIGH RISK" if notice.is_high_risk else ""
     lines = [f"<b>{_e(notice.headline)}</b>{risk}", f"<code>{_e(notice.action)}</code>"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from whet.confirm.notify.notice import Notice, State
+from whet.confirm.notify.notice import RequestNotice, State
 from whet.confirm.quorum import describe
-from whet.confirm.records import Request, Vote
+from whet.confirm.records import ConfirmRequest, Vote
 from whet.confirm.shown import fit, one_line, pretty, redact
 
 ACTION_LIMIT, REQUESTER_LIMIT, DESCRIPTION_LIMIT, DETAILS_LIMIT, REASON_LIMIT = 150, 80, 700, 1_500, 300
@@ -24,13 +24,13 @@ _HEADLINES: dict[State, str] = {
 
 
 def notice_of(
-    request: Request,
+    request: ConfirmRequest,
     votes: Sequence[Vote],
     *,
     link: str,
     redacted: Sequence[str] = (),
     kind: str = "submitted",
-) -> Notice:
+) -> RequestNotice:
     """Write down what people are told of `request` as it is now; `kind` is the event's."""
     details: dict[str, Any] = msgspec.json.decode(request.details_json)
     action, cut_action = one_line(request.action, ACTION_LIMIT)
@@ -39,7 +39,7 @@ def notice_of(
     body, cut_details = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
     was_cut = cut_action or cut_requester or cut_description or cut_details
     state: State = "approved" if request.status == "auto_approved" else request.status
-    return Notice(
+    return RequestNotice(
         request_id=request.id,
         digest=request.digest,
         state=state,
@@ -73,7 +73,7 @@ def _headline(state: State, kind: str) -> str:
     return _HEADLINES[state]
 
 
-def _outcome(request: Request) -> str:
+def _outcome(request: ConfirmRequest) -> str:
     if request.is_pending:
         return ""
     by = one_line(request.resolved_by, REQUESTER_LIMIT)[0]
@@ -83,7 +83,7 @@ def _outcome(request: Request) -> str:
     return f"{request.status.replace('_', ' ').capitalize()}{who}{at}{reason}."
 
 
-def _progress(request: Request, votes: Sequence[Vote]) -> str:
+def _progress(request: ConfirmRequest, votes: Sequence[Vote]) -> str:
     plan = request.plan
     if not request.is_pending or describe(plan.quorum) == "1 of anyone":
         return ""

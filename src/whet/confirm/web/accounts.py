@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from whet.confirm.ledger import Tx
-from whet.confirm.records import Principal, Role
-from whet.confirm.service import Service
-from whet.web.sessions import Account, SessionRow, TooManyAttempts
+from whet.confirm.records import Caller, Role
+from whet.confirm.service import ConfirmService
+from whet.web.sessions import Account, LoginSession, TooManyAttempts
 from whet.web.throttle import Throttle
 
-OPEN = Principal("anonymous", "admin", is_open=True)
+OPEN = Caller("anonymous", "admin", is_open=True)
 _OPEN_KEY = "open"
 _FIND = "SELECT id, name, role, expires_at FROM tokens WHERE id = ? AND revoked_at IS NULL"
 _MOST_FAILURES = 10
@@ -19,7 +19,7 @@ _MOST_FAILURES = 10
 class TokenAccounts:
     """Signing in with an access token. In open mode there is nothing to check."""
 
-    def __init__(self, service: Service, *, is_open: bool) -> None:
+    def __init__(self, service: ConfirmService, *, is_open: bool) -> None:
         self._service = service
         self._is_open = is_open
         self._throttle = Throttle(_MOST_FAILURES)
@@ -48,7 +48,7 @@ class TokenAccounts:
         who = self.principal(key)
         return Account(key, who.name, frozenset((who.role,))) if who else None
 
-    def principal(self, key: str) -> Principal | None:
+    def principal(self, key: str) -> Caller | None:
         """Give who an account is to the service."""
         if self._is_open:
             return OPEN if key == _OPEN_KEY else None
@@ -57,16 +57,16 @@ class TokenAccounts:
         if row is None or (isinstance(row[3], float | int) and now_s >= row[3]):
             return None
         role: Role = "admin" if row[2] == "admin" else "approve" if row[2] == "approve" else "audit"
-        return Principal(str(row[1]), role, str(row[0])) if row[2] != "submit" else None
+        return Caller(str(row[1]), role, str(row[0])) if row[2] != "submit" else None
 
 
 class SessionRows:
     """Sessions in the table `web_sessions`; those whose time is up go with the next sign-in."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ConfirmService) -> None:
         self._service = service
 
-    async def save(self, row: SessionRow) -> None:
+    async def save(self, row: LoginSession) -> None:
         """Keep a new session; durable on return."""
         values = (row.id_hash, row.account_key, row.csrf, row.created_s, row.expires_s)
 
@@ -76,11 +76,11 @@ class SessionRows:
 
         await self._service.change(write)
 
-    async def find(self, id_hash: str) -> SessionRow | None:
+    async def find(self, id_hash: str) -> LoginSession | None:
         """Give a session by the hash of its id."""
         sql = "SELECT id_hash, account_key, csrf, created_at, expires_at FROM web_sessions WHERE id_hash = ?"
         row = self._service.database.read_one(sql, (id_hash,))
-        return None if row is None else SessionRow(*row)  # type: ignore[arg-type]
+        return None if row is None else LoginSession(*row)  # type: ignore[arg-type]
 
     async def drop(self, id_hash: str) -> None:
         """Forget a session; durable on return."""

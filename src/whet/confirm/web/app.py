@@ -16,19 +16,19 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from whet.clock import SystemClock
-from whet.confirm.notify.notifier import Notifier
-from whet.confirm.service import Service
+from whet.confirm.notify.notifier import ConfirmNotifier
+from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
 from whet.confirm.web.accounts import SessionRows, TokenAccounts
 from whet.confirm.web.audit import AuditWatch
-from whet.confirm.web.desk import Desk
-from whet.confirm.web.live import Live
-from whet.confirm.web.past import Past
+from whet.confirm.web.desk import RequestPages
+from whet.confirm.web.live import RequestStream
+from whet.confirm.web.past import AuditPages
 from whet.contract.errors import StoreError
 from whet.web.assets import Assets
-from whet.web.door import Door, Words
-from whet.web.guard import Guard, Place
-from whet.web.pages import Pages
+from whet.web.door import SiteLogin, Words
+from whet.web.guard import SiteAddress, SiteGuard
+from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions
 
 _WORDS = Words(
@@ -39,17 +39,22 @@ _WORDS = Words(
 
 
 def make_page(
-    service: Service, notifier: Notifier | None, where: Place, *, port: int, is_open: bool = False
+    service: ConfirmService,
+    notifier: ConfirmNotifier | None,
+    where: SiteAddress,
+    *,
+    port: int,
+    is_open: bool = False,
 ) -> ASGIApp:
     """Give the application. `port` is the page's own, for the cookie's name."""
     assets = Assets(files("whet.confirm.web") / "static")
-    pages = Pages("whet.confirm.web", assets, {"duration": view.duration})
+    pages = SiteTemplates("whet.confirm.web", assets, {"duration": view.duration})
     accounts = TokenAccounts(service, is_open=is_open)
     sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{port}")
-    door = Door(sessions, pages, _WORDS, is_open=is_open)
-    desk = Desk(service, pages, accounts, notifier)
-    past = Past(service, pages, AuditWatch(service))
-    live = Live(service, sessions)
+    door = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
+    desk = RequestPages(service, pages, accounts, notifier)
+    past = AuditPages(service, pages, AuditWatch(service))
+    live = RequestStream(service, sessions)
     routes = [
         Route("/", door.inside(desk.home)),
         Route("/r/{id}", door.inside(desk.record)),
@@ -73,4 +78,4 @@ def make_page(
         return door.problem(503, f"{_WORDS.undone}: {reason}.")
 
     site = Starlette(routes=routes, exception_handlers={HTTPException: not_found, StoreError: unstored})
-    return Guard(site, where)
+    return SiteGuard(site, where)

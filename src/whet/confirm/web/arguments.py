@@ -46,7 +46,7 @@ _FIRST = (
 _MARKS: Mapping[str, DiffKind] = {"+": "added", "-": "removed", "@": "place", " ": "same"}
 
 
-class DiffLine(msgspec.Struct, frozen=True):
+class ArgumentDiffLine(msgspec.Struct, frozen=True):
     """One line of a diff; `mark` says in a character what the colour says."""
 
     kind: DiffKind
@@ -54,7 +54,7 @@ class DiffLine(msgspec.Struct, frozen=True):
     text: str
 
 
-class Row(msgspec.Struct, frozen=True):
+class ArgumentRow(msgspec.Struct, frozen=True):
     """One argument: its name and its value as text, or as a diff."""
 
     name: str
@@ -62,15 +62,15 @@ class Row(msgspec.Struct, frozen=True):
     is_block: bool = False
     is_folded: bool = False
     size: str = ""
-    diff: tuple[DiffLine, ...] = ()
+    diff: tuple[ArgumentDiffLine, ...] = ()
     added: int = 0
     removed: int = 0
 
 
-def rows(details: Mapping[str, Any], redacted: Sequence[str]) -> list[Row]:
+def rows(details: Mapping[str, Any], redacted: Sequence[str]) -> list[ArgumentRow]:
     """Give the arguments, what matters most first: changes, then commands and places, then the rest."""
     shown = cast("dict[str, Any]", redact(dict(details), redacted))
-    found: list[Row] = []
+    found: list[ArgumentRow] = []
     used: set[str] = set()
     for before, after in _PAIRS:
         old, new = shown.get(before), shown.get(after)
@@ -86,13 +86,13 @@ def rows(details: Mapping[str, Any], redacted: Sequence[str]) -> list[Row]:
     return found + [_row(name, shown[name]) for name in order]
 
 
-def changes(old: str, new: str) -> tuple[DiffLine, ...]:
+def changes(old: str, new: str) -> tuple[ArgumentDiffLine, ...]:
     """Give the lines that differ, with three lines around them."""
     before, after = visible(old, _MOST_CHARS).split("\n"), visible(new, _MOST_CHARS).split("\n")
     if len(before) + len(after) > _MOST_DIFF_LINES:
         # Comparing is quadratic at worst; so long a change is shown whole, old then new.
-        gone = [DiffLine("removed", "-", line) for line in before]
-        return (*gone, *(DiffLine("added", "+", line) for line in after))
+        gone = [ArgumentDiffLine("removed", "-", line) for line in before]
+        return (*gone, *(ArgumentDiffLine("added", "+", line) for line in after))
     lines = list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]
     return tuple(_marked(line) for line in lines)
 
@@ -106,14 +106,14 @@ def _rank(name: str) -> int:
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
-def _row(name: str, value: object) -> Row:
+def _row(name: str, value: object) -> ArgumentRow:
     text = value if isinstance(value, str) else _written(value)
     shown = visible(text, _MOST_CHARS)
     lines = shown.count("\n") + 1
     is_long = len(shown) > _SHORT_CHARS or lines > _SHORT_LINES
     is_block = lines > 1 or len(shown) > 70 or name in ("command", "cmd", "sql", "query", "code")
     size = f"{lines:,} lines, {len(text):,} characters" if is_long else ""
-    return Row(visible(name, 200), shown, is_block=is_block, is_folded=is_long, size=size)
+    return ArgumentRow(visible(name, 200), shown, is_block=is_block, is_folded=is_long, size=size)
 
 
 def _written(value: object) -> str:
@@ -121,10 +121,10 @@ def _written(value: object) -> str:
     return flat if len(flat) <= 70 else pretty(value)
 
 
-def _diff_row(name: str, lines: tuple[DiffLine, ...]) -> Row:
+def _diff_row(name: str, lines: tuple[ArgumentDiffLine, ...]) -> ArgumentRow:
     added = sum(line.kind == "added" for line in lines)
     removed = sum(line.kind == "removed" for line in lines)
-    return Row(
+    return ArgumentRow(
         visible(name, 200),
         is_folded=len(lines) > 60,
         size=f"{len(lines):,} lines",
@@ -134,16 +134,18 @@ def _diff_row(name: str, lines: tuple[DiffLine, ...]) -> Row:
     )
 
 
-def _patch(text: str) -> tuple[DiffLine, ...]:
-    found: list[DiffLine] = []
+def _patch(text: str) -> tuple[ArgumentDiffLine, ...]:
+    found: list[ArgumentDiffLine] = []
     for line in visible(text, _MOST_CHARS).split("\n"):
         is_head = line.startswith(("+++", "---", "diff ", "index "))
-        found.append(DiffLine("place", " ", line) if is_head else _marked(line))
+        found.append(ArgumentDiffLine("place", " ", line) if is_head else _marked(line))
     return tuple(found)
 
 
-def _marked(line: str) -> DiffLine:
+def _marked(line: str) -> ArgumentDiffLine:
     kind = _MARKS.get(line[:1], "same")
     if kind == "place":
-        return DiffLine("place", " ", line)
-    return DiffLine(kind, line[:1] if line[:1] in _MARKS else " ", line[1:] if line[:1] in _MARKS else line)
+        return ArgumentDiffLine("place", " ", line)
+    return ArgumentDiffLine(
+        kind, line[:1] if line[:1] in _MARKS else " ", line[1:] if line[:1] in _MARKS else line
+    )

@@ -6,9 +6,9 @@ import asyncio
 
 import msgspec
 
-from whet.confirm.audit import Report, verify
+from whet.confirm.audit import AuditReport, verify
 from whet.confirm.keys import PublicKey
-from whet.confirm.service import Service
+from whet.confirm.service import ConfirmService
 
 QUICK_EVENTS = 20_000  # a fraction of a second of one core; more would be felt by those who submit
 _FRESH_S = 10.0
@@ -17,14 +17,14 @@ _FRESH_S = 10.0
 class Verified(msgspec.Struct, frozen=True):
     """What the last check found, and when it was, in Unix seconds."""
 
-    report: Report
+    report: AuditReport
     at_s: float
 
 
 class AuditWatch:
     """Verifies off the event loop, one check at a time."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ConfirmService) -> None:
         self._service = service
         self._known: Verified | None = None
         self._lock = asyncio.Lock()

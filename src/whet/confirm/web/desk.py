@@ -8,16 +8,16 @@ import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
-from whet.confirm.decide import Ballot
+from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
 from whet.confirm.notify import deliveries
-from whet.confirm.notify.notifier import ChannelState, Notifier
-from whet.confirm.records import Outcome, Principal, Request
-from whet.confirm.requests import Filter, viewed_at
-from whet.confirm.service import Service
+from whet.confirm.notify.notifier import ChannelState, ConfirmNotifier
+from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
+from whet.confirm.requests import RequestFilter, viewed_at
+from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
-from whet.web.pages import Pages
+from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
 MOST_PENDING = 200
@@ -25,11 +25,15 @@ _MOST_REASON = 2_000
 _STATUS = {"not_found": 404, "not_allowed": 403, "own_request": 403, "too_early": 425}
 
 
-class Desk:
+class RequestPages:
     """Lists, shows, decides."""
 
     def __init__(
-        self, service: Service, pages: Pages, accounts: TokenAccounts, notifier: Notifier | None
+        self,
+        service: ConfirmService,
+        pages: SiteTemplates,
+        accounts: TokenAccounts,
+        notifier: ConfirmNotifier | None,
     ) -> None:
         self._service = service
         self._pages = pages
@@ -63,13 +67,15 @@ class Desk:
         takes_more = verdict == "approve" and (found.is_high_risk or found.plan.needs_factor)
         if takes_more and found.is_pending and digest == found.digest and form.get("sure") != "yes":
             return self._sure(visit, found, reason)
-        ballot = Ballot(found.id, verdict, reason, digest, via_web=True, code=form.get("code", "")[:32])
+        ballot = DecisionInput(
+            found.id, verdict, reason, digest, via_web=True, code=form.get("code", "")[:32]
+        )
         outcome = await self._service.decide(ballot, who)
         if outcome.kind == "code":
             return self._sure(visit, outcome.request or found, reason, outcome.message)
         return self._after(outcome, found, visit)
 
-    def _sure(self, visit: Visit, found: Request, reason: str, problem: str = "") -> Response:
+    def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
         """Ask once more, with the second factor where it takes one; again where its code was not right."""
         detail = self._detail(found, self._who(visit))
         values: dict[str, object] = {
@@ -93,7 +99,7 @@ class Desk:
         outcome = await self._service.amend(found.id, who, details)
         return self._after(outcome, found, visit)
 
-    def _after(self, outcome: Outcome, found: Request, visit: Visit) -> Response:
+    def _after(self, outcome: RequestOutcome, found: ConfirmRequest, visit: Visit) -> Response:
         if outcome.kind in ("decided", "voted", "amended"):
             return RedirectResponse(f"/r/{found.id}?done={outcome.kind}", 303)
         status = _STATUS.get(outcome.kind, 409)
@@ -102,10 +108,10 @@ class Desk:
         return self._answer(visit, fresh, status=status, problem=f"Not decided. {message}.")
 
     def _answer(
-        self, visit: Visit, chosen: Request | None, *, status: int = 200, problem: str = ""
+        self, visit: Visit, chosen: ConfirmRequest | None, *, status: int = 200, problem: str = ""
     ) -> Response:
         now_s = self._service.timeline.now_s()
-        pending = self._service.list(Filter("pending", limit=MOST_PENDING))
+        pending = self._service.list(RequestFilter("pending", limit=MOST_PENDING))
         pending.sort(key=lambda found: found.expires_at)
         is_home = chosen is None
         shown = chosen or (pending[0] if pending else None)
@@ -119,7 +125,7 @@ class Desk:
         }
         return self._page("desk.html", visit, values, status)
 
-    def _detail(self, request: Request, who: Principal) -> view.Detail:
+    def _detail(self, request: ConfirmRequest, who: Caller) -> view.Detail:
         service = self._service
         seen_at = service.database.read(lambda db: viewed_at(db, request.id, who.name))
         viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s(), seen_at)
@@ -135,13 +141,13 @@ class Desk:
     def _problem(self, status: int, visit: Visit, text: str) -> Response:
         return self._pages.answer("problem.html", status, text=text, visit=visit)
 
-    def _find(self, request: Http) -> Request | None:
+    def _find(self, request: Http) -> ConfirmRequest | None:
         request_id = request.path_params["id"]
         return self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
 
-    def _who(self, visit: Visit) -> Principal:
+    def _who(self, visit: Visit) -> Caller:
         who = self._accounts.principal(visit.account.key)
-        return who or Principal(visit.account.name, "audit")
+        return who or Caller(visit.account.name, "audit")
 
     def _channels(self) -> list[ChannelState]:
         return self._notifier.states() if self._notifier else []

@@ -12,8 +12,8 @@ import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import Response, StreamingResponse
 
-from whet.confirm.records import Event
-from whet.confirm.service import Service
+from whet.confirm.records import AuditEvent
+from whet.confirm.service import ConfirmService
 from whet.web.sessions import Sessions
 
 _BEAT_S = 15.0
@@ -21,10 +21,10 @@ _MOST_STREAMS = 200
 _QUIET = frozenset(("login", "login_failed", "started", "viewed", "notified", "notify_failed"))
 
 
-class Live:
+class RequestStream:
     """The stream that open pages listen to."""
 
-    def __init__(self, service: Service, sessions: Sessions) -> None:
+    def __init__(self, service: ConfirmService, sessions: Sessions) -> None:
         self._service = service
         self._sessions = sessions
         self._open = 0
@@ -69,7 +69,7 @@ class Live:
             self._open -= 1
 
 
-def _written(events: list[Event]) -> bytes:
+def _written(events: list[AuditEvent]) -> bytes:
     """Write several events as one: the page looks once, however much happened."""
     loud = [event for event in events if event.kind not in _QUIET]
     data = msgspec.json.encode(

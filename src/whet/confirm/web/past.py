@@ -7,11 +7,11 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from whet.confirm import requests
-from whet.confirm.records import STATUSES, Request
-from whet.confirm.service import Service
+from whet.confirm.records import STATUSES, ConfirmRequest
+from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
 from whet.confirm.web.audit import AuditWatch
-from whet.web.pages import Pages
+from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
 _PAGE = 50
@@ -19,10 +19,10 @@ _MOST_QUERY = 100
 _FIELDS = ("id", "action", "description", "requester", "principal", "resolved_by", "reason", "details")
 
 
-class Past:
+class AuditPages:
     """Pages that only look back."""
 
-    def __init__(self, service: Service, pages: Pages, audit: AuditWatch) -> None:
+    def __init__(self, service: ConfirmService, pages: SiteTemplates, audit: AuditWatch) -> None:
         self._service = service
         self._pages = pages
         self._audit = audit
@@ -37,7 +37,7 @@ class Past:
         before_seq = int(before) if before.isascii() and before.isdigit() and len(before) < 16 else 0
         now_s = self._service.timeline.now_s()
         found = await self._service.database.read_long(
-            lambda db: search(db, query, requests.Filter(status, "", before_seq, _PAGE + 1), now_s)
+            lambda db: search(db, query, requests.RequestFilter(status, "", before_seq, _PAGE + 1), now_s)
         )
         return self._pages.answer(
             "history.html",
@@ -68,23 +68,25 @@ class Past:
         )
 
 
-def search(db: apsw.Connection, query: str, wanted: requests.Filter, now_s: float) -> list[Request]:
+def search(
+    db: apsw.Connection, query: str, wanted: requests.RequestFilter, now_s: float
+) -> list[ConfirmRequest]:
     """Give requests whose fields hold every word of `query`; upper and lower case are the same."""
     words = query.casefold().split()[:8]
-    found: list[Request] = []
+    found: list[ConfirmRequest] = []
     while len(found) < wanted.limit:
-        step = requests.Filter(
+        step = requests.RequestFilter(
             wanted.status, wanted.principal, wanted.before_seq, 500 if words else wanted.limit
         )
         page = list(requests.select(db, step, now_s))
         found += [one for one in page if _has(one, words)]
         if len(page) < step.limit or not words:
             break
-        wanted = requests.Filter(wanted.status, wanted.principal, page[-1].seq, wanted.limit)
+        wanted = requests.RequestFilter(wanted.status, wanted.principal, page[-1].seq, wanted.limit)
     return found[: wanted.limit]
 
 
-def _has(request: Request, words: list[str]) -> bool:
+def _has(request: ConfirmRequest, words: list[str]) -> bool:
     if not words:
         return True
     details = request.details_json

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from whet.confirm.notify.deliveries import LOG, Delivery
-from whet.confirm.policy import Policy
+from whet.confirm.notify.deliveries import LOG, NotifyDelivery
+from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.quorum import counts_for, describe
-from whet.confirm.records import BY_TIMEOUT, Event, Principal, Request, Vote
+from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
 from whet.confirm.shown import one_line
-from whet.confirm.web.arguments import DiffLine, Row, changes, document, rows
+from whet.confirm.web.arguments import ArgumentDiffLine, ArgumentRow, changes, document, rows
 from whet.visible import visible
 
 _STATUS_WORDS = {
@@ -75,7 +75,7 @@ class Card(msgspec.Struct, frozen=True):
     created: str
 
 
-class Ballot(msgspec.Struct, frozen=True):
+class VoteView(msgspec.Struct, frozen=True):
     """A vote as it is shown."""
 
     name: str
@@ -84,7 +84,7 @@ class Ballot(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Told(msgspec.Struct, frozen=True):
+class DeliveryView(msgspec.Struct, frozen=True):
     """How far a channel is."""
 
     channel: str
@@ -96,7 +96,7 @@ class Told(msgspec.Struct, frozen=True):
     at: str
 
 
-class Happened(msgspec.Struct, frozen=True):
+class EventView(msgspec.Struct, frozen=True):
     """One event of the record."""
 
     at: str
@@ -109,39 +109,39 @@ class Detail(msgspec.Struct, frozen=True):
 
     card: Card
     description: str
-    rows: list[Row]
+    rows: list[ArgumentRow]
     json_text: str
     digest: str
     session_key: str
     rule: str
     needs: str
     is_quorum: bool
-    votes: list[Ballot]
+    votes: list[VoteView]
     my_vote: str
     barrier: str
     min_review_s: float
     review_left_s: float
     needs_code: bool
     accepts_edits: bool
-    edits: tuple[DiffLine, ...]
+    edits: tuple[ArgumentDiffLine, ...]
     edited_by: str
     reason: str
     outcome: str
     execution: str
-    told: list[Told]
-    events: list[Happened]
+    told: list[DeliveryView]
+    events: list[EventView]
 
 
 class Viewer(msgspec.Struct, frozen=True):
     """Who looks, under which policy, when, and since when they have had it before them."""
 
-    who: Principal
-    policy: Policy
+    who: Caller
+    policy: ConfirmPolicy
     now_s: float
     seen_at: float | None = None
 
 
-def card(request: Request, now_s: float) -> Card:
+def card(request: ConfirmRequest, now_s: float) -> Card:
     """Give a request as it stands in a list."""
     by = request.resolved_by
     return Card(
@@ -165,17 +165,17 @@ def card(request: Request, now_s: float) -> Card:
 
 
 def detail(
-    request: Request,
+    request: ConfirmRequest,
     viewer: Viewer,
     votes: Sequence[Vote],
-    told: Sequence[Delivery],
-    events: Sequence[Event],
+    told: Sequence[NotifyDelivery],
+    events: Sequence[AuditEvent],
 ) -> Detail:
     """Give a request as it stands on its own page."""
     details: dict[str, Any] = msgspec.json.decode(request.details_json)
     redacted = viewer.policy.redact
     plan = request.plan
-    edits: tuple[DiffLine, ...] = ()
+    edits: tuple[ArgumentDiffLine, ...] = ()
     if request.original_json and request.original_json != request.details_json:
         original: dict[str, Any] = msgspec.json.decode(request.original_json)
         edits = changes(document(original, redacted), document(details, redacted))
@@ -206,7 +206,7 @@ def detail(
     )
 
 
-def barrier(request: Request, viewer: Viewer) -> str:
+def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
     """Say why this person can't decide; "" where they can. The service decides anew when they try."""
     who, plan = viewer.who, request.plan
     if not request.is_pending:
@@ -239,14 +239,14 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d"
 
 
-def _ballot(vote: Vote) -> Ballot:
+def _ballot(vote: Vote) -> VoteView:
     word = "approved" if vote.verdict == "approve" else "denied"
-    return Ballot(one_line(vote.principal, 60)[0], word, moment(vote.at), visible(vote.reason, 500))
+    return VoteView(one_line(vote.principal, 60)[0], word, moment(vote.at), visible(vote.reason, 500))
 
 
-def _told(row: Delivery) -> Told:
+def _told(row: NotifyDelivery) -> DeliveryView:
     if row.channel == LOG:
-        return Told(
+        return DeliveryView(
             "log",
             row.kind,
             "dead",
@@ -255,7 +255,7 @@ def _told(row: Delivery) -> Told:
             1,
             moment(row.updated_at),
         )
-    return Told(
+    return DeliveryView(
         row.channel,
         row.kind,
         row.status,
@@ -266,7 +266,7 @@ def _told(row: Delivery) -> Told:
     )
 
 
-def happened(event: Event) -> Happened:
+def happened(event: AuditEvent) -> EventView:
     """Write an event as a line for a person."""
     word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
     data: dict[str, Any] = msgspec.json.decode(event.data)
@@ -276,10 +276,10 @@ def happened(event: Event) -> Happened:
         if data.get(name)
     ]
     said = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
-    return Happened(moment(event.at), said, one_line(event.principal, 60)[0])
+    return EventView(moment(event.at), said, one_line(event.principal, 60)[0])
 
 
-def _outcome(request: Request) -> str:
+def _outcome(request: ConfirmRequest) -> str:
     if request.is_pending:
         return ""
     word = _STATUS_WORDS[request.status]
@@ -288,7 +288,7 @@ def _outcome(request: Request) -> str:
     return f"{word} by {one_line(request.resolved_by, 60)[0]} at {moment(request.resolved_at)}."
 
 
-def _execution(request: Request) -> str:
+def _execution(request: ConfirmRequest) -> str:
     if request.executed_at is not None:
         note = f": {visible(request.execution_note, 500)}" if request.execution_note else ""
         return f"Reported as {request.execution} at {moment(request.executed_at)}{note}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whet.serve.door import Door
+from whet.serve.door import ApiAuth
 from whet.serve.wire import ApiError
 from whet.store import api
 from whet.store.api import LoginRow
-from whet.store.database import Database
-from whet.web.sessions import Account, SessionRow, TooManyAttempts
+from whet.store.database import StateDatabase
+from whet.web.sessions import Account, LoginSession, TooManyAttempts
 
 _WAIT_S = 60
 
@@ -15,7 +15,7 @@ _WAIT_S = 60
 class OwnerAccounts:
     """Signing in with an owner's token; revoking it ends its sign-ins at once."""
 
-    def __init__(self, door: Door, database: Database) -> None:
+    def __init__(self, door: ApiAuth, database: StateDatabase) -> None:
         self._door = door
         self._database = database
 
@@ -41,18 +41,18 @@ class OwnerAccounts:
 class Logins:
     """Sign-ins in the store."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
-    async def save(self, row: SessionRow) -> None:
+    async def save(self, row: LoginSession) -> None:
         """Keep a sign-in; durable on return."""
         login = LoginRow(row.id_hash, row.account_key, row.csrf, row.created_s, row.expires_s)
         await self._database.append(lambda db: api.save_login(db, login))
 
-    async def find(self, id_hash: str) -> SessionRow | None:
+    async def find(self, id_hash: str) -> LoginSession | None:
         """Give a sign-in by the hash of its number."""
         row = self._database.read_now(lambda db: api.find_login(db, id_hash))
-        return SessionRow(row.id_hash, row.token, row.csrf, row.created_s, row.expires_s) if row else None
+        return LoginSession(row.id_hash, row.token, row.csrf, row.created_s, row.expires_s) if row else None
 
     async def drop(self, id_hash: str) -> None:
         """Forget a sign-in; durable on return."""

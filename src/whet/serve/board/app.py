@@ -13,16 +13,16 @@ from starlette.routing import Route
 from whet.serve.board import shown
 from whet.serve.board.accounts import Logins, OwnerAccounts
 from whet.serve.board.frame import Frame
-from whet.serve.board.home import Home
-from whet.serve.board.learning import Learning
-from whet.serve.board.live import Live
-from whet.serve.board.past import Past
+from whet.serve.board.home import HomePages
+from whet.serve.board.learning import LearningPages
+from whet.serve.board.live import DashboardStream
+from whet.serve.board.past import HistoryPages
 from whet.serve.board.proof import Proof
 from whet.serve.site import Site
 from whet.web.assets import Assets
-from whet.web.door import Door, Words
-from whet.web.guard import Place
-from whet.web.pages import Pages
+from whet.web.door import SiteLogin, Words
+from whet.web.guard import SiteAddress
+from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions
 
 _PACKAGE = "whet.serve.board"
@@ -45,21 +45,21 @@ _WORDS = Words(
 )
 
 
-class Board:
+class Dashboard:
     """The dashboard of a running API."""
 
-    def __init__(self, site: Site, where: Place, port: int) -> None:
+    def __init__(self, site: Site, where: SiteAddress, port: int) -> None:
         app = site.app
         assets = Assets(files(_PACKAGE) / "static")
-        self.pages = Pages(_PACKAGE, assets, _FILTERS)
+        self.pages = SiteTemplates(_PACKAGE, assets, _FILTERS)
         sessions = Sessions(
             OwnerAccounts(site.door, app.database), Logins(app.database), app.clock, where, f"whet_{port}"
         )
-        self.door = Door(sessions, self.pages, _WORDS)
+        self.door = SiteLogin(sessions, self.pages, _WORDS)
         frame = Frame(app, site.turns, self.pages)
-        self._home, self._past = Home(frame), Past(frame)
-        self._learning, self._proof = Learning(frame), Proof(frame)
-        self._live = Live(site.turns, sessions, site.feeds.beat_s)
+        self._home, self._past = HomePages(frame), HistoryPages(frame)
+        self._learning, self._proof = LearningPages(frame), Proof(frame)
+        self._live = DashboardStream(site.turns, sessions, site.feeds.beat_s)
         self._assets = assets
 
     def routes(self) -> list[Route]:

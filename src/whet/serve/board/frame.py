@@ -9,7 +9,7 @@ from whet.app.build import App
 from whet.serve.turns import Turns
 from whet.store import ledger
 from whet.store.ledger import State
-from whet.web.pages import Pages
+from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
 WAITING: tuple[State, ...] = ("inbox", "quarantined")
@@ -26,7 +26,7 @@ class Head(msgspec.Struct, frozen=True):
 class Frame:
     """Fills templates."""
 
-    def __init__(self, app: App, turns: Turns, pages: Pages) -> None:
+    def __init__(self, app: App, turns: Turns, pages: SiteTemplates) -> None:
         self.app = app
         self.turns = turns
         self._pages = pages

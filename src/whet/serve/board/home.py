@@ -15,14 +15,14 @@ from whet.serve.board.frame import Frame
 from whet.serve.wire import as_api_error
 from whet.store import costs, reviews, sessions
 from whet.store.costs import Decided, Spending
-from whet.store.reviews import Spent
+from whet.store.reviews import DaySpending
 from whet.store.sessions import SessionRow
 from whet.web.sessions import Visit
 
 _DAYS, _LONG_DAYS = 14, 30
 
 
-class Home:
+class HomePages:
     """Now, and what it cost."""
 
     def __init__(self, frame: Frame) -> None:
@@ -82,7 +82,7 @@ class Home:
 
         running_ids = frame.turns.hosted.running  # asked here: `read` is on another thread
 
-        def read(db: apsw.Connection) -> tuple[list[Spending], list[SessionRow], Spent]:
+        def read(db: apsw.Connection) -> tuple[list[Spending], list[SessionRow], DaySpending]:
             running = [sessions.get(db, one) for one in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
             return costs.spent_by(db, "day", since), [*running, *latest][:8], reviews.spent_since(db, today)

@@ -16,7 +16,7 @@ from whet.memory.wording import summary
 from whet.serve.board import shown
 from whet.serve.board.frame import WAITING, Frame
 from whet.store import ledger
-from whet.store.ledger import Filter, Kind, LedgerRow, State
+from whet.store.ledger import Kind, LedgerFilter, LedgerRow, State
 from whet.web.sessions import Visit
 
 _PAGE, _MOST = 40, 1_000
@@ -25,7 +25,7 @@ _KINDS: tuple[Kind, ...] = get_args(Kind)
 WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
 
 
-class Learning:
+class LearningPages:
     """Pages of the ledger."""
 
     def __init__(self, frame: Frame) -> None:
@@ -36,7 +36,7 @@ class Learning:
         """List changes, the newest first."""
         asked = request.query_params
         limit = min(_wanted_number(asked.get("n", "")) or _PAGE, _MOST)
-        filters: Filter = {"profile": ""}
+        filters: LedgerFilter = {"profile": ""}
         kind, state = asked.get("kind", ""), asked.get("state", "")
         for known in _KINDS:
             if known == kind:
@@ -110,7 +110,7 @@ class Learning:
             "change.html", visit, status, here="learning", one=_whole(row), who=WHO, problem=problem
         )
 
-    async def _rows(self, limit: int, filters: Filter) -> list[LedgerRow]:
+    async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
         await self._desk.notes()  # what was edited by hand is entered first
 
         def read(db: apsw.Connection) -> list[LedgerRow]:

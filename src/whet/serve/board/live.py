@@ -20,7 +20,7 @@ _MOST_STREAMS = 100
 _LOUD = (StepFinished, ToolFinished, TurnEnd)
 
 
-class Live:
+class DashboardStream:
     """The stream that open pages listen to."""
 
     def __init__(self, turns: Turns, sessions: Sessions, beat_s: float) -> None:

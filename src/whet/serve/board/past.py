@@ -15,7 +15,7 @@ from whet.serve.board import shown
 from whet.serve.board.frame import Frame
 from whet.store import ledger, replay, reviews, search, sessions
 from whet.store.ledger import LedgerRow
-from whet.store.replay import Entry, TurnFacts
+from whet.store.replay import ReplayedTurn, ReplayEntry
 from whet.store.search import Hit
 from whet.store.sessions import SessionRow
 from whet.web.sessions import Visit
@@ -25,17 +25,17 @@ _ENTRIES = 120
 _TOP = 1 << 21
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownMessage(msgspec.Struct, frozen=True):
     """A message as the page has it."""
 
-    entry: Entry
+    entry: ReplayEntry
     text: str
     calls: tuple[tuple[str, str], ...]
     images: int
-    starts_turn: TurnFacts | None
+    starts_turn: ReplayedTurn | None
 
 
-class Past:
+class HistoryPages:
     """Pages of what was said."""
 
     def __init__(self, frame: Frame) -> None:
@@ -103,8 +103,8 @@ def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
     return ledger.select(db, 20, profile="", session_id=session_id)
 
 
-def _shown(found: list[Entry], turns: dict[int, TurnFacts]) -> list[Shown]:
-    made: list[Shown] = []
+def _shown(found: list[ReplayEntry], turns: dict[int, ReplayedTurn]) -> list[ShownMessage]:
+    made: list[ShownMessage] = []
     before = -1
     for entry in found:
         content = entry.message.content
@@ -112,7 +112,7 @@ def _shown(found: list[Entry], turns: dict[int, TurnFacts]) -> list[Shown]:
         calls = tuple((call.name, _arguments(call)) for call in entry.message.tool_calls)
         starts = turns.get(entry.turn) if entry.turn != before else None
         before = entry.turn
-        made.append(Shown(entry, entry.message.text, calls, images, starts))
+        made.append(ShownMessage(entry, entry.message.text, calls, images, starts))
     return made
 
 

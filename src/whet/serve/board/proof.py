@@ -9,7 +9,7 @@ import apsw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.warm_desk import Listed, WarmDesk
+from whet.app.warm_desk import Listed, WarmTemplates
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.memory import shelf
 from whet.memory.effects import LEAST_SESSIONS, Effect, of_desk
@@ -27,7 +27,7 @@ class Proof:
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
         self._desk = frame.app.learning.desk
-        self._warm = WarmDesk(frame.app.home, frame.app.database, frame.app.clock)
+        self._warm = WarmTemplates(frame.app.home, frame.app.database, frame.app.clock)
 
     async def skills(self, request: Request, visit: Visit) -> Response:
         """List skills with how often they were loaded and how sessions went with them."""

@@ -94,7 +94,7 @@ def share_of(found: Interval) -> str:
     return f"{found.estimate:.0%} ({found.low:.0%} to {found.high:.0%})"
 
 
-class DiffLine(msgspec.Struct, frozen=True):
+class ShownDiffLine(msgspec.Struct, frozen=True):
     """A line of a change."""
 
     kind: Literal["same", "added", "removed", "gap"]
@@ -102,22 +102,22 @@ class DiffLine(msgspec.Struct, frozen=True):
     text: str
 
 
-def diff(before: str, after: str) -> list[DiffLine]:
+def diff(before: str, after: str) -> list[ShownDiffLine]:
     """Give what changed between two texts, with some lines around it."""
     old, new = visible(before, MOST_CHARS).splitlines(), visible(after, MOST_CHARS).splitlines()
-    found: list[DiffLine] = []
+    found: list[ShownDiffLine] = []
     for row in _unified(old, new):
         if row.startswith("@@"):
             if found:
-                found.append(DiffLine("gap", "⋯", ""))
+                found.append(ShownDiffLine("gap", "⋯", ""))
         elif row.startswith("+"):
-            found.append(DiffLine("added", "+", row[1:]))
+            found.append(ShownDiffLine("added", "+", row[1:]))
         elif row.startswith("-"):
-            found.append(DiffLine("removed", "−", row[1:]))
+            found.append(ShownDiffLine("removed", "−", row[1:]))
         else:
-            found.append(DiffLine("same", "", row[1:]))
+            found.append(ShownDiffLine("same", "", row[1:]))
     if len(found) > _MOST_DIFF_LINES:
-        found[_MOST_DIFF_LINES:] = [DiffLine("gap", "⋯", f"{len(found) - _MOST_DIFF_LINES} more lines")]
+        found[_MOST_DIFF_LINES:] = [ShownDiffLine("gap", "⋯", f"{len(found) - _MOST_DIFF_LINES} more lines")]
     return found
 
 
