@@ -32,8 +32,10 @@ check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks docs examples
 	$(BIN)/ruff check src tests benchmarks docs examples
 	$(BIN)/pyright
+	$(BIN)/pyright -p pyrightconfig.programs.json
 	$(BIN)/lint-imports
 	$(BIN)/python tests/sizes.py
+	$(BIN)/python tests/typed.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -21,6 +21,7 @@ from benchmarks import (
     moving,
     overhead,
     prompt,
+    reading_path,
     review,
     startup,
     store,
@@ -33,6 +34,7 @@ from benchmarks.table import Row, save
 Benchmark = Callable[[int, bool], list[Row]]
 BENCHMARKS: dict[str, Benchmark] = {
     "startup": startup.run,
+    "reading-path": reading_path.run,
     "prompt": prompt.run,
     "overhead": overhead.run,
     "growth": growth.run,

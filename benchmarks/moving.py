@@ -21,13 +21,14 @@ def run(runs: int, full: bool) -> list[Row]:
         theirs.mkdir()
         total = fill(theirs / "state.db", 10_000, 12)
         samples = []
+        home = Path(folder)
         for number in range(max(runs, 3)):
             home = Path(folder) / f"home-{number}"
             command = [WHET, "import", "hermes", str(theirs), "--only", "sessions"]
             samples.append(measured(command, WHET_HOME=str(home)))
         found = apsw.Connection(str(home / "state.db"))
         counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM messages_fts)"
-        stored = found.execute(counts).fetchone()
+        (stored,) = found.execute(counts)
         found.close()
     rate = total / median([sample.wall_s for sample in samples])
     cpu_us = 1e6 * median([sample.cpu_s for sample in samples]) / total

@@ -62,8 +62,10 @@ def fill(folder: Path, count: int, messages: int) -> None:
 
 def _session(connection: apsw.Connection, key: int, each: int, rng: random.Random) -> None:
     at = 1_780_000_000_000
-    messages: list[tuple[object, ...]] = [(rows.row_id(key, 1), 1, 0, at, f"go through batch {key}", None)]
-    calls: list[tuple[object, ...]] = []
+    messages: list[tuple[apsw.SQLiteValue, ...]] = [
+        (rows.row_id(key, 1), 1, 0, at, f"go through batch {key}", None)
+    ]
+    calls: list[tuple[apsw.SQLiteValue, ...]] = []
     for seq in range(2, each, 2):
         name, arguments = _call(rng)
         failed = rng.random() < 0.06

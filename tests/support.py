@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from whet.store.database import StateDatabase
 
 T = TypeVar("T")
+
+
+def output_of(process: subprocess.Popen[str]) -> IO[str]:
+    """Give the standard output of a process that was started with a pipe for it."""
+    assert process.stdout is not None
+    return process.stdout
 
 
 class FixedClock:

@@ -3,7 +3,7 @@
     with whet.Agent() as agent:
         print(agent.run("What is in this folder?").text)
 
-Names are loaded at first use, so that `import whet` costs nothing.
+Names are loaded at first use, so that `import whet` costs nothing. docs/library.md shows each of them.
 """
 
 from __future__ import annotations
@@ -12,28 +12,126 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whet.app.facade import Agent
-    from whet.contract.errors import WhetError
-    from whet.contract.events import Event, TurnEnd
-    from whet.contract.messages import Message, Usage
+    from whet.app.facade import Agent, AsyncAgent
+    from whet.app.program_tools import tool
+    from whet.contract.errors import (
+        AuthRejected,
+        BadInput,
+        BadRequest,
+        ConfigError,
+        ContextOverflow,
+        ModelRefused,
+        NotFound,
+        PluginError,
+        ProviderError,
+        QuotaExhausted,
+        RateLimited,
+        StoreBusy,
+        StoreError,
+        ToolError,
+        Unavailable,
+        WhetError,
+        WireError,
+    )
+    from whet.contract.events import (
+        ApprovalAsked,
+        ApprovalDecided,
+        Compaction,
+        ConfirmationAsked,
+        EndReason,
+        Event,
+        Notice,
+        ReasoningDelta,
+        Retry,
+        ReviewFinished,
+        ReviewQueued,
+        Steered,
+        StepFinished,
+        StreamRestarted,
+        TextDelta,
+        ToolFinished,
+        ToolProgress,
+        ToolStarted,
+        TurnEnd,
+    )
+    from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+    from whet.contract.protocols import Answer, ApprovalRequest, Person
+    from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "Event", "Message", "TurnEnd", "Usage", "WhetError", "__version__"]
-
-_HOMES = {
-    "Agent": "whet.app.facade",
-    "Event": "whet.contract.events",
-    "Message": "whet.contract.messages",
-    "TurnEnd": "whet.contract.events",
-    "Usage": "whet.contract.messages",
-    "WhetError": "whet.contract.errors",
-}
+__all__ = [
+    "Agent",
+    "Answer",
+    "ApprovalAsked",
+    "ApprovalDecided",
+    "ApprovalRequest",
+    "AsyncAgent",
+    "AuthRejected",
+    "BadInput",
+    "BadRequest",
+    "Compaction",
+    "ConfigError",
+    "ConfirmationAsked",
+    "ContextOverflow",
+    "Effect",
+    "EndReason",
+    "Event",
+    "ImagePart",
+    "Message",
+    "ModelRefused",
+    "NotFound",
+    "Notice",
+    "Part",
+    "Person",
+    "PluginError",
+    "ProviderError",
+    "QuotaExhausted",
+    "RateLimited",
+    "ReasoningDelta",
+    "Retry",
+    "ReviewFinished",
+    "ReviewQueued",
+    "Steered",
+    "StepFinished",
+    "StoreBusy",
+    "StoreError",
+    "StreamRestarted",
+    "TextDelta",
+    "TextPart",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolError",
+    "ToolFinished",
+    "ToolOutput",
+    "ToolProgress",
+    "ToolSpec",
+    "ToolStarted",
+    "TurnEnd",
+    "Unavailable",
+    "Usage",
+    "WhetError",
+    "WireError",
+    "__version__",
+    "tool",
+]
+_HOMES = (
+    "whet.contract.errors",
+    "whet.contract.messages",
+    "whet.contract.events",
+    "whet.contract.tools",
+    "whet.contract.protocols",
+    "whet.app.program_tools",
+    "whet.app.facade",
+)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'whet' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    for module in _HOMES if name in __all__ else ():
+        found = getattr(importlib.import_module(module), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'whet' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

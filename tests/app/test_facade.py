@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import subprocess
 import sys
@@ -35,13 +36,13 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
         assert isinstance(events[-1], TurnEnd) and events[-1].text == "It says hello."
         assert [event.ok for event in events if isinstance(event, ToolFinished)] == [True]
         assert agent.run("bye").text == "Bye."
-        session_id = agent.session.id
+        session_id = agent.session_id
     with (
         PracticeServer(script=[ScriptedReply(text="Yes.")]) as server,
         whet.Agent(settings=settings(server), workspace=tmp_path, session_id=session_id) as agent,
     ):
         assert agent.run("still there?").text == "Yes."
-        assert len(agent.session.log.messages) == 8
+        assert len(agent.messages) == 8
 
 
 def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:
@@ -55,17 +56,113 @@ def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:
         assert agent.run("again").text == "Again."
 
 
-def test_it_refuses_to_block_an_event_loop(tmp_path: Path) -> None:
+def test_it_refuses_to_block_an_event_loop_and_names_what_does_not(tmp_path: Path) -> None:
     async def main() -> None:
         whet.Agent()
 
-    with pytest.raises(whet.WhetError):
+    with pytest.raises(whet.WhetError) as refused:
         asyncio.run(main())
+    assert "whet.AsyncAgent" in refused.value.hint
+
+
+def test_turns_of_one_agent_run_one_after_another(tmp_path: Path) -> None:
+    async def main(server: PracticeServer) -> list[str]:
+        async with whet.AsyncAgent(settings=settings(server), workspace=tmp_path) as agent:
+            first, second = await asyncio.gather(agent.run("one"), agent.run("two"))
+            return [first.text, second.text, *(m.text for m in agent.messages if m.role == "user")]
+
+    with PracticeServer(script=[ScriptedReply(text="1"), ScriptedReply(text="2")]) as server:
+        assert asyncio.run(main(server)) == ["1", "2", "one", "two"]
+
+
+def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path: Path) -> None:
+    slow = ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
+
+    async def main(server: PracticeServer) -> None:
+        async with whet.AsyncAgent(settings=settings(server), workspace=tmp_path) as agent:
+            assert not agent.cancel()
+            with pytest.raises(whet.WhetError, match="no turn"):
+                agent.steer("left")
+            async for _ in agent.stream("left"):
+                break
+            async for event in agent.stream("cancelled"):
+                if isinstance(event, whet.TextDelta):
+                    assert agent.cancel()
+            assert isinstance(event, whet.TurnEnd) and event.reason == "cancelled"
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await agent.run("too slow")
+            assert (await agent.run("again")).text == "Again."
+        with pytest.raises(whet.WhetError, match="not open"):
+            await agent.run("closed")
+        await agent.aclose()
+
+    with PracticeServer(script=[slow, slow, slow, ScriptedReply(text="Again.")]) as server:
+        asyncio.run(main(server))
+
+
+def test_a_turn_is_steered_from_another_thread_and_what_is_read_is_told(tmp_path: Path) -> None:
+    script = [calls(("wait", "{}")), ScriptedReply(text="Brief.")]
+    with PracticeServer(script=script) as server:
+
+        def wait() -> str:
+            """Wait for the person."""
+            agent.steer("Be brief.")
+            return "waited"
+
+        with whet.Agent(settings=settings(server), workspace=tmp_path, tools=[wait]) as agent:
+            events = list(agent.stream("go"))
+            assert [event.text for event in events if isinstance(event, whet.Steered)] == ["Be brief."]
+            assert agent.usage.total_tokens > 0 and not agent.cancel()
+
+
+def test_a_programs_tools_are_there_when_its_session_is_opened_again(tmp_path: Path) -> None:
+    def double(ctx: whet.ToolContext, number: int) -> dict[str, int]:
+        """Double a number."""
+        return {"twice": number * 2, "calls": len(ctx.session_id) and 1}
+
+    use = calls(("double", '{"number":"21"}'))
+    texts: list[str] = []
+    session_id = ""
+    for script in ([use, ScriptedReply(text="42.")], [use, ScriptedReply(text="42 again.")]):
+        with (
+            PracticeServer(script=script) as server,
+            whet.Agent(
+                settings=settings(server), workspace=tmp_path, tools=[double], session_id=session_id
+            ) as agent,
+        ):
+            agent.run("double it")
+            session_id = agent.session_id
+            texts = [message.text for message in agent.messages if message.role == "tool"]
+    assert texts == ['{"twice":42,"calls":1}'] * 2
+
+
+def test_a_programs_tool_can_be_denied_by_rule_and_must_have_a_name_of_its_own(tmp_path: Path) -> None:
+    def wipe() -> str:
+        """Wipe all."""
+        raise AssertionError("it ran")
+
+    @whet.tool(name="read_file")
+    def other() -> str:
+        """Read."""
+        return ""
+
+    with PracticeServer(script=[calls(("wipe", "{}")), ScriptedReply(text="No.")]) as server:
+        given = settings(server) | {"approval.deny": ["wipe"]}
+        with whet.Agent(settings=given, workspace=tmp_path, tools=[wipe]) as agent:
+            events = list(agent.stream("wipe"))
+            assert [e.error_kind for e in events if isinstance(e, whet.ToolFinished)] == ["denied"]
+        with pytest.raises(whet.ConfigError, match="a tool named read_file already"):
+            whet.Agent(settings=given, workspace=tmp_path, tools=[other])
+    assert other() == ""  # the decorated function is the program's as before
 
 
 def test_exported_names_are_what_can_be_imported() -> None:
     assert all(getattr(whet, name) is not None for name in whet.__all__)
     assert set(dir(whet)) == set(whet.__all__)
+    tree = ast.parse(Path(whet.__file__).read_text("utf-8"))
+    typed = {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert typed - {"annotations", "TYPE_CHECKING"} == set(whet.__all__) - {"__version__"}
     with pytest.raises(AttributeError):
         whet.nothing_of_the_kind  # noqa: B018  the access is the test
     code = "import sys, whet; assert not {'asyncio', 'msgspec', 'httpx2', 'apsw'} & set(sys.modules)"

@@ -29,7 +29,7 @@ def lines(home: Path) -> list[dict[str, object]]:
 
 
 def remember(agent: Agent, text: str) -> None:
-    desk = agent._app.learning.desk
+    desk = agent._agent._parts[0].learning.desk
     origin = Origin("user", platform="api", tool_name="memory")
     agent._wait(desk.change_notes(MemoryRequest("add", content=text), origin))
 
@@ -40,9 +40,9 @@ def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> No
     with Agent(settings=settings, workspace=tmp_path) as agent:
         remember(agent, "The build needs node 22")
         agent.run("How do I fix the build?")
-        notes = [message.note for message in agent.session.log.messages if message.role == "user"]
+        notes = [message.note for message in agent._agent._session.log.messages if message.role == "user"]
         assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
-        assert "release-notes" in agent._wait(agent._app.learning.desk.shelf.listed("release"))
+        assert "release-notes" in agent._wait(agent._agent._parts[0].learning.desk.shelf.listed("release"))
     written, turn, end = lines(home)
     assert (written["event"], written["target"], written["content"]) == (
         "add",
@@ -59,18 +59,20 @@ def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_path: 
     with Agent(settings={**PRACTICE, "plugins.enabled": ["bad"]}, workspace=tmp_path) as agent:
         remember(agent, "The build needs node 22")
         assert agent.run("Hello").reason == "answered"
-        assert any("its memory bad failed" in problem.line for problem in agent._app.plugins.problems)  # type: ignore[union-attr]
+        plugins = agent._agent._parts[0].plugins
+        assert plugins is not None
+        assert any("its memory bad failed" in problem.line for problem in plugins.problems)
 
 
 def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(home: Path, tmp_path: Path) -> None:
     with Agent(settings=PRACTICE, workspace=tmp_path) as agent:
         remember(agent, "The build needs node 22")
-        app = agent._app
+        app = agent._agent._parts[0]
 
         async def prompts() -> tuple[str, str]:
             second = await app.new_session()
             read = app.database.read
-            old = await read(lambda db: sessions.prefix(db, agent.session.id))
+            old = await read(lambda db: sessions.prefix(db, agent._agent._session.id))
             return old[0], (await read(lambda db: sessions.prefix(db, second.id)))[0]
 
         old, new = agent._wait(prompts())
@@ -80,7 +82,7 @@ def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(home: Path
 def test_a_private_session_teaches_nothing(home: Path, tmp_path: Path) -> None:
     with Agent(settings={**PRACTICE, "store.private": True}, workspace=tmp_path) as agent:
         agent.run("Remember that staging is qa.acme.lan")
-        origin = Origin("foreground", session_id=agent.session.id, tool_call_id="c")
+        origin = Origin("foreground", session_id=agent._agent._session.id, tool_call_id="c")
         request = MemoryRequest("add", content="Staging is qa.acme.lan.")
-        outcome = agent._wait(agent._app.learning.desk.change_notes(request, origin))
+        outcome = agent._wait(agent._agent._parts[0].learning.desk.change_notes(request, origin))
     assert not outcome.ok and "private" in outcome.text

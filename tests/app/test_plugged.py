@@ -18,6 +18,7 @@ from whet.app.facade import Agent
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, NotifySettings, PluginSettings, Settings
 from whet.contract.errors import PluginError
+from whet.contract.events import TurnEnd
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -49,8 +50,8 @@ def test_hooks_tools_and_an_engine_take_part(home: Path, tmp_path: Path, setting
     }
     with Agent(settings=settings, workspace=tmp_path) as agent:
         assert "finance/invoices" in agent.run("Where is the invoice?").text
-        assert "word_count" in agent.session.tools and "finance" not in agent.run("Hello").text
-        assert agent._app.contexts.host(agent.session.context).seat.name == "last-words"
+        assert "word_count" in agent._agent._session.tools and "finance" not in agent.run("Hello").text
+        assert agent._agent._parts[0].contexts.host(agent._agent._session.context).seat.name == "last-words"
 
 
 def test_a_plugin_may_ask_the_model_and_a_broken_one_is_told_of(
@@ -61,7 +62,7 @@ def test_a_plugin_may_ask_the_model_and_a_broken_one_is_told_of(
     settings["plugins.enabled"] = ["broken", "asks"]
     with Agent(settings=settings, workspace=tmp_path) as agent:
         events = list(agent.stream("Hello"))
-        assert "said by a plugin" in events[-1].text
+        assert isinstance(events[-1], TurnEnd) and "said by a plugin" in events[-1].text
         assert any("plugin broken: disabled (import)" in str(event) for event in events)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -298,7 +299,11 @@ def test_forbidden_is_forbidden_whatever_the_rules_say(tmp_path: Path) -> None:
 
 
 def test_deny_beats_ask_beats_allow(tmp_path: Path) -> None:
-    rules = {"deny": ["terminal(npm publish *)"], "ask": ["terminal(npm *)"], "allow": ["terminal(npm *)"]}
+    rules: dict[str, Any] = {
+        "deny": ["terminal(npm publish *)"],
+        "ask": ["terminal(npm *)"],
+        "allow": ["terminal(npm *)"],
+    }
     bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)
     assert bench.sh("npm publish").decided_by == "rule"
     assert bench.sh("npm test").decided_by == "person"
@@ -375,7 +380,8 @@ def test_a_rule_that_cant_be_read_is_named(tmp_path: Path) -> None:
 
 def test_arguments_of_the_wrong_type_are_denied(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone("once"))
-    for arguments in ({"command": 3}, {"command": "ls", "stdin": ["x"]}, {"command": None}):
+    wrong: list[dict[str, Any]] = [{"command": 3}, {"command": "ls", "stdin": ["x"]}, {"command": None}]
+    for arguments in wrong:
         decision = bench.decide("terminal", **arguments)
         assert decision.verdict == "deny"
         assert "could not judge" in decision.reason

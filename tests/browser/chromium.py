@@ -162,7 +162,7 @@ class Page:
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         codes = {"Enter": 13, "Escape": 27, "Tab": 9}
         for kind in ("keyDown", "keyUp"):
-            extra = {"text": text} if text and kind == "keyDown" else {}
+            extra: dict[str, Any] = {"text": text} if text and kind == "keyDown" else {}
             self.call(
                 "Input.dispatchKeyEvent",
                 type=kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 from tests.support import within
 from whet import __version__
+from whet.cli.evaluate import EVALUATIONS
 from whet.cli.group import run, whet
 from whet.cli.main import COMMANDS
 from whet.cli.version import version
@@ -211,6 +213,12 @@ def test_the_table_names_only_what_click_can_list() -> None:
     assert whet.list_commands(whet.make_context("whet", ["version"], resilient_parsing=True)) == list(
         COMMANDS
     )
+
+
+@pytest.mark.parametrize("target", [row[0] for row in (*COMMANDS.values(), *EVALUATIONS.values())])
+def test_every_entry_of_a_command_table_is_a_click_command(target: str) -> None:
+    module, _, attribute = target.partition(":")
+    assert isinstance(getattr(importlib.import_module(module), attribute), click.Command)
 
 
 def test_every_option_says_what_it_does() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import apsw
 import httpx2
 
 from whet.confirm import tokens
@@ -106,7 +107,7 @@ class Running:
                     raise
             return b"".join(parts)
 
-    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, *values: apsw.SQLiteValue) -> list[tuple[Any, ...]]:
         return self.service.database.read(lambda db: db.execute(sql, values).fetchall())
 
     def __enter__(self) -> Running:

@@ -13,6 +13,7 @@ import pytest
 
 from tests import forked
 from tests.confirm.running import Running
+from tests.mcp.rig import text_of
 from tests.support import ended
 from whet.confirm.client import (
     BlockingClient,
@@ -193,16 +194,16 @@ def test_the_mcp_server_with_the_official_client(server, token, url):
             asked = await session.call_tool(
                 "request_confirmation", {"action": "deploy", "description": "d", "details": {"v": 1}}
             )
-            request_id = json.loads(asked.content[0].text)["id"]
+            request_id = json.loads(text_of(asked))["id"]
             done = await session.call_tool("wait_for_confirmation", {"id": request_id, "seconds": 20})
             bad = await session.call_tool("request_confirmation", {"action": "", "description": ""})
-            return names, json.loads(done.content[0].text), bad
+            return names, json.loads(text_of(done)), bad
 
     with Person(server, "approve"):
         names, done, bad = asyncio.run(go())
     assert names == ["request_confirmation", "wait_for_confirmation"]
     assert (done["status"], done["resolved_by"]) == ("approved", "alice")
-    assert "Do not do it" in bad.content[0].text
+    assert "Do not do it" in text_of(bad)
 
 
 def whet(folder, *arguments, **environ):

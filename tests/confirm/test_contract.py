@@ -50,8 +50,8 @@ def sides_after_a_kill(served: Served, is_open: bool) -> Sides:
     late = served.call("POST", made[0]["deny_url"], {}, role=person or "")
     assert late[0] == 409 and late[1]["status"] == "approved"
     assert served.call("POST", made[1]["deny_url"], {}, role=person or "")[0] == 200
-    callers = (served.client(role) for role in (agent, person, None))
-    return Sides(*callers, "" if is_open else "owner")
+    callers = [served.client(role) for role in (agent, person, None)]
+    return Sides(callers[0], callers[1], callers[2], "" if is_open else "owner")
 
 
 @pytest.fixture(params=["tokens", "open", "tokens-killed", "open-killed"], scope="module")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 from whet.confirm.hub import Hub
 
@@ -12,11 +14,12 @@ def test_the_watch_rests_until_somebody_outside_waits() -> None:
         hub = Hub(0, lambda after, before: [])
         inside = hub.next_event(is_background=True)
         assert not hub.is_attended
-        for wait in (lambda: hub.begin("one"), hub.next_event):
+        waits: tuple[Callable[[], asyncio.Future[Any]], ...] = (lambda: hub.begin("one"), hub.next_event)
+        for wait in waits:
             resting = asyncio.create_task(hub.pause(0.0, 3600.0))
             await asyncio.sleep(0)
             assert not resting.done()
-            future = wait()
+            future: asyncio.Future[Any] = wait()
             await asyncio.wait_for(resting, 20)
             assert hub.is_attended
             await asyncio.wait_for(hub.pause(0.0, 3600.0), 20)

@@ -17,7 +17,7 @@ class Model:
     """Answers with the next of its texts (the last one for ever), or raises it; keeps what it was asked."""
 
     def __init__(self, *answers: str | Exception) -> None:
-        self.answers = list(answers) or [BODY]
+        self.answers: list[str | Exception] = list(answers) or [BODY]
         self.asked: list[str] = []
         self.limits: list[tuple[int, float]] = []
 

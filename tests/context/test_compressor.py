@@ -503,7 +503,11 @@ _rows = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 @given(st.lists(_rows, max_size=40), st.sampled_from([1_000, 2_000, 4_000, 8_000]), st.booleans())
 def test_whatever_the_list_the_result_is_valid_no_larger_and_has_the_newest_request(rows, window, numbered):
     if numbered:

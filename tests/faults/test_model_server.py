@@ -91,7 +91,9 @@ def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int
         for batch in batches(names):
             for name in batch:
                 bad = ENDS[name]
-                found[name].server.install(
+                server = found[name].server
+                assert server is not None
+                server.install(
                     [
                         ScriptedReply(
                             bad.reply.text, pieces=bad.reply.pieces, stop=bad.reply.stop, fault=bad.fault

@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
         assert_calls_answered_once(server.requests[-1])
 
 
-def results(program: Program, *calls: object, environ: dict[str, str] | None = None) -> list[str]:
+def results(program: Program, *calls: object, environ: dict[str, Any] | None = None) -> list[str]:
     """Let the model make these calls in one reply; give what it was told."""
     assert program.server is not None
     program.server.install([does(*calls), ScriptedReply("seen")])  # type: ignore[arg-type]

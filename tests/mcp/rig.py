@@ -31,6 +31,11 @@ def odd(fault: str, journal: Path | None = None, **more: Any) -> McpServerSettin
     return McpServerSettings(command=sys.executable, args=("-S", "-E", *given), **more)
 
 
+def text_of(answer: Any) -> str:
+    """Give the text of an SDK's answer: of its first part, where it has parts."""
+    return (answer.content[0] if hasattr(answer, "content") else answer).text
+
+
 class Session:
     """What a server's news reach."""
 

@@ -24,7 +24,7 @@ def make(**extra: Any) -> MCPServer:
     """Give the server with its tools; `extra` is the SDK's own."""
     server = MCPServer("bench", version="1.2.3", **extra)
 
-    @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def add(a: int, b: int) -> int:
         """Add two whole numbers."""
         return a + b
@@ -34,7 +34,7 @@ def make(**extra: Any) -> MCPServer:
         """Say how warm it is somewhere."""
         return Weather(place=place, degrees=21.5)
 
-    @server.tool(annotations=ToolAnnotations(destructiveHint=True))
+    @server.tool(annotations=ToolAnnotations(destructive_hint=True))
     def wipe(name: str) -> str:
         """Delete a record."""
         return f"{name} is gone"

@@ -181,7 +181,7 @@ def as_json(message: Any, status: int = 200, **headers: str) -> Answer:
 
 def result(request: Request, value: Any, **headers: str) -> Answer:
     """Give the answer to a call."""
-    return as_json({"jsonrpc": "2.0", "id": request.message["id"], "result": value}, **headers)
+    return as_json({"jsonrpc": "2.0", "id": request.message["id"], "result": value}, 200, **headers)
 
 
 def usual(request: Request) -> Answer:

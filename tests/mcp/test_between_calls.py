@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def answered(request: Request, text: str) -> bytes:
 
 @pytest.mark.parametrize("more", [{}, {"handshake": False}])
 def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
-    home: Path, more: dict[str, bool]
+    home: Path, more: dict[str, Any]
 ) -> None:
     async def test(url: str) -> None:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def event(request: Request, text: str, event_id: str = "") -> bytes:
 @pytest.mark.parametrize(
     "more", [{}, {"json_response": True}, {"stateless_http": True}, {"handshake": False}]
 )
-def test_the_sdks_server_is_used(home: Path, more: dict[str, bool]) -> None:
+def test_the_sdks_server_is_used(home: Path, more: dict[str, Any]) -> None:
     async def test(url: str) -> None:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert len(b.servers.tools()) == 6 and b.servers.tools()[0].effects == {"network"}

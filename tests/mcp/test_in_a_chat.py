@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
 
 
 def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
-    servers = {
+    servers: dict[str, dict[str, Any]] = {
         "gone": {"command": "/no/such/program"},
         "odd": {"command": sys.executable},
         "new": {"url": "x"},
@@ -150,10 +151,13 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
     servers = {"odd": {"command": sys.executable, "args": ["-S", ODD, "hints"]}}
     settings = {"model.provider": "practice", "mcp.servers": json.dumps(servers)}
     with Agent(settings=settings, workspace=folder) as agent:
-        tools = agent.session.tools
+        tools = agent._agent._session.tools
         assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
-        assert "local" in agent._app.tools.by_name["read_file"].tags
-        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & agent._app.learning.desk.judging.trusted_tools
+        assert "local" in agent._agent._parts[0].tools.by_name["read_file"].tags
+        assert (
+            not {"mcp__odd__wipe", "mcp__odd__echo"}
+            & agent._agent._parts[0].learning.desk.judging.trusted_tools
+        )
         assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
 
 
@@ -177,7 +181,7 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
         ]
     )
     with Agent(settings=settings, workspace=folder) as agent:
-        app = agent._app
+        app = agent._agent._parts[0]
         events = list(agent.stream("Go"))
         wait_for(lambda: app.mcp is not None and app.mcp.is_stale)
         assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
@@ -189,7 +193,7 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
         ]
         tools = [json.loads(one.body)["tools"] for one in server.requests]
         assert tools[0] == tools[1] == tools[2]
-        assert "mcp__odd__added" not in agent.session.tools
+        assert "mcp__odd__added" not in agent._agent._session.tools
         later = agent._wait(app.new_session())
         assert (
             "mcp__odd__added" in later.tools and later.tools["mcp__odd__echo"].spec.description == "Changed."

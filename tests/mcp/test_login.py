@@ -344,7 +344,7 @@ def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
     ],
 )
 def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
-    home: Path, headers: dict[str, str], more: dict[str, bool], said: str
+    home: Path, headers: dict[str, str], more: dict[str, Any], said: str
 ) -> None:
     async def test() -> None:
         server = McpServerSettings(url="http://0.0.0.0:1/mcp", headers=headers, **more)

@@ -16,6 +16,7 @@ from mcp import Client, ClientSession, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.cli.running import run
+from tests.mcp.rig import text_of
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
@@ -105,7 +106,7 @@ def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -
             assert uris[:2] == ["whet://memory/memory", "whet://memory/user"]
             assert "whet://skills/debug-failing-test" in uris
             for uri, said in (("whet://memory/user", "Prefers tea"), (uris[2], "---\nname: ")):
-                assert said in (await client.read_resource(uri)).contents[0].text
+                assert said in text_of((await client.read_resource(uri)).contents[0])
             assert (await client.list_resource_templates()).resource_templates == []
             for uri in (
                 "whet://memory/other",
@@ -164,7 +165,7 @@ def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
 
             told: list[str | None] = []
 
-            async def progress(done: float, total: float | None, message: str | None) -> None:
+            async def progress(progress: float, total: float | None, message: str | None) -> None:
                 told.append(message)
 
             asked = await client.call_tool("ask_agent", {"message": "Write it."}, progress_callback=progress)

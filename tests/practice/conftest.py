@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import anthropic
 import openai
@@ -26,7 +27,7 @@ def stack() -> Iterator[ExitStack]:
 def serve(stack: ExitStack) -> Serve:
     """Start a server with these replies (none: the brain)."""
 
-    def start(*replies: ScriptedReply, seed: int = 0, **options: object) -> PracticeServer:
+    def start(*replies: ScriptedReply, seed: int = 0, **options: Any) -> PracticeServer:
         server = PracticeServer(script=replies or None, seed=seed, options=Options(**options))
         return stack.enter_context(server)
 

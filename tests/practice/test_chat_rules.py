@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from whet.practice.chat_rules import check
 from whet.practice.strict import Options, VendorRefusal
 
 
-def user(content="hi"):
+def user(content: Any = "hi"):
     return {"role": "user", "content": content}
 
 
-def calls(*ids, arguments="{}", **more):
+def calls(*ids: str, arguments: Any = "{}", **more):
     rows = [{"id": i, "type": "function", "function": {"name": "noop", "arguments": arguments}} for i in ids]
     return {"role": "assistant", "content": None, "tool_calls": rows} | more
 
 
-def result(call_id, content="ok"):
+def result(call_id: str, content: Any = "ok"):
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_responses_answers_plain_and_streamed_alike(serve, chat):
 
 def test_chat_tools_go_round(serve, chat):
     client = chat(serve())
-    messages = list(USER)
+    messages: list[Any] = list(USER)
     for _ in range(3):
         answer = client.chat.completions.create(model="practice-steps-3", messages=messages, tools=CHAT_TOOLS)
         message = answer.choices[0].message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from whet.practice.messages_rules import check, check_headers, check_thought
@@ -20,11 +22,11 @@ def uses(*ids, first=()):
     return {"role": "assistant", "content": [*first, *rows]}
 
 
-def result(use, content="ok", **more):
+def result(use: str, content: Any = "ok", **more):
     return {"type": "tool_result", "tool_use_id": use, "content": content} | more
 
 
-def text(words="t", **more):
+def text(words: Any = "t", **more):
     return {"type": "text", "text": words} | more
 
 
@@ -32,7 +34,7 @@ def body(*messages, **more):
     return {"model": "m", "max_tokens": 100, "messages": list(messages)} | more
 
 
-def tool(name="noop", schema=None, **more):
+def tool(name: Any = "noop", schema=None, **more):
     return {"name": name, "input_schema": {"type": "object"} if schema is None else schema} | more
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from whet.practice.responses_rules import check
@@ -17,11 +19,11 @@ ANSWER = {
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "good"}
 
 
-def call(call_id, arguments="{}", **more):
+def call(call_id: str, arguments: Any = "{}", **more):
     return {"type": "function_call", "call_id": call_id, "name": "noop", "arguments": arguments} | more
 
 
-def output(call_id, text="ok"):
+def output(call_id: str, text: Any = "ok"):
     return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from tests.support import within
+from tests.support import output_of, within
 from whet.cli.practice import practice
 from whet.contract.errors import ConfigError
 
@@ -21,7 +21,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     line = [sys.executable, "-c", "from whet.cli.practice import command; command()", "serve", "--port", "0"]
     process = subprocess.Popen([*line, "--script", str(script)], stdout=subprocess.PIPE, text=True)
     try:
-        lines = [within(process.stdout.readline, "a line of its greeting") for _ in range(4)]
+        lines = [within(output_of(process).readline, "a line of its greeting") for _ in range(4)]
         assert "a scripted stand-in, not a language model" in lines[0]
         url = lines[2].split()[-1]
         with urllib.request.urlopen(url, timeout=10) as page:

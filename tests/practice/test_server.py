@@ -6,6 +6,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
+from typing import Any
 
 import anthropic
 import openai
@@ -19,7 +20,7 @@ from whet.practice.server import PracticeServer
 USER = [{"role": "user", "content": "hi"}]
 
 
-def fetch(url, body=None):
+def fetch(url: str, body: Any = None) -> Any:
     data = None if body is None else (body if isinstance(body, bytes) else json.dumps(body).encode())
     try:
         with urllib.request.urlopen(urllib.request.Request(url, data), timeout=10) as response:
@@ -106,7 +107,7 @@ def test_refusals_have_the_vendors_shape_and_are_recorded(serve, chat, claude):
     assert caught.value.param == "messages" and caught.value.code == "empty_array"
     with pytest.raises(anthropic.BadRequestError) as caught:
         claude(server).messages.create(model="practice", max_tokens=5, messages=[])
-    assert caught.value.body["error"]["type"] == "invalid_request_error"
+    assert json.loads(caught.value.response.text)["error"]["type"] == "invalid_request_error"
     assert [bool(r.refused) for r in server.requests] == [True, True]
     refused = fetch(f"{server.base_url}/chat/completions", b"{nope")
     assert "could not parse the JSON body" in refused["error"]["message"]

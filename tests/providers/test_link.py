@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from whet.contract.errors import (
 )
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelReply
+from whet.contract.protocols import ModelLink, ModelReply
 from whet.providers.connect import ServerProvider, connect_one
 from whet.providers.link import Backoff
 
@@ -162,6 +162,13 @@ def test_a_name_and_password_in_the_base_url_are_sent_and_never_shown():
         assert "www" not in refused.value.message
 
 
+async def reply(link: ModelLink, messages: Sequence[Message]) -> ModelReply:
+    """Give the end of a stream."""
+    last = [item async for item in link.stream(messages)][-1]
+    assert isinstance(last, ModelReply)
+    return last
+
+
 def test_a_call_id_that_was_used_before_is_made_new():
     called = (
         b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"f",'
@@ -172,9 +179,9 @@ def test_a_call_id_that_was_used_before_is_made_new():
         async with running(*[Script([sse(called, b"[DONE]")])] * 2) as server:
             source = provider(server)
             link = source.open("", [], "s")
-            first = [item async for item in link.stream(HI)][-1].message
+            first = (await reply(link, HI)).message
             result = Message("tool", "ok", tool_call_id=first.tool_calls[0].id, tool_name="f")
-            second = [item async for item in link.stream([*HI, first, result])][-1].message
+            second = (await reply(link, [*HI, first, result])).message
             assert (first.tool_calls[0].id, second.tool_calls[0].id) == ("call_0", "call_0_2")
             await source.aclose()
 
@@ -353,9 +360,10 @@ def test_keys_rotate_and_the_person_is_told_without_the_key():
             link = source.open("s", [], "s")
             items = [item async for item in link.stream(HI)]
             assert items[0] == Retry(1, 0.0, "K was rejected; K_2 is used now")
-            assert items[-1].notices == ("K was rejected; K_2 is used now",)
-            again = [item async for item in link.stream(HI)]
-            assert again[-1].notices == ()
+            assert isinstance(items[-1], ModelReply) and items[-1].notices == (
+                "K was rejected; K_2 is used now",
+            )
+            assert (await reply(link, HI)).notices == ()
             sent = [request.headers["authorization"] for request in server.requests]
             assert sent == ["Bearer key-one-value", "Bearer key-two-value", "Bearer key-two-value"]
             await source.aclose()

@@ -58,6 +58,7 @@ class Api:
         )
         self._pace = SiteTimings(answer_wait_s, beat_s, head_wait_s)
         self._web = web
+        self.url = ""
         self._ready = threading.Event()
         self._problem: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -83,7 +83,7 @@ def test_a_wrong_chat_request_is_told_what_is_wrong(
     api: Api, body: Any, status: int, code: str | None, param: str | None
 ) -> None:
     with api.http() as http:
-        given = {"content": body} if isinstance(body, bytes) else {"json": body}
+        given: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
         answer = http.post("/v1/chat/completions", headers={"content-type": "application/json"}, **given)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (status, code, param), error

@@ -12,6 +12,7 @@ import pytest
 from mcp import Client, ClientSession, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.mcp.rig import text_of
 from tests.serve.conftest import Api
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
@@ -43,12 +44,12 @@ def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
             assert str((await client.list_resources()).resources[0].uri) == "whet://memory/memory"
             told: list[str | None] = []
 
-            async def progress(done: float, total: float | None, message: str | None) -> None:
+            async def progress(progress: float, total: float | None, message: str | None) -> None:
                 told.append(message)
 
             asked = await client.call_tool("ask_agent", {"message": "What?"}, progress_callback=progress)
             assert asked.structured_content["text"] == "It says here." and told == ["read_file"]
-            assert "# memory" in (await client.call_tool("read_memory", {})).content[0].text
+            assert "# memory" in text_of(await client.call_tool("read_memory", {}))
 
     asyncio.run(test())
 

@@ -39,7 +39,7 @@ def texts(api: Api, number: int = -1) -> list[tuple[str, str]]:
 
 def ask(client: openai.OpenAI, *said: str, **more: Any) -> Any:
     """Ask with alternating messages, the last one the user's."""
-    messages = [
+    messages: Any = [
         {"role": "user" if (len(said) - number) % 2 else "assistant", "content": text}
         for number, text in enumerate(said)
     ]
@@ -102,7 +102,7 @@ def test_a_clients_tools_are_no_matter_where_it_wants_no_calls(api: Api, client:
     answered = client.responses.create(
         model="whet",
         input="hi",
-        tools=[{"type": "function", **function, "strict": False}],
+        tools=[{"type": "function", "strict": False, "name": "f", "parameters": function["parameters"]}],
         tool_choice="none",
     )
     assert answered.output_text == "Fine."

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.store.support import USAGE, answer, asking, child, finish, new_log, one_job, result, talk, user
-from tests.support import within
+from tests.support import output_of, within
 from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
 from whet.contract.tools import ToolOutput
@@ -267,7 +267,7 @@ def test_a_living_process_keeps_its_session_and_a_killed_one_loses_it(db, clock)
 
     asyncio.run(new_log(db, clock))
     process = child(_HOLD, str(db.path))
-    assert within(process.stdout.readline, "the other process to hold the session") == "ready\n"
+    assert within(output_of(process).readline, "the other process to hold the session") == "ready\n"
     asyncio.run(refused(process.pid))
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
@@ -371,6 +371,7 @@ def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
         log.close()
         again = await Transcript.open(db, "s1", clock)
         resumed = await again.unfinished_turn()
+        assert resumed is not None
         assert (resumed.steps, resumed.messages, resumed.tool_calls, resumed.usage) == (1, 3, 1, USAGE)
         assert [m.text for m in again.messages] == ["short"] and again.open_calls(resumed) == []
 

@@ -133,7 +133,7 @@ def test_a_synchronous_tool_runs_on_the_pool() -> None:
         pool.close()
 
 
-@pytest.mark.parametrize("broken", ["no_pool", "no_doc", "no_context", "no_type"])
+@pytest.mark.parametrize("broken", ["no_pool", "no_doc", "no_type", "by_place", "strange name"])
 def test_a_function_that_cannot_be_a_tool_is_refused_at_once(broken: str) -> None:
     def no_pool(ctx: ToolContext) -> str:
         """Do."""
@@ -142,7 +142,7 @@ def test_a_function_that_cannot_be_a_tool_is_refused_at_once(broken: str) -> Non
     async def no_doc(ctx: ToolContext) -> str:
         return ""
 
-    async def no_context(path: str) -> str:
+    async def by_place(path: str, /) -> str:
         """Do."""
         return path
 
@@ -150,9 +150,25 @@ def test_a_function_that_cannot_be_a_tool_is_refused_at_once(broken: str) -> Non
         """Do."""
         return str(path)
 
-    functions = {"no_pool": no_pool, "no_doc": no_doc, "no_context": no_context, "no_type": no_type}
+    functions = {"no_pool": no_pool, "no_doc": no_doc, "by_place": by_place, "no_type": no_type}
     with pytest.raises(TypeError, match=broken):
-        tool(toolset="file", effects={"read"})(functions[broken])
+        if broken in functions:
+            tool(toolset="file", effects={"read"})(functions[broken])
+        tool(toolset="file", effects={"read"}, name=broken)(no_type)
+
+
+def test_what_a_function_gives_is_text_or_json_and_it_needs_no_context() -> None:
+    @tool(toolset="file", effects={"read"}, name="counts", description="Count.")
+    async def count(words: list[str]) -> dict[str, int]:
+        return {word: len(word) for word in words}
+
+    assert (count.name, count.spec.description) == ("counts", "Count.")
+    assert call(count, words=["one", "three"]).text == '{"one":3,"three":5}'
+
+
+def test_what_has_no_signature_to_read_is_refused() -> None:
+    with pytest.raises(TypeError, match="not written as a function"):
+        tool(toolset="file", effects={"read"})(len)
 
 
 def test_a_closure_keeps_what_it_closes_over() -> None:

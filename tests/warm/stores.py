@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -76,7 +77,7 @@ def steps(*calls: Did) -> list[list[Did]]:
     return [[call] for call in calls]
 
 
-def store(database: StateDatabase, clock: FixedClock, *turns: Turn, end: str = "", **fields: object) -> str:
+def store(database: StateDatabase, clock: FixedClock, *turns: Turn, end: str = "", **fields: Any) -> str:
     """Store a session and give its id."""
     return asyncio.run(stored(database, clock, turns, end, **fields))
 
@@ -87,7 +88,7 @@ async def stored(
     turns: Sequence[Turn],
     end: str = "",
     reason: str = "answered",
-    **fields: object,
+    **fields: Any,
 ) -> str:
     new = NewSession(
         id=str(fields.pop("id", "") or f"s{next(_names):06d}"),
@@ -126,7 +127,7 @@ async def stored(
     return new.id
 
 
-def pitfalls(database: StateDatabase, clock: FixedClock, sessions: int = 3, **fields: object) -> list[str]:
+def pitfalls(database: StateDatabase, clock: FixedClock, sessions: int = 3, **fields: Any) -> list[str]:
     """Sessions in which a file is looked for in the wrong place first, and found."""
     ids: list[str] = []
     for number in range(sessions):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def database(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     opened.close()
 
 
-def build(desk: WarmTemplates, **options: str) -> None:
+def build(desk: WarmTemplates, **options: Any) -> None:
     desk.build(BuildOptions(name="t", **options), MiningScope(min_messages=1))
 
 

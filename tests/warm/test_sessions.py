@@ -32,7 +32,7 @@ from whet.practice.depot import question
 from whet.practice.server import PracticeServer
 from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession
+from whet.store.sessions import NewSession, SessionKind
 from whet.warm.prime import decode_prime
 from whet.warm.template import Template, save
 
@@ -201,7 +201,8 @@ def test_the_examples_are_nobodys_words(
         assert await session.log.undo_last_turn() == ASK
         assert session.log.messages == []
         # A review sends the same prefix; a helper begins cold.
-        for kind, same in (("review", True), ("child", False)):
+        kinds: tuple[tuple[SessionKind, bool], ...] = (("review", True), ("child", False))
+        for kind, same in kinds:
             new = NewSession(id=kind, kind=kind, parent_session_id=session.id)
             await app.database.write(lambda db, new=new: sessions.create(db, new, "now"))
             text = await app.database.read(lambda db, kind=kind: sessions.prime_of(db, kind))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from whet.contract.errors import NotFound, WhetError
 
@@ -28,7 +28,7 @@ class SlashCommand(Generic[C]):
 
     name: str
     help: str
-    run: Callable[[C, str], Awaitable[None]]
+    run: Callable[[C, str], Coroutine[Any, Any, None]]
     argument: str = ""
     aliases: tuple[str, ...] = ()
     anytime: bool = False

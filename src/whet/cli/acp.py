@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import pkgutil
 import sys
 from typing import Any
 
@@ -37,6 +36,7 @@ def acp(home: Home, /, **given: Any) -> None:
         )
     flags = model_flags(given) | {"approval.mode": given["approvals"], "tools.toolsets": given["toolsets"]}
     options = ChatOptions(home=home, flags=flags)
-    # Found here: it needs the extra, and pydantic costs a quarter of a second.
-    serve = pkgutil.resolve_name("whet.editors.serve:serve")
+    # It needs the extra, and pydantic costs a quarter of a second.
+    from whet.editors.serve import serve  # noqa: PLC0415
+
     asyncio.run(serve(home, lambda: load_settings(options, None), list(builtin_commands())))

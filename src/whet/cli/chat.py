@@ -6,7 +6,6 @@ imported when it is needed and not before: rich and prompt_toolkit cost more tha
 
 from __future__ import annotations
 
-import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,9 @@ def chat(context: click.Context, /, **given: Any) -> None:
 def run(options: ChatOptions) -> int:
     """Start the one-shot or the terminal, and give the exit code."""
     if options.question is None and sys.stdin.isatty() and options.output == "text":
-        return pkgutil.resolve_name("whet.cli.repl:run")(options)
+        from whet.cli import repl  # noqa: PLC0415 - rich and prompt_toolkit, which a one-shot must not pay for
+
+        return repl.run(options)
     if options.question is None and sys.stdin.isatty():
         raise ConfigError("--json and --stream-json need a question", hint='-q "..." asks one')
     return oneshot.run(options)

@@ -7,8 +7,8 @@ the terminal works.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from whet.agent.session import Session
 from whet.app.build import App
@@ -268,7 +268,7 @@ def add_plugin_commands(app: App, commands: Commands[ChatControl]) -> list[str]:
     return refused
 
 
-def _plugin_run(name: str) -> Callable[[ChatControl, str], Awaitable[None]]:
+def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
     async def run(chat: ChatControl, rest: str) -> None:
         plugins = chat.app.plugins
         # The engine's own instance where it has one: a command of the prototype would report on nothing.

@@ -32,12 +32,12 @@ class DemoConfirmService:
 
     def __init__(self, world: DemoWorld) -> None:
         self._world = world
-        self.home = Home(world.folder / "service")
+        self.home: Home = Home(world.folder / "service")
         self._environ = {"WHET_HOME": str(self.home.root)}
         process = world.whet(["confirm", "serve", "--port", "0", "--web-port", "0"], extra=self._environ)
         assert process.stdout is not None
-        self.url = self._line(process.stdout, _API)
-        self.page_url = self._line(process.stdout, _PAGE)
+        self.url: str = self._line(process.stdout, _API)
+        self.page_url: str = self._line(process.stdout, _PAGE)
         if not self.page_url:
             said = process.communicate(timeout=_TIMEOUT_S)[1].strip().splitlines()
             raise Unavailable(

@@ -53,9 +53,9 @@ class DemoWorld:
     unless `keep`."""
 
     def __init__(self, *, keep: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="whet-demo-")).resolve()
-        self.project = self.folder / "orders"
-        self.home = Home(self.folder / "home")
+        self.folder: Path = Path(tempfile.mkdtemp(prefix="whet-demo-")).resolve()
+        self.project: Path = self.folder / "orders"
+        self.home: Home = Home(self.folder / "home")
         self._keep = keep
         self._address = ""
         self._children: list[subprocess.Popen[str]] = []

@@ -123,8 +123,9 @@ def active_home() -> Home:
 def run(arguments: list[str]) -> int:
     """Run one command line and give its exit code; a person's errors are printed, bugs go up."""
     if COMPLETION_VARIABLE in os.environ:
-        from_shell = importlib.import_module("whet.cli.completion")
-        return from_shell.answer(whet, COMPLETION_VARIABLE)
+        from whet.cli.completion import answer  # noqa: PLC0415 - only a shell's Tab needs it
+
+        return answer(whet, COMPLETION_VARIABLE)
     try:
         with whet.make_context("whet", arguments) as ctx:
             whet.invoke(ctx)

@@ -6,7 +6,6 @@ Reads and writes go through the desk, so that files edited by hand are noticed f
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -44,8 +43,9 @@ def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
         async def run() -> T:
             if not settings.plugins.enabled:
                 return await work(desk)
-            # Found on demand: most homes have no plugin, and this brings the way to model servers along.
-            memories = importlib.import_module("whet.app.memories")
+            # Most homes have no plugin, and this brings the way to model servers along.
+            from whet.app import memories  # noqa: PLC0415
+
             async with memories.joined(memories.homes_plugins(home, settings), desk):
                 return await work(desk)
 

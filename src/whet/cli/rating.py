@@ -6,8 +6,8 @@ items help. Nothing is sent anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import click
@@ -61,7 +61,7 @@ def rating_commands() -> list[SlashCommand[ChatControl]]:
     ]
 
 
-def _rating(rating: Rating) -> Callable[[ChatControl, str], Awaitable[None]]:
+def _rating(rating: Rating) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
     async def run(chat: ChatControl, rest: str) -> None:
         app, session_id = chat.app, chat.session.id
         now = iso(app.clock.now())

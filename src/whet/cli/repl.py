@@ -162,7 +162,7 @@ class TerminalChat:
     async def switch_to(self, session: Session) -> None:
         """Talk in another session from now on; the old one stays stored."""
         await forget_empty(self.app, self.session)
-        self.session = session
+        self.session: Session = session
         await self._say_where_we_are()
 
     def send(self, text: str | None) -> None:

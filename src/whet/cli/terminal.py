@@ -1,7 +1,7 @@
 """The terminal of the chat: an input line that stays at the bottom, and text that scrolls above it.
 
 One prompt_toolkit application runs for the program's whole life, so that a message can be typed while a
-turn runs; it is also the Person who answers questions. It does not know about turns or sessions.
+turn runs; `TerminalPerson` puts questions in its place. Neither knows about turns or sessions.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _leave(event: KeyPressEvent) -> None:
     """Do nothing: nobody asked for the mouse, and colours that come as keys look like it to the library."""
 
 
-class _Question:
+class TerminalQuestion:
     """A question on the screen and its coming answer; `keys` names the keys of which one answers.
 
     Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
@@ -101,12 +101,12 @@ class Terminal:
     """A screen with an input line at the bottom, a live area above it, and questions in between."""
 
     def __init__(self, marks: Marks, completer: Completer, history: Path) -> None:
-        self.person: Person = self
+        self.person: Person = TerminalPerson(self, marks)
         self._marks = marks
         self._live: LiveLines = _nothing
         self._pastes = Pastes()
         self._inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
-        self._question: _Question | None = None
+        self._question: TerminalQuestion | None = None
         self._asking = asyncio.Lock()
         self._last_key_s = 0.0
         self._redraw: asyncio.TimerHandle | None = None
@@ -189,35 +189,8 @@ class Terminal:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        """Ask with one key; Enter, Esc and Ctrl-C are a no."""
-        head = [("", f"{wording.printable(request.tool)} wants to run:")]
-        body = [(_BAR, line) for line in wording.exact(request.subject).split("\n")]
-        reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
-        lasting = [("  ", f"session and always allow {wording.printable(request.grant)}")]
-        question = _Question(
-            [*head, *body, *reasons, *(lasting if request.grant else ())],
-            keys="[o]nce [s]ession [a]lways [N]o " if request.grant else "[o]nce [s]ession [N]o ",
-            accepts=lambda key: answer_of(key, request) is not None,
-        )
-        answer = await self._ask(question)
-        verdict = answer_of(answer or "n", request) or "no"
-        if verdict in _GRANTS:
-            said = f"allowed {_GRANTS[verdict]}: {request.grant or request.subject}"
-            self.write(wording.clip(said, self.width()) + "\n")
-        return verdict
-
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Ask for a line; a number picks a choice, Esc gives no answer."""
-        options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
-        answer = await self._ask(_Question([("", wording.printable(question)), *options]))
-        if answer is None:
-            return None
-        answer = chosen(answer.strip(), choices)
-        self.write(f"{wording.printable(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n")
-        return answer
-
-    async def _ask(self, question: _Question) -> str | None:
+    async def ask(self, question: TerminalQuestion) -> str | None:
+        """Put a question in place of the input line, one at a time, and give its answer."""
         async with self._asking:
             question.wary = time.monotonic() - self._last_key_s < _TYPING_S
             self._question = question
@@ -360,3 +333,40 @@ class Terminal:
             buffer.reset()
             return
         self._inputs.put_nowait(PromptSignal.INTERRUPT)
+
+
+class TerminalPerson:
+    """The person at a terminal: the gate's questions take one key, the model's a line."""
+
+    def __init__(self, terminal: Terminal, marks: Marks) -> None:
+        self._terminal = terminal
+        self._marks = marks
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        """Ask with one key; Enter, Esc and Ctrl-C are a no."""
+        head = [("", f"{wording.printable(request.tool)} wants to run:")]
+        body = [(_BAR, line) for line in wording.exact(request.subject).split("\n")]
+        reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
+        lasting = [("  ", f"session and always allow {wording.printable(request.grant)}")]
+        question = TerminalQuestion(
+            [*head, *body, *reasons, *(lasting if request.grant else ())],
+            keys="[o]nce [s]ession [a]lways [N]o " if request.grant else "[o]nce [s]ession [N]o ",
+            accepts=lambda key: answer_of(key, request) is not None,
+        )
+        answer = await self._terminal.ask(question)
+        verdict = answer_of(answer or "n", request) or "no"
+        if verdict in _GRANTS:
+            said = f"allowed {_GRANTS[verdict]}: {request.grant or request.subject}"
+            self._terminal.write(wording.clip(said, self._terminal.width()) + "\n")
+        return verdict
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Ask for a line; a number picks a choice, Esc gives no answer."""
+        options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
+        answer = await self._terminal.ask(TerminalQuestion([("", wording.printable(question)), *options]))
+        if answer is None:
+            return None
+        answer = chosen(answer.strip(), choices)
+        said = f"{wording.printable(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n"
+        self._terminal.write(said)
+        return answer

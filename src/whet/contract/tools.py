@@ -7,7 +7,7 @@ stored call's name is left, `tags_of` gives them. This module does not know abou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -124,7 +124,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-Handler = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolOutput]]
+Handler = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput]]
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -46,7 +46,7 @@ class EvalCampaign:
         self, folder: Path, arms: Sequence[Arm], seeds: int, settings: CampaignSettings | None = None
     ) -> None:
         self.folder = folder
-        self.settings = settings or CampaignSettings()
+        self.settings: CampaignSettings = settings or CampaignSettings()
         self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         self._claim()

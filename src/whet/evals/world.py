@@ -63,13 +63,13 @@ class FactWorld:
 
     def __init__(self, seed: int, shape: Shape | None = None) -> None:
         self.seed = seed
-        self.shape = shape or Shape()
+        self.shape: Shape = shape or Shape()
         self._rng = random.Random(f"whet world {seed}")
         self._values: dict[About, list[tuple[int, str]]] = {}
         self._wishes: dict[tuple[WorldPerson, str], str] = {}
         self._hide()
         self._drift()
-        self.plans = tuple(self._plans())
+        self.plans: tuple[SessionPlan, ...] = tuple(self._plans())
 
     def truth(self, about: About, session: int, person: WorldPerson) -> str:
         """Give the value that a setting needs in a session of that person."""

@@ -59,10 +59,10 @@ class Practice:
     ) -> None:
         self.options = options
         self._mind = mind
-        self.arrived = threading.Condition()
-        self.count = 0
-        self.stalls = 0
-        self.gate = StallGate(self._stalled)
+        self.arrived: threading.Condition = threading.Condition()
+        self.count: int = 0
+        self.stalls: int = 0
+        self.gate: StallGate = StallGate(self._stalled)
         self._seed = seed
         self._script = None if script is None else ReplyScript(script)
         self._cache = PrefixCache()

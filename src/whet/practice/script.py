@@ -70,7 +70,7 @@ class ReplyScript:
 
     def __init__(self, replies: Iterable[ScriptedReply]) -> None:
         self._left = list(replies)
-        self.used = 0
+        self.used: int = 0
 
     def take(self, body: bytes) -> ScriptedReply | None:
         """Give the first reply that fits the request, and use it up; None where none is left."""

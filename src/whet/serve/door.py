@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from whet.clock import Clock
-from whet.serve.tokens import TOKENS, TokenRole, TokenRow
+from whet.serve.tokens import TOKENS, ApiTokenRow, TokenRole
 from whet.serve.wire import ApiError
 from whet.store.database import StateDatabase
 from whet.web.throttle import Throttle
@@ -66,7 +66,7 @@ class ApiAuth:
         """Whether a caller's token is still in use."""
         return self.token(caller.token_id) is not None
 
-    def token(self, token_id: str) -> TokenRow | None:
+    def token(self, token_id: str) -> ApiTokenRow | None:
         """Give the token in use with this id."""
         return self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_id, token_id))
 

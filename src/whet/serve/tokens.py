@@ -22,7 +22,7 @@ TokenRole: TypeAlias = Literal["owner", "chat", "guest"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
-class TokenRow(msgspec.Struct, frozen=True):
+class ApiTokenRow(msgspec.Struct, frozen=True):
     """A token as it is listed: `owner` may do everything; `chat` converses in sessions that it began, with
     the owner's memory; `guest` does so with a memory of its own."""
 
@@ -33,11 +33,11 @@ class TokenRow(msgspec.Struct, frozen=True):
     revoked: str
 
 
-TOKENS = TokenTable("api_tokens", "sk-whet-", TokenRow, "revoked = ''")
+TOKENS = TokenTable("api_tokens", "sk-whet-", ApiTokenRow, "revoked = ''")
 LOGINS = LoginTable("api_logins", "expires_s")
 
 
-def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[TokenRow, str]:
+def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[ApiTokenRow, str]:
     """Make a token and give it with its secret, which is shown this once. Raises ConfigError for its name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -45,11 +45,11 @@ def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) 
         )
     if TOKENS.find(connection, TOKENS.by_name, name):
         raise ConfigError(f"there is a token {name!r} already", hint=f"whet serve token revoke {name}")
-    row = TokenRow(clock.new_id(), name, role, iso(clock.now()), "")
+    row = ApiTokenRow(clock.new_id(), name, role, iso(clock.now()), "")
     return row, TOKENS.add(connection, row)
 
 
-def revoke(connection: apsw.Connection, name: str, now: str) -> TokenRow:
+def revoke(connection: apsw.Connection, name: str, now: str) -> ApiTokenRow:
     """Take back the token with this id or name; its sign-ins end with it. Raises NotFound."""
     row = TOKENS.find(connection, TOKENS.by_id, name) or TOKENS.find(connection, TOKENS.by_name, name)
     if row is None:

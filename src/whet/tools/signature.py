@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from types import NoneType, UnionType
@@ -34,6 +35,8 @@ from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, 
 from whet.lanes import ToolPool
 
 _REQUIRED: Any = inspect.Parameter.empty
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _WORDS = {
     "string": "text",
@@ -48,6 +51,8 @@ _WORDS = {
 class ToolOptions(TypedDict, total=False):
     """What a tool declares of itself; absent ones take the defaults of `contract.tools.Tool`."""
 
+    name: str
+    description: str
     toolset: Required[str]
     effects: Required[Iterable[Effect]]
     parallel: bool
@@ -73,30 +78,36 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]:
-    """Decorate a function as a tool named like it, described by the first paragraph of its docstring.
+    """Decorate a function as a tool: `make_tool` with these options."""
+    return lambda function: make_tool(function, **options)
 
-    The first parameter is the ToolContext; each other one is an argument of the model's, typed str, int,
-    float, bool, list, Literal, a msgspec Struct or one of them | None, with its description in
-    Annotated. It gives text or a ToolOutput. An async function runs on the event loop; a synchronous one
-    runs on `pool`, which it then must name, and may take `stop: threading.Event`, which is set when the
-    call is cancelled. Raises TypeError on a function that can't be a tool.
+
+def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+    """Make a tool named like the function, described by the first paragraph of its docstring.
+
+    Each parameter is an argument of the model's, typed str, int, float, bool, list, Literal, a msgspec Struct
+    or one of them | None, with its description in Annotated; a first one that is a ToolContext is not. It
+    gives text, a ToolOutput, or a value that the model reads as JSON. An async function runs on the event
+    loop; a synchronous one runs on `pool`, which it then must name, and may take `stop: threading.Event`,
+    which is set when the call is cancelled. Raises TypeError on a function that can't be a tool.
     """
-    pool = options.get("pool")
-    declared = {key: value for key, value in options.items() if key not in ("pool", "effects", "tags")}
-
-    def decorate(function: Callable[..., Any]) -> Tool:
-        parameters = _parameters(function)
-        name = function.__name__
-        spec = ToolSpec(name, _description(function), object_schema(parameters))
-        return Tool(
-            spec=spec,
-            run=_handler(function, parameters, pool),
-            effects=frozenset(options["effects"]),
-            tags=frozenset(options.get("tags", ())),
-            **cast("Any", declared),
-        )
-
-    return decorate
+    name = options.get("name") or getattr(function, "__name__", "")
+    if not _NAME.fullmatch(name):
+        raise TypeError(f"a tool can't be named {name!r}: letters, digits, _ and -, at most 64")
+    if not hasattr(function, "__code__"):
+        raise TypeError(f"tool {name} is not written as a function: its signature can't be read")
+    parameters = _parameters(function, name)
+    description = options.get("description") or _description(function, name)
+    spec = ToolSpec(name, description, object_schema(parameters))
+    apart = ("name", "description", "pool", "effects", "tags")
+    declared = {key: value for key, value in options.items() if key not in apart}
+    return Tool(
+        spec=spec,
+        run=_handler(function, name, parameters, options.get("pool")),
+        effects=frozenset(options["effects"]),
+        tags=frozenset(options.get("tags", ())),
+        **cast("Any", declared),
+    )
 
 
 def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str, Any]) -> dict[str, Any]:
@@ -151,9 +162,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _handler(
-    function: Callable[..., Any], parameters: tuple[Parameter, ...], pool: ToolPool | None
+    function: Callable[..., Any], name: str, parameters: tuple[Parameter, ...], pool: ToolPool | None
 ) -> Handler:
-    name = function.__name__
     call: Callable[..., Awaitable[Any]]
     if inspect.iscoroutinefunction(function):
         call = function
@@ -161,44 +171,55 @@ def _handler(
         call = _on_thread(function, pool)
     else:
         raise TypeError(f"tool {name} is synchronous and names no pool")
+    takes_context = _takes_context(function)
 
     async def run(ctx: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        output: ToolOutput | str = await call(ctx, **read_arguments(name, parameters, arguments))
-        return ToolOutput(output) if isinstance(output, str) else output
+        values = read_arguments(name, parameters, arguments)
+        return _as_output(await (call(ctx, **values) if takes_context else call(**values)))
 
     return run
+
+
+def _as_output(value: Any) -> ToolOutput:
+    if isinstance(value, ToolOutput):
+        return value
+    return ToolOutput(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def _on_thread(function: Callable[..., Any], pool: ToolPool) -> Callable[..., Awaitable[Any]]:
     is_stoppable = "stop" in inspect.signature(function).parameters
 
-    async def call(ctx: ToolContext, **arguments: Any) -> Any:
+    async def call(*context: ToolContext, **arguments: Any) -> Any:
         stop = threading.Event()
         if is_stoppable:
             arguments["stop"] = stop
         try:
-            return await pool.run(function, ctx, **arguments)
+            return await pool.run(function, *context, **arguments)
         finally:
             stop.set()
 
     return call
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+def _parameters(function: Callable[..., Any], tool_name: str) -> tuple[Parameter, ...]:
     signature = inspect.signature(function)
     hints = _hints(function)
-    names = list(signature.parameters)
-    if not names or hints.get(names[0]) is not ToolContext:
-        raise TypeError(f"tool {function.__name__}: the first parameter must be a ToolContext")
     found: list[Parameter] = []
-    for name in names[1:]:
+    for name in list(signature.parameters)[_takes_context(function) :]:
         if hints.get(name) is threading.Event:
             continue
         if name not in hints:
-            raise TypeError(f"tool {function.__name__}: parameter {name} has no type")
+            raise TypeError(f"tool {tool_name}: parameter {name} has no type")
+        if signature.parameters[name].kind not in _BY_NAME:
+            raise TypeError(f"tool {tool_name}: parameter {name} can't be given by its name")
         default = signature.parameters[name].default
         found.append(Parameter(name, hints[name], _schema(hints[name], default), default))
     return tuple(found)
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    first = next(iter(inspect.signature(function).parameters), "")
+    return _hints(function).get(first) is ToolContext
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -223,10 +244,10 @@ def _is_set(cell: Any) -> bool:
     return True
 
 
-def _description(function: Callable[..., Any]) -> str:
+def _description(function: Callable[..., Any], name: str) -> str:
     paragraph = (inspect.getdoc(function) or "").split("\n\n", 1)[0]
     if not paragraph:
-        raise TypeError(f"tool {function.__name__} has no docstring to describe it")
+        raise TypeError(f"tool {name} has no docstring to describe it")
     return " ".join(paragraph.split())
 
 

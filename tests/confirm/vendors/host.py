@@ -73,7 +73,7 @@ class Host:
             waiting = self.faults.get(method)
             return waiting.pop(0) if waiting else None
 
-    def note(self, change: Callable[[], None] = lambda: None) -> None:
+    def note(self, change: Callable[[], object] = lambda: None) -> None:
         with self.changed:
             change()
             self.changed.notify_all()

@@ -163,7 +163,7 @@ def survive(home: Path, platform: str, busy: str, kills: int, *, streams: bool =
     """Run a soak of 20 conversations and give what came of it. `streams`: answers are shown as they grow."""
     users = list(range(101, 121))
     chance = random.Random(kills)
-    moments = [chance.choice(_MOMENTS) for _ in range(kills)]
+    moments: list[Moment] = [chance.choice(_MOMENTS) for _ in range(kills)]
     return Rounds(home, PLATFORMS[platform](users), busy, 25, streams=streams).run(moments)
 
 

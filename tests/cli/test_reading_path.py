@@ -1,0 +1,18 @@
+"""How much of the source runs before a one-shot's first byte leaves: it may get less, not more."""
+
+from __future__ import annotations
+
+from benchmarks.reading_path import measure
+
+# What it is; the goals stand in benchmarks/reading_path.py. Lower these when the path gets shorter.
+MOST_FILES = 128
+MOST_MODULES = 202
+
+
+def test_a_one_shot_reaches_its_first_byte_through_so_many_files() -> None:
+    path = measure()
+    assert {"cli/main.py", "app/build.py", "agent/loop.py"} <= set(path.files), (
+        "it did not run to the request"
+    )
+    assert len(path.files) <= MOST_FILES, sorted(path.files)
+    assert len(path.own_modules) <= MOST_MODULES, sorted(path.own_modules)
