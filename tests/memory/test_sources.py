@@ -45,7 +45,7 @@ def test_a_question_that_nobody_answered_says_nothing() -> None:
 def test_a_tool_that_the_program_calls_local_is_observed() -> None:
     steps = [User("go"), Run("lint", {}, "3 problems found")]
     assert tiers(*steps, text="problems") == ["untrusted"]
-    assert tiers(*steps, text="problems", local={"lint"}) == ["observed"]
+    assert tiers(*steps, text="problems", trusted={"lint"}) == ["observed"]
 
 
 def test_a_helpers_session_has_no_person_in_it() -> None:

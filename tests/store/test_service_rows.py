@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.store.support import USAGE, asking, finish, new_log, result, talk, user
-from whet.contract.errors import ConfigError, NotFound
 from whet.contract.tools import ToolOutput
 from whet.store import api, costs, counts, moved, sessions, starts, warm
-from whet.store.api import ApiTokenRow, LoginRow, SessionOwner
+from whet.store.api import SessionOwner
 from whet.store.costs import Decided
 from whet.store.sessions import NewSession
 from whet.store.warm import ArmCounts, TemplateState, WarmStart
@@ -18,33 +15,6 @@ from whet.store.warm import ArmCounts, TemplateState, WarmStart
 
 def on(db, work, *args, **more):
     return db.write_now(lambda c: work(c, *args, **more))
-
-
-def test_a_token_is_in_use_until_it_is_revoked(db):
-    ann, bob = ApiTokenRow("i1", "ann", "owner", "1", ""), ApiTokenRow("i2", "bob", "guest", "0", "")
-    for row in (ann, bob):
-        on(db, api.add_token, row, row.name.encode())
-    with pytest.raises(ConfigError, match="already"):
-        on(db, api.add_token, ApiTokenRow("i3", "ann", "chat", "2", ""), b"x")
-    assert on(db, api.token_by_hash, b"ann") == on(db, api.token_by_id, "i1") == ann
-    assert on(db, api.all_tokens) == [bob, ann]
-    logins = [LoginRow("h1", "i1", "c", 10.0, 20.0), LoginRow("h2", "i2", "c", 20.0, 30.0)]
-    for login in logins:
-        on(db, api.save_login, login)
-    assert on(db, api.find_login, "h1") == logins[0], "its time is up only after it"
-    gone = on(db, api.revoke_token, "ann", "now")
-    assert gone.revoked == "now" and on(db, api.find_login, "h1") is None
-    assert on(db, api.find_login, "h2") == logins[1]
-    assert on(db, api.token_by_hash, b"ann") is None and on(db, api.token_by_id, "i1") is None
-    with pytest.raises(NotFound):
-        on(db, api.revoke_token, "ann", "now")
-    assert on(db, api.revoke_token, "i2", "now").name == "bob"
-    on(db, api.save_login, LoginRow("h3", "i3", "c", 0.0, 5.0))
-    on(db, api.save_login, LoginRow("h4", "i3", "c", 6.0, 9.0))
-    assert on(db, api.find_login, "h3") is None
-    on(db, api.drop_login, "h4")
-    assert on(db, api.find_login, "h4") is None
-    on(db, api.add_token, ApiTokenRow("i4", "ann", "chat", "3", ""), b"y")
 
 
 def test_a_clients_conversation_is_a_session(db, clock):

@@ -445,4 +445,4 @@ def test_with_a_proxy_the_guard_still_checks_the_host(monkeypatch: pytest.Monkey
 def test_what_the_model_is_told() -> None:
     (tool,) = web_tools(ToolPool())
     assert len(msgspec.json.encode(tool.spec)) <= 500
-    assert (tool.toolset, tool.tags, tool.effects) == ("web", {"untrusted"}, {"network"})
+    assert (tool.toolset, tool.tags, tool.effects) == ("web", {"url", "looks", "untrusted"}, {"network"})

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.protocols import Spawn
-from whet.contract.tools import Tool, ToolContext, ToolOutput, declare, tags_of
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
+from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
 from whet.lanes import ToolPool
 from whet.tools.signature import tool
 from whet.tools.todo import TodoItem, TodoLists
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     """Gives the desk of the session that calls, and the call's origin, from (context, tool name)."""
     WarmAct: TypeAlias = Callable[[ToolContext, WarmRequest], Awaitable[dict[str, Any]]]
 
-
-__all__ = ["tags_of"]
-"""`tags_of` from here knows the tags of every built-in tool, also in a process that offers none of them: for
-what reads stored calls, of which only the tools' names are left."""
 
 CLARIFY, RECALL, SKILL_VIEW, TODO = "clarify", "recall", "skill_view", "todo"
 _READ_FILE = declare("read_file", "path", "looks", "local", "probe")
