@@ -23,7 +23,7 @@ from whet.review.recovery import recovered
 from whet.review.triggers import after_review, count, day_start
 from whet.store import jobs, sessions
 from whet.store.database import StateDatabase
-from whet.store.ledger import LedgerRow, Quote
+from whet.store.ledger import Kind, LedgerRow, Quote, State
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 from whet.store.sessions import NewSession
 
@@ -240,7 +240,7 @@ def test_a_recovery_is_near_its_failure() -> None:
 # --- what is told ------------------------------------------------------------------------------------
 
 
-def row(kind: str, item: str, action: str, state: str = "active", quotes: Sequence[str] = ()) -> LedgerRow:
+def row(kind: Kind, item: str, action: str, state: State = "active", quotes: Sequence[str] = ()) -> LedgerRow:
     evidence = tuple(Quote(text, "s", 1) for text in quotes)
     return LedgerRow(
         1,

@@ -33,7 +33,7 @@ from whet.review.triggers import day_start
 from whet.review.worker import retry_in_s
 from whet.store import jobs, reviews, sessions
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession
+from whet.store.sessions import NewSession, SessionKind
 
 
 def limited(seconds: float | None) -> RateLimited:
@@ -75,7 +75,16 @@ def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     database.close()
 
 
-def spend(db: StateDatabase, clock: FixedClock, tokens: int, usd: float | None, kind: str = "review") -> None:
+def stored_job(db: StateDatabase, job_id: str) -> jobs.Job:
+    """Give a job that is in the queue."""
+    job = db.read_now(lambda c: jobs.get(c, job_id))
+    assert job is not None
+    return job
+
+
+def spend(
+    db: StateDatabase, clock: FixedClock, tokens: int, usd: float | None, kind: SessionKind = "review"
+) -> None:
     """Store a session of today that has used this much."""
 
     def work(connection) -> None:
@@ -199,15 +208,15 @@ def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
     first = queue(order(3, ("skill",), "steps", focus="deploys"))
     again = queue(order(2, ("memory",), "turns", "steps", focus="tests"))
     assert again.job_id == first.job_id and again.kinds == ("memory", "skill")
-    job = db.read_now(lambda c: jobs.get(c, first.job_id))
+    job = stored_job(db, first.job_id)
     merged = read_order(job.payload)
     assert (merged.turn, merged.reasons, merged.focus) == (3, ("steps", "turns"), "deploys\ntests")
     assert merged.runtime.model.model == "m2", "the newest says which model answers"
     clock.advance(-60)
     queue(order(4, ("memory",), "turns"))
-    assert db.read_now(lambda c: jobs.get(c, first.job_id)).run_after == job.run_after
+    assert stored_job(db, first.job_id).run_after == job.run_after
     queue(order(4, ("memory",), "asked"))
-    assert db.read_now(lambda c: jobs.get(c, first.job_id)).run_after == iso(clock.now())
+    assert stored_job(db, first.job_id).run_after == iso(clock.now())
     other = queue(order(1, ("memory",), "turns", session_id="s2"))
     assert other.job_id != first.job_id
     assert db.read_now(reviews.count_open) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -20,9 +22,14 @@ def on(db, work, *args, **more):
 
 
 def new(**more):
-    origin = {"session_id": "s1", "turn_id": "t1", "tool_call_id": "", "parent_session_id": ""}
+    origin: dict[str, Any] = {
+        "session_id": "s1",
+        "turn_id": "t1",
+        "tool_call_id": "",
+        "parent_session_id": "",
+    }
     origin |= {name: more.pop(name) for name in list(more) if name in Origin.__struct_fields__}
-    made = {"kind": "memory", "item": "user", "action": "add", "state": "active", **more}
+    made: dict[str, Any] = {"kind": "memory", "item": "user", "action": "add", "state": "active", **more}
     return NewRow(origin=Origin(**origin), **made)
 
 

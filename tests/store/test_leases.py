@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_what_the_work_raises_is_raised_and_nothing_is_put_back(db, clock):
             await work.running
         return work.events
 
-    async def fail() -> None:
+    async def fail() -> Literal[True]:
         raise ZeroDivisionError
 
     assert asyncio.run(main()) == ["begun"]

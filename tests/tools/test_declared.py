@@ -152,7 +152,7 @@ def test_no_more_helpers_at_once_than_allowed() -> None:
         running = most = 0
         go = asyncio.Event()
 
-        async def spawn(_ctx: ToolContext, task: str, _context: str) -> ToolOutput:
+        async def spawn(parent: ToolContext, task: str, background: str) -> ToolOutput:
             nonlocal running, most
             running += 1
             most = max(most, running)

@@ -38,7 +38,7 @@ class LearningServices:
         self.reader.library.offer_built_in()
         self._people = home.people
         self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
-        self._trusted_tools: Collection[str] = ()
+        self._trusted_tools: frozenset[str] = frozenset()
         self.platform = "cli"
         self._bound: dict[str, tuple[LearningService, Origin]] = {}
 

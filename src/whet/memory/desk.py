@@ -10,7 +10,7 @@ reviews.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,7 +42,7 @@ class ClaimGate:
     more is freed at once."""
 
     def __init__(self, database: StateDatabase) -> None:
-        self.trusted_tools: Collection[str] = ()
+        self.trusted_tools: frozenset[str] = frozenset()
         self.instead: Judge | None = None
         self._database = database
 
