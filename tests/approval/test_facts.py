@@ -10,17 +10,17 @@ from typing import get_args
 import pytest
 
 from whet.approval import facts
-from whet.approval.facts import GitVerb, Kind, Options, Phrases, Program, by_name, read_table
+from whet.approval.facts import GitVerb, Kind, Phrases, ProgramFacts, ProgramOptions, by_name, read_table
 
 
-def programs(text: str) -> dict[str, Program]:
-    return by_name(read_table(text, Program))
+def programs(text: str) -> dict[str, ProgramFacts]:
+    return by_name(read_table(text, ProgramFacts))
 
 
 def test_every_table_is_as_it_should_be() -> None:
     assert len(facts._programs()) >= 490 and len(facts._git_verbs()) >= 50
     assert all(pattern for patterns in facts.high_risk().values() for pattern in patterns)
-    assert facts.program("no such program") == Program() and facts.git_verb("no such verb") == GitVerb()
+    assert facts.program("no such program") == ProgramFacts() and facts.git_verb("no such verb") == GitVerb()
 
 
 def test_every_kind_is_one_of_some_program_and_every_pattern_compiles() -> None:
@@ -69,7 +69,7 @@ def test_texts_are_taken_apart() -> None:
     assert reading and (reading.without.short, reading.without.long) == ("oC", ("out", "in"))
     assert reading.verbs is None and reading.only is None and not reading.bare
     assert programs('"umask" = { reads_if = { only = "" } }')["umask"].reads_if.only == frozenset()  # type: ignore[union-attr]
-    assert Phrases("") == () and (Options("").short, Options("").long) == ("", ())
+    assert Phrases("") == () and (ProgramOptions("").short, ProgramOptions("").long) == ("", ())
 
 
 def test_no_table_is_read_before_a_command_is_judged() -> None:

@@ -16,7 +16,7 @@ from tests.support import FixedClock
 from whet.cli.sessions import sessions, write_anew
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.contract.channels import Place
+from whet.contract.channels import ChatPlace
 from whet.contract.errors import StoreBusy, WhetError
 from whet.store import chats, claims, schedules
 from whet.store import sessions as store_sessions
@@ -84,7 +84,7 @@ def test_the_traces_that_it_left_elsewhere_go_too(
     home: Path, database: StateDatabase, session: str, clock: FixedClock
 ) -> None:
     def work(db: apsw.Connection) -> None:
-        chat = chats.chat_at(db, Place("telegram", "1", "", "1"))
+        chat = chats.chat_at(db, ChatPlace("telegram", "1", "", "1"))
         chats.set_session(db, chat.id, session)
         chats.receive(db, chat.place, "7", '{"text": "wztold"}', 1)
         db.execute("UPDATE gateway_inbox SET state = 'done'")

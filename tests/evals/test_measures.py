@@ -6,7 +6,7 @@ import pytest
 
 from whet.contract.messages import Usage
 from whet.evals.measures import summarise, where_ours_loses
-from whet.evals.records import Funnel, Stale, TaskRecord, TokenSpending, WorldResult
+from whet.evals.records import Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
 from whet.evals.world_report import gain, goals
 
 
@@ -59,7 +59,11 @@ def test_a_difference_that_spans_zero_is_no_evidence() -> None:
 
 
 def test_an_old_value_that_never_went_counts_as_longer_than_all() -> None:
-    stale = (Stale("a", "flag", 2, True), Stale("b", "flag", 4, True), Stale("c", "flag", 3, False))
+    stale = (
+        StaleFact("a", "flag", 2, True),
+        StaleFact("b", "flag", 4, True),
+        StaleFact("c", "flag", 3, False),
+    )
     half = summarise([run("ours", 0, "yy", stale=stale), run("ours", 1, "yy")])[0].half_life
     assert (half.facts, half.gone, half.sessions) == (3, 2, 4)
     never = summarise([run("ours", 0, "yy", stale=stale[2:])])[0].half_life

@@ -10,13 +10,23 @@ import msgspec
 import pytest
 
 from tests.support import FixedClock
-from whet.contract.channels import FileRef, Incoming, Limits, Memo, Outgoing, Place, SendFailed, Take, Verb
+from whet.contract.channels import (
+    ChatPlace,
+    FileRef,
+    Incoming,
+    Memo,
+    Outgoing,
+    PlatformLimits,
+    SendFailed,
+    Take,
+    Verb,
+)
 from whet.gateway.deliveries import Deliveries
 from whet.store import chats
 from whet.store.database import StateDatabase
 from whet.vendors.http import VendorAnswer, refused
 
-HERE = Place("board", "1", "", "7")
+HERE = ChatPlace("board", "1", "", "7")
 
 
 class Board:
@@ -25,12 +35,12 @@ class Board:
     name = "board"
 
     def __init__(self, clock: FixedClock, idempotent_s: float, failures: list[SendFailed]) -> None:
-        self.limits = Limits(1000, 1.0, 1.0, idempotent_s=idempotent_s)
+        self.limits = PlatformLimits(1000, 1.0, 1.0, idempotent_s=idempotent_s)
         self.keys: list[str] = []
         self._clock = clock
         self._failures = failures
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         self.keys.append(key)
         self._clock.advance(50)
         if self._failures:
@@ -39,9 +49,9 @@ class Board:
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None: ...
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None: ...
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None: ...
 
-    async def typing(self, place: Place) -> None: ...
+    async def typing(self, place: ChatPlace) -> None: ...
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None: ...
 
@@ -64,7 +74,7 @@ def sent(
         async def settled(chat: int) -> None: ...
 
         def post(connection: apsw.Connection) -> int:
-            chat = chats.chat_at(connection, Place("board", "1", "", "7"))
+            chat = chats.chat_at(connection, ChatPlace("board", "1", "", "7"))
             body = msgspec.json.encode(Outgoing("hello")).decode()
             chats.post(connection, chat.id, [body], clock.unix_ms())
             return chat.id

@@ -14,7 +14,17 @@ from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, served
 from whet.channels import door
 from whet.channels.door import kinds, open_channel
-from whet.contract.channels import Incoming, Limits, Memo, Outgoing, Place, Platform, SendFailed, Take, Verb
+from whet.contract.channels import (
+    ChatPlace,
+    Incoming,
+    Memo,
+    Outgoing,
+    Platform,
+    PlatformLimits,
+    SendFailed,
+    Take,
+    Verb,
+)
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
 from whet.gateway.asking import ChatPerson, ChatQuestions
@@ -26,14 +36,14 @@ from whet.practice.server import PracticeServer
 
 BROKEN = """\
 import msgspec
-from whet.contract.channels import Limits, Platform
+from whet.contract.channels import PlatformLimits, Platform
 
 class Settings(msgspec.Struct):
     token_env: str = "PAGER_TOKEN"
     room: str = ""
 
 class Pager:
-    limits = Limits(1000, 1.0, 1.0)
+    limits = PlatformLimits(1000, 1.0, 1.0)
 
     def __init__(self, name):
         self.name = name
@@ -77,7 +87,7 @@ async def why(kind: str) -> SendFailed:
     """Open a channel and give what its first call says."""
     channel, _ = open_channel(kind, "it", {}, {"PAGER_TOKEN": "x"})
     with pytest.raises(SendFailed) as error:
-        await channel.send(Place("it", "1"), Outgoing("hello"), "k")
+        await channel.send(ChatPlace("it", "1"), Outgoing("hello"), "k")
     return error.value
 
 
@@ -102,11 +112,11 @@ class Careful:
     """A platform in this process that hears three things and is asked for some."""
 
     name = "it"
-    limits = Limits(1000, 1.0, 1.0)
+    limits = PlatformLimits(1000, 1.0, 1.0)
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         verbs: tuple[Verb, ...] = ("message", "press", "edit")
-        await take([Incoming(Place("it", "1"), verb, verb) for verb in verbs])
+        await take([Incoming(ChatPlace("it", "1"), verb, verb) for verb in verbs])
         raise ConfigError("as the store would")
 
 
@@ -224,7 +234,7 @@ def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None
 
     async def main() -> None:
         asking = ChatQuestions()
-        where = AskingDesk(1, ("irc", "#x"), post, Limits(400, 1.0, 1.0, has_buttons=False))
+        where = AskingDesk(1, ("irc", "#x"), post, PlatformLimits(400, 1.0, 1.0, has_buttons=False))
         person = ChatPerson(asking, where, "ann", None)
         request = ApprovalRequest("s", "c", "terminal", "rm x", ("it deletes",), "rm")
         approving = asyncio.create_task(person.approve(request))

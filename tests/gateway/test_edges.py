@@ -281,7 +281,7 @@ def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Pa
 
 
 def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
-    router, place = Router({}, {}, 3), chats.Place("telegram", "7", user="7")
+    router, place = Router({}, {}, 3), chats.ChatPlace("telegram", "7", user="7")
     assert [router.floods(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert [router.floods(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert router.floods(place, 5_100.0) == 0

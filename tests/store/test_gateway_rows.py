@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from whet.contract.channels import Place
+from whet.contract.channels import ChatPlace
 from whet.contract.errors import NotFound
 from whet.store import chats, paired
 from whet.store.chats import SENDING, ChannelCounts
 from whet.store.paired import MOST_WAITING, PairedPerson, PairingRequest
 
-HOME = Place("telegram", "100", user="7")
-GROUP = Place("telegram", "-5", "topic", "7", is_group=True)
+HOME = ChatPlace("telegram", "100", user="7")
+GROUP = ChatPlace("telegram", "-5", "topic", "7", is_group=True)
 
 
 def on(db, work, *args, **more):

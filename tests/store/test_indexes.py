@@ -9,13 +9,13 @@ import apsw
 import pytest
 
 from tests.support import FixedClock
-from whet.contract.channels import Place
+from whet.contract.channels import ChatPlace
 from whet.store import api, chats, jobs, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import NewJob
 from whet.store.sessions import NewSession
 
-HERE = Place("board", "1", "", "7")
+HERE = ChatPlace("board", "1", "", "7")
 CLOCK = FixedClock()
 KEPT = 500
 

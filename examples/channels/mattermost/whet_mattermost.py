@@ -20,14 +20,14 @@ import msgspec
 
 from whet.channels.transfer import download, form, read_file
 from whet.contract.channels import (
-    Button,
+    ChatPlace,
     FileRef,
     Incoming,
-    Limits,
     Memo,
+    MessageButton,
     Outgoing,
-    Place,
     Platform,
+    PlatformLimits,
     SendFailed,
     Take,
     Verb,
@@ -129,7 +129,7 @@ class _Uploaded(msgspec.Struct):
 class Mattermost:
     """One bot."""
 
-    limits = Limits(15_000, edit_every_s=1.0, group_edit_every_s=1.0)
+    limits = PlatformLimits(15_000, edit_every_s=1.0, group_edit_every_s=1.0)
 
     def __init__(self, name: str, url: str, token: str) -> None:
         self.name = name
@@ -170,7 +170,7 @@ class Mattermost:
                 wait_s = error.retry_after_s or wait_s
             await asyncio.sleep(wait_s)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, with its file and its buttons' emojis."""
         body = {**_body(message), "channel_id": place.chat, "root_id": place.thread}
         if message.file:
@@ -185,11 +185,11 @@ class Mattermost:
                 self._checked(await self._http.call("POST", "/reactions", reaction))
         return sent.id
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message; emojis of buttons that are gone do nothing any more."""
         self._checked(await self._http.call("PUT", f"/posts/{ref}/patch", _body(message)))
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that somebody writes, for some seconds."""
         body = {"channel_id": place.chat, "parent_id": place.thread}
         self._checked(await self._http.call("POST", "/users/me/typing", body))
@@ -273,7 +273,7 @@ class Mattermost:
         files = [FileRef(file.id, file.name, file.mime_type, file.size) for file in post.metadata.files]
         thread = post.root_id or (post.id if group else "")
         return Incoming(
-            Place(self.name, post.channel_id, thread, post.user_id, group),
+            ChatPlace(self.name, post.channel_id, thread, post.user_id, group),
             post.id if verb == "message" else f"{post.id}-{post.update_at}",
             verb,
             name.lstrip("@"),
@@ -297,7 +297,7 @@ class Mattermost:
         if post.user_id != self._me.id or not data:  # what stands in others' posts is theirs
             return None
         return Incoming(
-            Place(self.name, chat, post.root_id, reaction.user_id),
+            ChatPlace(self.name, chat, post.root_id, reaction.user_id),
             f"{post.id}-{reaction.user_id}-{reaction.emoji_name}-{reaction.create_at}",
             "press",
             reaction.user_id,
@@ -317,9 +317,9 @@ def _body(message: Outgoing) -> dict[str, Any]:
     return {"message": text or ("" if message.file else "…"), "props": props}
 
 
-def _emojis(message: Outgoing) -> dict[str, Button]:
+def _emojis(message: Outgoing) -> dict[str, MessageButton]:
     """Give each button its emoji: a tick for the first yes, a cross for the first no, numbers for others."""
-    found: dict[str, Button] = {}
+    found: dict[str, MessageButton] = {}
     numbers = iter(_EMOJIS)
     for button in [button for button in message.buttons if not button.url][:10]:
         usual = {"good": "white_check_mark", "bad": "x", "plain": ""}[button.style]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from whet.approval.danger_code import database
 from whet.approval.danger_files import CommandPlace, Finding, Rule, disk_rule, writes_to
 from whet.approval.danger_git import git
-from whet.approval.facts import Program, Words, by_name, program
+from whet.approval.facts import ProgramFacts, ProgramWords, by_name, program
 from whet.approval.readonly import has_option, operands
 from whet.approval.shell_words import Word
 
@@ -55,7 +55,7 @@ def _asks_version(words: Sequence[Word]) -> bool:
     return len(words) == 1 and words[0].text in ("--version", "-V", "--help", "version")
 
 
-def _verbs(name: str, known: Program, words: Sequence[Word]) -> Iterator[Finding]:
+def _verbs(name: str, known: ProgramFacts, words: Sequence[Word]) -> Iterator[Finding]:
     """Judge by a program's table of verbs."""
     if (known.verbs is None and known.spared is None) or _asks_version(words):
         return
@@ -82,7 +82,7 @@ def _fits(allowed: re.Pattern[str], verb: str) -> bool:
     )
 
 
-_NPM_CHANGES = Words("install i add uninstall rm remove update link")
+_NPM_CHANGES = ProgramWords("install i add uninstall rm remove update link")
 
 
 def _npm(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         yield "dangerous", f"docker {verb}: changes things on remote machines"
 
 
-_DOCKER_NOUNS = Words("container image volume network builder system compose buildx context")
+_DOCKER_NOUNS = ProgramWords("container image volume network builder system compose buildx context")
 _ESCAPES = re.compile(
     r"^--privileged|^--(pid|ipc|network|net|uts|userns)[= ]host|^--cap-add|^--device[= ]|docker\.sock"
     r"|^(-v|--volume)[= ]?(/|~|\$HOME|/etc|/root|/var|/home)[^/:]*:|source=/,|^--security-opt"
@@ -145,7 +145,7 @@ def _fuser(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
 
 
-_OUTPUTS = Words("-o -O --output --output-document -P --directory-prefix --output-dir -c -D")
+_OUTPUTS = ProgramWords("-o -O --output --output-document -P --directory-prefix --output-dir -c -D")
 
 
 def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ _TABLES = Path(__file__).with_name("tables")
 Entry = TypeVar("Entry")
 
 
-class Words(frozenset[str]):
+class ProgramWords(frozenset[str]):
     """The words of a text, parted by blanks."""
 
     def __new__(cls, text: str = "") -> Self:
@@ -43,7 +43,7 @@ class Words(frozenset[str]):
         return super().__new__(cls, text.split())
 
 
-class Kinds(Words):
+class Kinds(ProgramWords):
     """Words each of which is a kind. Raises ValueError for another."""
 
     def __new__(cls, text: str = "") -> Self:
@@ -64,7 +64,7 @@ class Phrases(tuple[str, ...]):
         return super().__new__(cls, filter(None, map(str.strip, text.split(","))))
 
 
-class Options:
+class ProgramOptions:
     """The options of a text such as `-oc --option`: letters of the short ones, and names of the long ones.
 
     Raises ValueError for a word that is no option.
@@ -85,10 +85,10 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Reading(_Strict, frozen=True):
     """With which words a program or verb only reads; what is left out does not count."""
 
-    verbs: Words | None = None
+    verbs: ProgramWords | None = None
     bare: bool = False
-    only: Words | None = None
-    without: Options = Options()
+    only: ProgramWords | None = None
+    without: ProgramOptions = ProgramOptions()
 
 
 class Wrapping(_Strict, frozen=True):
@@ -104,10 +104,10 @@ class Code(_Strict, frozen=True):
 
     flags: str
     hanging: str = ""
-    values: Words = Words()
+    values: ProgramWords = ProgramWords()
 
 
-class Program(_Strict, frozen=True):
+class ProgramFacts(_Strict, frozen=True):
     """What is known of a program; the head of programs.toml says what each field means."""
 
     kinds: Kinds = msgspec.field(default=Kinds(), name="is")
@@ -128,12 +128,12 @@ class GitVerb(_Strict, frozen=True):
 
     reads: bool = False
     reads_if: Reading | None = None
-    risky: Options | None = None
+    risky: ProgramOptions | None = None
     why: str = ""
     shows_from: int | None = None
 
 
-def program(name: str) -> Program:
+def program(name: str) -> ProgramFacts:
     """Give what is known of a program; nothing of one that is in no table."""
     return _programs().get(name, _UNKNOWN)
 
@@ -150,8 +150,8 @@ def high_risk() -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
-def _programs() -> Mapping[str, Program]:
-    return by_name(read_table(_text("programs"), Program))
+def _programs() -> Mapping[str, ProgramFacts]:
+    return by_name(read_table(_text("programs"), ProgramFacts))
 
 
 @cache
@@ -159,7 +159,7 @@ def _git_verbs() -> Mapping[str, GitVerb]:
     return by_name(read_table(_text("git"), GitVerb))
 
 
-_UNKNOWN = Program()
+_UNKNOWN = ProgramFacts()
 _UNKNOWN_VERB = GitVerb()
 
 

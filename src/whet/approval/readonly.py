@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from whet.approval.facts import Options, Reading, Words, by_name, git_verb, program
+from whet.approval.facts import ProgramOptions, ProgramWords, Reading, by_name, git_verb, program
 from whet.approval.shell_words import Word
 from whet.approval.wrappers import name_of
 
@@ -73,7 +73,7 @@ def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
     return False
 
 
-def has_any(words: Sequence[Word], options: Options) -> bool:
+def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
     """Whether one of `options` is there."""
     return has_option(words, options.short, *options.long)
 
@@ -204,7 +204,7 @@ def _set(words: Sequence[Word]) -> bool:
     return all(re.fullmatch(r"[-+][eufx]+|[-+]o|pipefail|errexit|nounset", w.text) for w in words)
 
 
-_BRANCH_CHANGES = Words(
+_BRANCH_CHANGES = ProgramWords(
     "delete move copy force edit-description set-upstream-to unset-upstream track create-reflog"
 )
 
@@ -229,7 +229,7 @@ _GIT_LISTS: dict[str, Callable[[Sequence[Word]], bool]] = {
     "reflog": lambda w: not w or w[0].text not in ("expire", "delete", "drop", "write"),
     "symbolic-ref": lambda w: len(operands(w)) == 1 and not has_option(w, "dm", "delete"),
 }
-_GIT_PLAIN = Words("--no-pager -P -C --no-optional-locks --literal-pathspecs")
+_GIT_PLAIN = ProgramWords("--no-pager -P -C --no-optional-locks --literal-pathspecs")
 
 
 def _git(words: Sequence[Word]) -> bool:

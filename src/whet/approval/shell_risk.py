@@ -17,7 +17,7 @@ import msgspec
 from whet.approval.danger_code import code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, CommandPlace, Finding, reads_secret, writes_to
 from whet.approval.danger_reach import reach, writes_by_option
-from whet.approval.facts import Words, program
+from whet.approval.facts import ProgramWords, program
 from whet.approval.paths import is_secret
 from whet.approval.readonly import only_reads
 from whet.approval.risk import Level, Piece, RiskScope, ShellRisk, rank, worst
@@ -33,7 +33,9 @@ _MAX_REASONS = 12
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
 )
-_RESERVED = Words("{ } ! [[ ]] if then elif else fi for while until do done case esac select function in")
+_RESERVED = ProgramWords(
+    "{ } ! [[ ]] if then elif else fi for while until do done case esac select function in"
+)
 _NETWORK_VERBS = re.compile(
     r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt"
     r"|apt-get|bundle|conda|docker|podman|bun) (\S+ )?"

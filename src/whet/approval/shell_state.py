@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from whet.approval.facts import Words
+from whet.approval.facts import ProgramWords
 from whet.approval.shell_words import Word, cook, literal
 
 # What a command that runs unasked may be written with; anything rarer is asked about.
-_EVERYDAY = Words(
+_EVERYDAY = ProgramWords(
     """
     program list pipeline command command_name subshell compound_statement comment word number string
     string_content raw_string concatenation file_descriptor simple_expansion variable_name

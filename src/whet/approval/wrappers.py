@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whet.approval.facts import Words, Wrapping, by_name, program
+from whet.approval.facts import ProgramWords, Wrapping, by_name, program
 from whet.approval.shell_words import Word, literal, unknown
 
 _OPTION = re.compile(r"-[^-]|--.")
@@ -63,7 +63,7 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
 
 _RUN_VERBS = frozenset(("run", "exec", "x", "--"))
 _AFTER_RUN = Wrapping(values="pwECf", stays=True)
-_LONG_WITH_VALUE = Words("signal kill-after adjustment output error input class classdata format")
+_LONG_WITH_VALUE = ProgramWords("signal kill-after adjustment output error input class classdata format")
 _MOST_GUESSES = 6
 
 
@@ -112,7 +112,7 @@ def _add(inside: WrappedCommand, words: Sequence[Word]) -> None:
         inside.commands.append(list(words))
 
 
-_SHELL_LONG = Words("norc noprofile login posix verbose restricted noediting debugger debug")
+_SHELL_LONG = ProgramWords("norc noprofile login posix verbose restricted noediting debugger debug")
 
 
 def _shell(words: Sequence[Word]) -> WrappedCommand:
@@ -198,9 +198,9 @@ def _command(words: Sequence[Word]) -> WrappedCommand | None:
 _XARGS_VALUED = "IJnNPLRSsdaE"
 # long option: whether it takes the next word
 _XARGS_LONG = {
-    **dict.fromkeys(Words("arg-file delimiter max-args max-procs max-chars process-slot-var"), True),
-    **dict.fromkeys(Words("eof replace max-lines open-tty interactive no-run-if-empty"), False),
-    **dict.fromkeys(Words("verbose show-limits exit null help version"), False),
+    **dict.fromkeys(ProgramWords("arg-file delimiter max-args max-procs max-chars process-slot-var"), True),
+    **dict.fromkeys(ProgramWords("eof replace max-lines open-tty interactive no-run-if-empty"), False),
+    **dict.fromkeys(ProgramWords("verbose show-limits exit null help version"), False),
 }
 
 

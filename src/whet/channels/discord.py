@@ -18,15 +18,15 @@ import msgspec
 
 from whet.channels.transfer import download, form, read_file
 from whet.contract.channels import (
-    Button,
+    ChatPlace,
     FileRef,
     Incoming,
-    Limits,
     Memo,
+    MessageButton,
     MessageCard,
     Outgoing,
-    Place,
     Platform,
+    PlatformLimits,
     SendFailed,
     Take,
     Verb,
@@ -85,13 +85,15 @@ class _Ready(msgspec.Struct):
 class Discord:
     """One bot."""
 
-    limits = Limits(1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0, shows_cards=True)
+    limits = PlatformLimits(
+        1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0, shows_cards=True
+    )
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
         self._api = DiscordApi(token, base_url)
         self._me = DiscordUser()
-        self._seen: OrderedDict[str, Place] = OrderedDict()
+        self._seen: OrderedDict[str, ChatPlace] = OrderedDict()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Hear until cancelled. Raises SendFailed when Discord refuses the bot for good."""
@@ -121,7 +123,7 @@ class Discord:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, or a file with it; the key is Discord's nonce."""
         path = f"/channels/{place.chat}/messages"
         body = {**_body(message), "nonce": key[:25], "enforce_nonce": True}
@@ -135,11 +137,11 @@ class Discord:
         sent = read(answer, _Message)
         return sent.id if sent else ""
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
         await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that somebody writes, for ten seconds."""
         await self._api.call("POST", f"/channels/{place.chat}/typing", {})
 
@@ -197,7 +199,7 @@ class Discord:
         is_reply = quoted is not None and quoted.author.id == self._me.id
         files = tuple(FileRef(a.url, a.filename, a.content_type, a.size) for a in message.attachments)
         return Incoming(
-            Place(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
+            ChatPlace(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
             f"e{message.id}-{message.edited_timestamp}" if is_edit else f"m{message.id}",
             "edit" if is_edit else "message",
             author.username,
@@ -211,7 +213,7 @@ class Discord:
     def _press(self, press: Interaction) -> Incoming:
         user = press.who
         return Incoming(
-            Place(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
+            ChatPlace(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
             f"p{press.id}",
             "press",
             user.username,
@@ -334,7 +336,7 @@ def _body(message: Outgoing) -> dict[str, Any]:
     }
 
 
-def _component(button: Button) -> dict[str, Any]:
+def _component(button: MessageButton) -> dict[str, Any]:
     shown = {"type": 2, "label": button.label[:80]}
     if button.url:
         return {**shown, "style": _LINK, "url": button.url}

@@ -18,13 +18,13 @@ import msgspec
 
 from whet.contract.channels import (
     Channel,
+    ChatPlace,
     FileRef,
     Incoming,
-    Limits,
     Memo,
     Outgoing,
-    Place,
     Platform,
+    PlatformLimits,
     SendFailed,
     Take,
     Verb,
@@ -166,7 +166,7 @@ class IsolatedChannel:
 
     def __init__(self, name: str, channel: Channel | str) -> None:
         self.name = name
-        self.limits = Limits(4_000, 1.0, 1.0) if isinstance(channel, str) else channel.limits
+        self.limits = PlatformLimits(4_000, 1.0, 1.0) if isinstance(channel, str) else channel.limits
         self._opened = channel
 
     @property
@@ -185,15 +185,15 @@ class IsolatedChannel:
         with _contained(self.name):
             await self._channel.listen(wanted, memo, wants)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send a message; where the code fails it may have got through."""
         return await self._call(lambda: self._channel.send(place, message, key), maybe_sent=True)
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message."""
         await self._call(lambda: self._channel.edit(place, ref, message))
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that an answer is being written."""
         await self._call(lambda: self._channel.typing(place))
 

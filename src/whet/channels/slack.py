@@ -17,15 +17,15 @@ from whet.channels.markup import slack_mrkdwn
 from whet.channels.pieces import pieces
 from whet.channels.transfer import download, form, read_file
 from whet.contract.channels import (
-    Button,
+    ChatPlace,
     FileRef,
     Incoming,
-    Limits,
     Memo,
+    MessageButton,
     MessageCard,
     Outgoing,
-    Place,
     Platform,
+    PlatformLimits,
     SendFailed,
     Take,
     Verb,
@@ -84,7 +84,7 @@ class _Slash(msgspec.Struct):
 class Slack:
     """One app: a bot token (xoxb-) to speak, an app token (xapp-) to hear."""
 
-    limits = Limits(_SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True)
+    limits = PlatformLimits(_SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True)
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         self.name = name
@@ -109,7 +109,7 @@ class Slack:
 
         await self._api.hear(heard, ready)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, or share a file."""
         if message.file:
             return await self._share(place, message)
@@ -118,12 +118,12 @@ class Slack:
         # A channel may be named to post into it; to change a message takes the channel's id.
         return result.ts if result.channel in ("", place.chat) else f"{result.channel}/{result.ts}"
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
         chat, _, stamp = ref.rpartition("/")
         await self._api.call("chat.update", {"channel": chat or place.chat, "ts": stamp, **_body(message)})
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Do nothing: apps can't show that they write."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
@@ -151,11 +151,11 @@ class Slack:
         if press is None or not press.data:
             return None
         chat, user, message = press.channel.id, press.user, press.message
-        place = Place(self.name, chat, message.thread_ts, user.id, _is_group(chat))
+        place = ChatPlace(self.name, chat, message.thread_ts, user.id, _is_group(chat))
         return Incoming(place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts)
 
     def _slash(self, said: _Slash) -> Incoming:
-        place = Place(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
+        place = ChatPlace(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
         text = f"/{said.text.strip().lstrip('/!') or 'help'}"
         return Incoming(place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
 
@@ -184,7 +184,7 @@ class Slack:
         thread = said.thread_ts or (said.ts if group else "")
         files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in said.files)
         return Incoming(
-            Place(self.name, event.channel, thread, said.user, group),
+            ChatPlace(self.name, event.channel, thread, said.user, group),
             f"{event.channel}-{said.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
             verb,
             said.user,
@@ -195,7 +195,7 @@ class Slack:
             at_s=_seconds(said.ts) if verb == "message" else 0.0,
         )
 
-    async def _share(self, place: Place, message: Outgoing) -> str:
+    async def _share(self, place: ChatPlace, message: Outgoing) -> str:
         data, name = await read_file(message.file), message.file_name or Path(message.file).name
         try:
             file_id = await self._upload(name, data)
@@ -261,7 +261,7 @@ def _body(message: Outgoing) -> dict[str, Any]:
     }
 
 
-def _element(button: Button, number: int) -> dict[str, Any]:
+def _element(button: MessageButton, number: int) -> dict[str, Any]:
     shown = {"type": "button", "text": _plain_text(button.label[:75])}
     if button.url:
         return {**shown, "action_id": "page", "url": button.url}

@@ -21,15 +21,15 @@ import msgspec
 from whet.channels.markup import telegram_html
 from whet.channels.transfer import download, form, read_file
 from whet.contract.channels import (
-    Button,
+    ChatPlace,
     FileRef,
     Incoming,
-    Limits,
     Memo,
+    MessageButton,
     MessageCard,
     Outgoing,
-    Place,
     Platform,
+    PlatformLimits,
     SendFailed,
     Take,
     Verb,
@@ -127,7 +127,7 @@ class _Path(msgspec.Struct):
 class Telegram:
     """One bot."""
 
-    limits = Limits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True)
+    limits = PlatformLimits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True)
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
@@ -147,7 +147,7 @@ class Telegram:
 
         await self._api.hear([name for verb, name in _WANTED.items() if verb in wants], heard, ready)
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send a message, or a file with it."""
         where: dict[str, Any] = {"chat_id": place.chat, "disable_notification": message.quiet}
         if place.thread:
@@ -158,7 +158,7 @@ class Telegram:
         found = read(sent, _Message)
         return str(found.message_id) if found else ""
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
         try:
             await self._write("editMessageText", {"chat_id": place.chat, "message_id": int(ref)}, message)
@@ -166,7 +166,7 @@ class Telegram:
             if "message is not modified" not in error.reason:
                 raise
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that somebody writes, for five seconds."""
         body: dict[str, Any] = {"chat_id": place.chat, "action": "typing"}
         if place.thread:
@@ -226,9 +226,11 @@ class Telegram:
             at_s=float(message.date if update.message else 0),
         )
 
-    def _place(self, message: _Message, user: _User) -> Place:
+    def _place(self, message: _Message, user: _User) -> ChatPlace:
         thread = str(message.message_thread_id) if message.is_topic_message else ""
-        return Place(self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private")
+        return ChatPlace(
+            self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private"
+        )
 
     async def _write(self, method: str, where: dict[str, Any], message: Outgoing) -> bytes:
         """Write text as HTML; where Telegram can't read that, as it stands."""
@@ -269,7 +271,7 @@ def _keyboard(message: Outgoing) -> dict[str, Any]:
     return {"reply_markup": {"inline_keyboard": [[_key(button) for button in row] for row in rows]}}
 
 
-def _key(button: Button) -> dict[str, str]:
+def _key(button: MessageButton) -> dict[str, str]:
     return {"text": button.label, **({"url": button.url} if button.url else {"callback_data": button.data})}
 
 

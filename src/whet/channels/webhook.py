@@ -24,13 +24,13 @@ from starlette.routing import Route
 
 from whet.channels.transfer import read_file
 from whet.contract.channels import (
+    ChatPlace,
     FileRef,
     Incoming,
-    Limits,
     Memo,
     Outgoing,
-    Place,
     Platform,
+    PlatformLimits,
     SendFailed,
     Take,
     Verb,
@@ -88,7 +88,9 @@ class _Quiet(SiteServer):
 class Webhook:
     """One program at the other end."""
 
-    limits = Limits(60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False)
+    limits = PlatformLimits(
+        60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False
+    )
 
     def __init__(self, name: str, secret: str, settings: WebhookSettings) -> None:
         self.name = name
@@ -118,7 +120,7 @@ class Webhook:
             server.stop()
             listener.close()
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message. Raises SendFailed unless it is answered with 2xx."""
         data: dict[str, Any] = {
             "id": key,
@@ -140,11 +142,11 @@ class Webhook:
             raise refused("the webhook", answer, "")
         return key
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Refuse: messages of a webhook are not changed."""
         raise SendFailed("a webhook's message can't be changed", is_final=True)
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Do nothing."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
@@ -201,7 +203,7 @@ class Webhook:
     def _incoming(self, message_id: str, said: _Body) -> Incoming:
         data = said.data
         return Incoming(
-            Place(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
+            ChatPlace(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
             message_id,
             said.type,
             data.name[:200],

@@ -42,7 +42,7 @@ class SendFailed(Exception):
         self.status = status
 
 
-class Place(msgspec.Struct, frozen=True):
+class ChatPlace(msgspec.Struct, frozen=True):
     """Where a person talks: a thread of a chat of a channel."""
 
     channel: str
@@ -71,7 +71,7 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     that is not known.
     """
 
-    place: Place
+    place: ChatPlace
     update_id: str
     verb: Verb
     user_name: str = ""
@@ -83,7 +83,7 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     at_s: float = 0.0
 
 
-class Button(msgspec.Struct, frozen=True):
+class MessageButton(msgspec.Struct, frozen=True):
     """A button under a message; `data` comes back with the press (at most 64 bytes). One with a `url` opens
     that address instead."""
 
@@ -126,7 +126,7 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     text: str = ""
-    buttons: tuple[Button, ...] = ()
+    buttons: tuple[MessageButton, ...] = ()
     edits: str = ""
     file: str = ""
     file_name: str = ""
@@ -135,7 +135,7 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     card: MessageCard | None = None
 
 
-class Limits(msgspec.Struct, frozen=True):
+class PlatformLimits(msgspec.Struct, frozen=True):
     """What a platform takes: characters in a message, seconds between two edits in a chat and in a group
     (`can_edit`: whether at all), for how long a repeated send with the same key is one message (0: not at
     all), whether it has buttons, and whether it shows cards in its own way."""
@@ -179,7 +179,7 @@ class Channel(Protocol):
         ...
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> PlatformLimits:
         """What its platform takes."""
         ...
 
@@ -188,16 +188,16 @@ class Channel(Protocol):
         Raises SendFailed where the platform refuses for good."""
         ...
 
-    async def send(self, place: Place, message: Outgoing, key: str) -> str:
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send it and give its name on the platform. `key` is the same where the same message is sent again.
         Raises SendFailed; with `maybe_sent` where it may have got through."""
         ...
 
-    async def edit(self, place: Place, ref: str, message: Outgoing) -> None:
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Make a sent message say this instead; a repetition does nothing. Raises SendFailed."""
         ...
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that an answer is being written, for some seconds. Raises SendFailed."""
         ...
 

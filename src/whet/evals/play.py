@@ -25,7 +25,7 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
 from whet.evals.arms import Arm
 from whet.evals.pages import Pages
-from whet.evals.records import FactNeed, Funnel, Stale, TaskRecord, TokenSpending, WorldResult
+from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
 from whet.evals.station import Counter, Standing, Station, TriedCommand
 from whet.evals.world import About, FactWorld, SessionPlan, WorldPerson
 from whet.memory.claim import Claim, GateVerdict
@@ -69,7 +69,7 @@ class WorldRun:
     desks: dict[WorldPerson, EvalPerson] = field(default_factory=dict[WorldPerson, EvalPerson])
     tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
     stale_since: dict[About, tuple[int, str]] = field(default_factory=dict[About, tuple[int, str]])
-    stale: list[Stale] = field(default_factory=list[Stale])
+    stale: list[StaleFact] = field(default_factory=list[StaleFact])
     leaks: int = 0
     poisoned: int = 0
 
@@ -167,7 +167,7 @@ class WorldRun:
                 self.stale_since[about] = (since, latest[about])
         for about, (since, old) in list(self.stale_since.items()):
             if plan.number >= since and latest.get(about) != old:
-                self.stale.append(Stale(*about, plan.number - since, True))
+                self.stale.append(StaleFact(*about, plan.number - since, True))
                 del self.stale_since[about]
 
     async def funnel(self) -> Funnel:
@@ -237,7 +237,7 @@ async def play(
             progress(plan.number)
         spent = game.spent()
         left = [
-            Stale(*about, world.shape.sessions - since + 1, False)
+            StaleFact(*about, world.shape.sessions - since + 1, False)
             for about, (since, _) in game.stale_since.items()
         ]
         requests = server.count

@@ -72,7 +72,7 @@ class TokenSpending(msgspec.Struct, frozen=True):
         return (self.tasks + self.reviews).cache_hit_ratio
 
 
-class Stale(msgspec.Struct, frozen=True):
+class StaleFact(msgspec.Struct, frozen=True):
     """A kept fact that changed: for how many of its owner's sessions the old value stayed; `gone` is False
     where it was still there at the end."""
 
@@ -91,7 +91,7 @@ class WorldResult(msgspec.Struct, frozen=True):
     tasks: tuple[TaskRecord, ...]
     funnel: Funnel
     spent: TokenSpending
-    stale: tuple[Stale, ...]
+    stale: tuple[StaleFact, ...]
     requests: int
     leaks: int
     poisoned: int

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.channels.markup import fenced
 from whet.channels.pieces import pieces
-from whet.contract.channels import Button, Limits, Outgoing
+from whet.contract.channels import MessageButton, Outgoing, PlatformLimits
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.visible import visible
 
@@ -28,10 +28,10 @@ _SAID = {
     "a": "Always allowed",
     "n": "Denied",
 }
-_ONCE = (Button("Allow once", "1", "good"), "once")
-_SESSION = (Button("This conversation", "s"), "session")
-_ALWAYS = (Button("Always", "a"), "always")
-_NO = (Button("Deny", "n", "bad"), "no")
+_ONCE = (MessageButton("Allow once", "1", "good"), "once")
+_SESSION = (MessageButton("This conversation", "s"), "session")
+_ALWAYS = (MessageButton("Always", "a"), "always")
+_NO = (MessageButton("Deny", "n", "bad"), "no")
 
 
 class QuestionRoute(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class QuestionRoute(msgspec.Struct, frozen=True):
     chat_id: int
     room: tuple[str, str]
     post: Post
-    limits: Limits
+    limits: PlatformLimits
 
 
 Find = Callable[[], Awaitable[QuestionRoute | None]]
@@ -118,7 +118,7 @@ class ChatQuestions:
         self,
         desk: QuestionRoute,
         texts: Sequence[str],
-        buttons: Sequence[tuple[Button, str]],
+        buttons: Sequence[tuple[MessageButton, str]],
         *,
         open_ended: bool,
     ) -> str:
@@ -127,7 +127,9 @@ class ChatQuestions:
         word = secrets.token_urlsafe(9)
         marks = {button.data: stands_for for button, stands_for in buttons}
         question = self._open[word] = _Question(desk, texts[-1], marks, open_ended=open_ended)
-        shown = tuple(Button(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons)
+        shown = tuple(
+            MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
+        )
         try:
             await desk.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
             return await question.answer
@@ -170,7 +172,9 @@ class ChatPerson:
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""
-        buttons = [(Button(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])]
+        buttons = [
+            (MessageButton(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])
+        ]
         lines = [visible(question)]
         if not self._desk.limits.has_buttons:
             lines += [f"• {button.label}" for button, _ in buttons]

@@ -15,7 +15,7 @@ from whet.app.hosted import SessionHost
 from whet.channels.pieces import pieces
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
-from whet.contract.channels import Channel, Outgoing, Place
+from whet.contract.channels import Channel, ChatPlace, Outgoing
 from whet.gateway.asking import ChatQuestions, QuestionRoute
 from whet.gateway.deliveries import DRAFT, Deliveries
 from whet.gateway.drafts import Drafts
@@ -55,7 +55,7 @@ class ConversationRows:
         return cls(parts, await parts.database.read(lambda db: chats.chat(db, chat_id)))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ChatPlace:
         """Where it is."""
         return self.chat.place
 

@@ -18,7 +18,7 @@ import apsw
 import msgspec
 
 from whet.channels.tables import ids_of
-from whet.contract.channels import Incoming, Place
+from whet.contract.channels import ChatPlace, Incoming
 from whet.gateway.settings import GatewayChannelText, GatewayPersonText
 from whet.store import chats, paired
 from whet.store.paired import PairingRequest
@@ -54,7 +54,7 @@ class Router:
             person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
             self._people |= {found: person for found in ids_of(text.ids).items()}
 
-    def person(self, connection: apsw.Connection, place: Place) -> ChatUser | None:
+    def person(self, connection: apsw.Connection, place: ChatPlace) -> ChatUser | None:
         """Give who talks in a place; None for a stranger."""
         kind = self._channels[place.channel].kind
         known = self._people.get((kind, place.user))
@@ -72,13 +72,13 @@ class Router:
             if person.approves and kind == self._channels[name].kind
         ]
 
-    def profile(self, person: ChatUser, place: Place) -> str:
+    def profile(self, person: ChatUser, place: ChatPlace) -> str:
         """Give whose memory a conversation has: in a group it is one of its own, for others read along."""
         if not place.is_group:
             return person.profile
         return _slug(f"{person.profile or 'owner'}.{place.channel}{place.chat}")
 
-    def floods(self, place: Place, now_s: float) -> int:
+    def floods(self, place: ChatPlace, now_s: float) -> int:
         """Count what a person said or changed, at this time; gives by how many they are over the limit of a
         minute."""
         key = (place.channel, place.user)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import apsw
 import msgspec
 
-from whet.contract.channels import Place
+from whet.contract.channels import ChatPlace
 
 InState: TypeAlias = Literal["waiting", "begun", "done", "dropped"]
 OutState: TypeAlias = Literal["queued", "sending", "sent", "unknown", "failed"]
@@ -25,7 +25,7 @@ class ChatRecord(msgspec.Struct, frozen=True):
     """A person's conversation in a place. `draft` names the message that shows the running answer."""
 
     id: int
-    place: Place
+    place: ChatPlace
     session_id: str
     draft: str
 
@@ -59,7 +59,7 @@ _IN_OPEN = "state IN ('waiting', 'begun')"
 _OUT_OPEN = "state IN ('queued', 'sending')"
 
 
-def chat_at(connection: apsw.Connection, place: Place) -> ChatRecord:
+def chat_at(connection: apsw.Connection, place: ChatPlace) -> ChatRecord:
     """Give the conversation of a place, made where there is none yet."""
     where = (place.channel, place.chat, place.thread, place.user)
     found = connection.execute(
@@ -118,7 +118,9 @@ def set_draft(connection: apsw.Connection, chat_id: int, ref: str) -> None:
     connection.execute("UPDATE gateway_chats SET draft = ? WHERE id = ?", (ref, chat_id))
 
 
-def receive(connection: apsw.Connection, place: Place, update_id: str, body: str, now_ms: int) -> int | None:
+def receive(
+    connection: apsw.Connection, place: ChatPlace, update_id: str, body: str, now_ms: int
+) -> int | None:
     """Put an update into the inbox and give its number; None where it was there before."""
     chat_id = chat_at(connection, place).id
     connection.execute(
@@ -389,4 +391,4 @@ def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> in
 
 def _chat(row: tuple[int, str, str, str, str, int, str, str]) -> ChatRecord:
     id_, channel, chat_, thread, user, is_group, session_id, draft = row
-    return ChatRecord(id_, Place(channel, chat_, thread, user, bool(is_group)), session_id, draft)
+    return ChatRecord(id_, ChatPlace(channel, chat_, thread, user, bool(is_group)), session_id, draft)

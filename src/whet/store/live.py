@@ -29,7 +29,7 @@ LiveList = list[int | Message]
 list_decoder = msgspec.json.Decoder(LiveList)
 
 
-class Stale(Exception):
+class StaleTranscript(Exception):
     """The stored session has moved on since it was read."""
 
 
@@ -171,13 +171,13 @@ class SessionWriter:
 
         def look(connection: apsw.Connection) -> None:
             if live.open_turn or live.step:
-                raise Stale
+                raise StaleTranscript
             self.refuse_if_stale(connection)
             live.session = sessions.get(connection, live.session.id)
 
         try:
             self.db.read_now(look)
-        except Stale:
+        except StaleTranscript:
             await self.reload()
 
     async def reload(self) -> None:
@@ -188,14 +188,14 @@ class SessionWriter:
     def refuse_if_stale(self, connection: apsw.Connection) -> None:
         """Raise Stale where the stored session has moved on."""
         if turns.has_moved_on(connection, self._live.key, self._live.version):
-            raise Stale
+            raise StaleTranscript
 
     def refuse_if_changed(self, connection: apsw.Connection) -> None:
         """Raise StoreBusy where another process holds the session or has changed it."""
         self.refuse_if_held(connection, self._holder)
         try:
             self.refuse_if_stale(connection)
-        except Stale:
+        except StaleTranscript:
             raise StoreBusy(
                 "another process has changed this session", hint="open it again to see what it did"
             ) from None

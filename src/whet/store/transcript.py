@@ -18,7 +18,7 @@ from whet.contract.tools import ToolOutput
 from whet.store import rows, sessions, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, Queued, nothing
-from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, Stale, load
+from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, StaleTranscript, load
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import TurnRecord
 
@@ -81,7 +81,7 @@ class Transcript:
         while True:
             try:
                 return await self._begin(message, also)
-            except Stale:
+            except StaleTranscript:
                 await self.writer.reload()
 
     async def _begin(self, message: Message, also: AtEnd) -> TurnRecord:
@@ -124,7 +124,7 @@ class Transcript:
         try:
             if not await self.writer.commit(work, lambda _: None):
                 return None
-        except Stale:
+        except StaleTranscript:
             return await self.unfinished_turn()
         return TurnRecord(
             found.id,

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from whet.confirm.notify.notice import RequestNotice
-from whet.contract.channels import Button
+from whet.contract.channels import MessageButton
 
 MOST_BYTES = 64  # Telegram's limit for callback_data; the others allow more
 DENY_REASONS = ("too broad", "wrong target", "not now")
@@ -41,16 +41,16 @@ class Buttons:
         self._channel = channel
         self._reasons = tuple(reasons)[:3]
 
-    def of(self, notice: RequestNotice) -> list[Button]:
+    def of(self, notice: RequestNotice) -> list[MessageButton]:
         """Give the buttons of an open request: approve where that is allowed, deny, deny with a reason."""
         if not notice.is_open:
             return []
-        found: list[Button] = []
+        found: list[MessageButton] = []
         if notice.may_approve:
-            found.append(Button("✓ Approve", self._data("a", notice), "good"))
-        found.append(Button("✗ Deny", self._data("d", notice), "bad"))
+            found.append(MessageButton("✓ Approve", self._data("a", notice), "good"))
+        found.append(MessageButton("✗ Deny", self._data("d", notice), "bad"))
         for number, reason in enumerate(self._reasons):
-            found.append(Button(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
+            found.append(MessageButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
         return found
 
     def read(self, data: str) -> Pressed | None:

@@ -15,7 +15,16 @@ from whet.channels.markup import fenced
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.channel import OnPress
 from whet.confirm.notify.notice import AGENT_MARK, RequestNotice
-from whet.contract.channels import Button, Channel, Incoming, MessageCard, Outgoing, Place, SendFailed, Verb
+from whet.contract.channels import (
+    Channel,
+    ChatPlace,
+    Incoming,
+    MessageButton,
+    MessageCard,
+    Outgoing,
+    SendFailed,
+    Verb,
+)
 
 _LOG = logging.getLogger(__name__)
 _WANTS: frozenset[Verb] = frozenset(("press",))
@@ -51,13 +60,15 @@ class ChatNotices:
     async def send(self, notice: RequestNotice) -> str:
         """Post the message; give its chat and name. Raises SendFailed."""
         # Where the platform drops repetitions, one after a lost answer gives back the first message.
-        ref = await self._channel.send(Place(self.name, self._chat), self._message(notice), notice.request_id)
+        ref = await self._channel.send(
+            ChatPlace(self.name, self._chat), self._message(notice), notice.request_id
+        )
         return f"{self._chat}/{ref}" if ref else ""
 
     async def update(self, where: str, notice: RequestNotice) -> None:
         """Change the message, buttons included. Raises SendFailed."""
         chat, _, ref = where.partition("/")
-        await self._channel.edit(Place(self.name, chat), ref, self._message(notice))
+        await self._channel.edit(ChatPlace(self.name, chat), ref, self._message(notice))
 
     async def listen(self, on_press: OnPress) -> None:
         """Hear presses until cancelled. Raises SendFailed when the platform refuses us for good."""
@@ -95,7 +106,7 @@ class ChatNotices:
             text = markdown_of(card)
         buttons = self._buttons.of(notice) if limits.has_buttons else []
         if notice.has_public_link and limits.has_buttons:
-            buttons.append(Button("Open the page", "", url=notice.link))
+            buttons.append(MessageButton("Open the page", "", url=notice.link))
         return Outgoing(text, tuple(buttons), card=card)
 
 
