@@ -1,6 +1,7 @@
-"""Fail when a module or function outgrows its limit, or a folder loses its one-line description.
+"""Fail when a module, class or function outgrows its limit, or a public class name stands for two classes.
 
-Run by `make check`. Limits: module 500 lines, function 60, `agent/loop.py` 150; no exceptions list.
+Run by `make check`. Limits: module 500 lines, `agent/loop.py` 150, class 250 lines and 15 public methods,
+function 60 lines; no exceptions list.
 """
 
 import ast
@@ -15,6 +16,7 @@ def main() -> int:
     """Print each offence and a count of modules per layer."""
     offences: list[str] = []
     layers: dict[str, int] = {}
+    classes: dict[str, str] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE)
         text = path.read_text("utf-8")
@@ -32,11 +34,27 @@ def main() -> int:
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > 60:
                     offences.append(f"{name}:{node.lineno} {node.name}: {length} lines, limit 60")
+            elif isinstance(node, ast.ClassDef):
+                offences += [f"{name}:{node.lineno} {node.name}: {what}" for what in _too_large(node)]
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                other = classes.setdefault(node.name, str(name))
+                if other != str(name):
+                    offences.append(f"{name}:{node.lineno} {node.name} is a class in {other} already")
         layers[name.parts[0]] = layers.get(name.parts[0], 0) + 1
     print("modules:", sum(layers.values()), " ".join(f"{k}={v}" for k, v in sorted(layers.items())))
     for offence in offences:
         print(offence)
     return 1 if offences else 0
+
+
+def _too_large(node: ast.ClassDef) -> list[str]:
+    """Say which limits of a class this one passes."""
+    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+    functions = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+    public = sum(not function.name.startswith("_") for function in functions)
+    found = [f"{lines} lines, limit 250"] if lines > 250 else []
+    return found + ([f"{public} public methods, limit 15"] if public > 15 else [])
 
 
 if __name__ == "__main__":
