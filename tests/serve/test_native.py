@@ -241,7 +241,7 @@ def test_a_guest_starts_with_nothing_of_the_owners_sessions(api: Api, warm: str)
 
 
 def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
-    api.say(ScriptedReply("slow", fault=Fault(stall_after=-1)))
+    api.say(ScriptedReply("A slow answer", pieces=5, fault=Fault(stall_after=3)))
     with api.http(api.new_token("lost")) as lost:
         session_id = begin(lost)
         with lost.stream("GET", f"/api/sessions/{session_id}/events") as answer:

@@ -259,6 +259,7 @@ def ask_stalled(
         for line in answer.iter_lines():
             heard.append(line)
             if len(heard) == release_at:
+                api.model.wait_for_stall()  # a beat may go out before the request is at the model
                 api.model.release()
         return answer
 
