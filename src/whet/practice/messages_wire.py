@@ -181,8 +181,8 @@ def _message(envelope: AnswerEnvelope, content: list[Json]) -> Json:
 
 
 def _input(arguments: str) -> object:
-    """Parse arguments; without streaming this wire can't carry broken ones, so they go as a string's "
-    "object."""
+    """Parse arguments; without streaming this wire can't carry broken ones: those go as an object that holds
+    the text."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:
