@@ -65,9 +65,7 @@ class Job(msgspec.Struct, frozen=True):
     subject: str
 
 
-_COLUMNS = (
-    "id, kind, payload, state, created, run_after, attempts, owner, lease_until, finished, error, subject"
-)
+_COLUMNS = ", ".join(Job.__struct_fields__)
 OPEN = "state <> 'done' AND state <> 'failed'"
 """What is open, in the words of its index: a query that says them passes over the jobs of months."""
 
