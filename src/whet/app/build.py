@@ -27,7 +27,7 @@ from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
-from whet.contract.protocols import ContextStatus, Person, Provider, Spawn
+from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.lanes import ToolPool
 from whet.store import sessions
 from whet.store.database import StateDatabase
@@ -67,12 +67,8 @@ class App:
         self.todo_lists = TodoLists()
         self.learning = LearningServices(self.database, self.clock, home, settings)
         self.learning.platform = source
-        own = (self.pool, self.processes, self.todo_lists, self.learning, self.warmth)
-        spawn: Spawn = lambda parent, task, background: self.sessions.delegate(parent, task, background)  # noqa: E731
-        built_in = parts.built_in(parts.ToolParts(settings, *own, spawn))
-        self.plugin_parts = parts.load_plugins(
-            home, settings, workspace, built_in, self._dialer, self.learning
-        )
+        built_in = parts.built_in(self)
+        self.plugin_parts = parts.load_plugins(self, built_in, self._dialer)
         self.person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
         self.gate = PolicyGate(settings.approval, self.person, self._grants, home.root)
