@@ -203,24 +203,6 @@ def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> bool
     return _change(connection, job, change, (why, until))
 
 
-def list_jobs(
-    connection: apsw.Connection, *, kinds: Sequence[str] = (), state: JobState | None = None, limit: int = 50
-) -> list[Job]:
-    """Give jobs, newest first."""
-    where, values = ["1"], list[Any]()
-    if kinds:
-        where.append(f"kind IN ({', '.join('?' * len(kinds))})")
-        values += kinds
-    if state:
-        where.append("state = ?")
-        values.append(state)
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?",
-        (*values, limit),
-    )
-    return [Job(*row) for row in rows]
-
-
 def _change(connection: apsw.Connection, job: Job, change: str, values: tuple[Any, ...]) -> bool:
     connection.execute(
         f"UPDATE jobs SET {change} WHERE id = ? AND state = 'running' AND owner = ? AND attempts = ?",

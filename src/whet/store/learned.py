@@ -6,8 +6,6 @@ themselves are the memory layer's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import apsw
 import msgspec
 
@@ -141,20 +139,11 @@ def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> No
     )
 
 
-def uses(
-    connection: apsw.Connection, *, name: str = "", session_ids: Sequence[str] = (), limit: int = 0
-) -> list[Use]:
-    """Give receipts, the newest first: of one skill, of these sessions, or all."""
-    where, values = ["1"], list[str]()
-    if name:
-        where.append("name = ?")
-        values.append(name)
-    if session_ids:
-        where.append(f"session_id IN ({', '.join('?' * len(session_ids))})")
-        values += session_ids
+def uses(connection: apsw.Connection, *, name: str = "", limit: int = 0) -> list[Use]:
+    """Give receipts, the newest first: of one skill, or all."""
+    where, values = ("WHERE name = ?", (name,)) if name else ("", ())
     rows = connection.execute(
-        f"SELECT {_USE}, at FROM skill_uses WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
-        (*values, limit or -1),
+        f"SELECT {_USE}, at FROM skill_uses {where} ORDER BY id DESC LIMIT ?", (*values, limit or -1)
     )
     return [Use(*row) for row in rows]
 
