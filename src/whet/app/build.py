@@ -18,7 +18,7 @@ from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.learning import LearningServices
-from whet.app.models import Dialer, Models
+from whet.app.models import Dialer, Models, SwitchableLink
 from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
 from whet.app.sessions import SessionOpener
 from whet.app.warmth import WarmStarts
@@ -161,7 +161,8 @@ class App:
     async def _answer_by(self, provider: Provider, session: Session) -> None:
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
-        self.models.switch_link(session.link, (await self.warmth.reopened(session.id, link))[0])
+        assert isinstance(session.link, SwitchableLink)  # every session of an App has one
+        session.link.switch((await self.warmth.reopened(session.id, link))[0])
         await session.context.status()  # the engine learns of it now, not at the next request
 
     async def let_go(self, session: Session) -> None:

@@ -18,6 +18,7 @@ from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, Opening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.prompt import volatile_note
+from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolSpec
 from whet.review.triggers import ReviewObserver
 from whet.store import sessions
@@ -70,7 +71,7 @@ class SessionBuilder:
         tools = await self._tools(stored.specs, seat)
         profile = app.database.read_now(lambda db: sessions.profile_of(db, row.id))
         if profile:
-            app.learning.bind_person(row.id, profile, row.source)
+            app.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         folder = Path(row.workspace)
         workspace = folder if row.workspace and folder.is_dir() else app.workspace
         opened = app.models.provider.open(stored.prompt, stored.specs, row.id)

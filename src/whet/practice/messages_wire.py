@@ -14,7 +14,7 @@ import msgspec
 
 from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
 from whet.practice.script import ScriptedReply
-from whet.practice.wire import AnswerEnvelope, pieces_of
+from whet.practice.wire import AnswerEnvelope, event, pieces_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -148,11 +148,6 @@ def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[by
     events.append(event("message_delta", {"delta": delta, "usage": usage}))
     events.append(event("message_stop", {}))
     return events
-
-
-def event(kind: str, data: Json) -> bytes:
-    """Write one event."""
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
 
 
 def error_event(error: Json) -> bytes:
